@@ -1,0 +1,1 @@
+"""What is kept in SQLite: checkpoints, events, tool calls, leases and tasks."""

@@ -1,0 +1,1 @@
+"""The graphs: each file only wires nodes and edges."""

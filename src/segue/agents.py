@@ -1,0 +1,96 @@
+"""What an agent is: a model, tools, a prompt and the bounds of its tasks."""
+
+import importlib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from .errors import ConfigurationError
+
+
+class Budget(BaseModel):
+    """What bounds a task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool_calls: int = Field(default=100, ge=0)
+    seconds: float = Field(default=1800, gt=0)
+    """Wall-clock time of a task."""
+    prompt_tokens: int = Field(default=24_000, ge=500)
+    """Tokens of one model call's prompt."""
+    tool_seconds: float = Field(default=30, gt=0)
+    """Wall-clock time of one tool call, where the tool sets none."""
+    message_bytes: int = Field(default=32 * 1024, gt=0)
+    """UTF-8 bytes of a message."""
+    result_chars: int = Field(default=4_000, ge=100)
+    """Characters of one tool result in a prompt."""
+
+
+class Agent(BaseModel):
+    """A definition: who answers, with what, within which bounds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
+    description: str = ""
+    model: Any = None
+    """`openai:<name>`, `offline`, a LangChain chat model object, or None: what the environment names."""
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    temperature: float | None = None
+    tools: tuple[Any, ...] = ()
+    """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
+    prompt: str = ""
+    """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
+    protocol: Literal["json"] = "json"
+    mode: str = "auto"
+    max_iteration: int = Field(default=30, ge=1)
+    budget: Budget = Budget()
+    system_first: bool = False
+    """Put the system message first and close with a user nudge, for endpoints that insist."""
+
+
+def load_agents(path: str | Path) -> list[Agent]:
+    """Read agents from a TOML file: one `[[agent]]` table each, fields as in `Agent`; `prompt_file` is read beside it.
+
+    Raises:
+        ConfigurationError: naming the file, the agent and the field that is wrong.
+    """
+    file = Path(path)
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8")).get("agent", [])
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
+    if not isinstance(tables, list) or not tables:
+        raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
+    return [_agent_of(table, file) for table in tables]
+
+
+def _agent_of(table: dict[str, Any], file: Path) -> Agent:
+    values = dict(table)
+    if prompt_file := values.pop("prompt_file", None):
+        try:
+            values["prompt"] = (file.parent / prompt_file).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"The prompt file {prompt_file} of {file} cannot be read: {error}.") from error
+    try:
+        return Agent(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"The agent «{table.get('agent_id', '?')}» in {file}: {where}: {first['msg']}.") from error
+
+
+def load_attribute(name: str) -> Any:
+    """Import what `module:attribute` names.
+
+    Raises:
+        ConfigurationError: the module or the attribute is not there.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"«{name}» cannot be imported: {error}.") from error

@@ -1,0 +1,238 @@
+"""What a model decides in one recursion, and how its reply is read."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import from_json
+
+from .errors import UnreadableReply
+from .plan import Status, Step
+
+
+class ActionType(StrEnum):
+    """The actions of the state machine; REFLECT is a round that only thinks."""
+
+    CALL_TOOL = "CALL_TOOL"
+    PLAN = "PLAN"
+    REMEND = "REMEND"
+    ANSWER = "ANSWER"
+    REFLECT = "REFLECT"
+
+
+SYNONYMS = {"RE_PLAN": "PLAN", "REPLAN": "PLAN", "FINISH": "ANSWER"}
+_OFFERED = [kind.value for kind in ActionType if kind is not ActionType.REFLECT]
+
+
+class WantedCall(BaseModel):
+    """A tool call that the model asks for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class StepStatusUpdate(BaseModel):
+    """What the model says of a step."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step_id: str
+    status: Status
+
+    @field_validator("step_id", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> str:
+        return str(value)
+
+
+class Decision(BaseModel):
+    """Observe, thought and action of one recursion."""
+
+    model_config = ConfigDict(frozen=True)
+
+    observe: str = ""
+    thought: str = ""
+    action_type: ActionType
+    tool_calls: tuple[WantedCall, ...] = ()
+    plan: tuple[Step, ...] = ()
+    notes: str = ""
+    diagnosis: str = ""
+    answer: str = ""
+    step_id: str = ""
+    step_status_update: tuple[StepStatusUpdate, ...] = ()
+
+    @property
+    def output(self) -> dict[str, Any]:
+        """The action's output in the form of the envelope."""
+        calls = [{"function": call.model_dump()} for call in self.tool_calls]
+        plan = [{"step_id": s.step_id, "description": s.description, "status": s.status.value} for s in self.plan]
+        match self.action_type:
+            case ActionType.CALL_TOOL:
+                return {"tool_calls": calls}
+            case ActionType.PLAN:
+                return {"plan": plan, "notes": self.notes}
+            case ActionType.REMEND:
+                return {"diagnosis": self.diagnosis} | ({"tool_calls": calls} if calls else {"plan": plan})
+            case ActionType.ANSWER:
+                return {"answer": self.answer}
+            case ActionType.REFLECT:
+                return {}
+
+
+_FENCE = re.compile(r"^\s*```[\w-]*\s*\n?|\n?\s*```\s*$")
+_NUMBERED = re.compile(r"^\s*(\d+(?:\.\d+)*)[.)、:：]?\s+(.+)$|^\s*(\d+)[.)、:：](\S.*)$")
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The first JSON object in a reply; code fences around it and text after it are passed over.
+
+    Raises:
+        UnreadableReply: there is no object, or it is cut.
+    """
+    start = text.find("{")
+    if start < 0:
+        raise UnreadableReply(f"The reply holds no JSON object: {text.strip()[:200]!r}.")
+    try:
+        found, _ = json.JSONDecoder(strict=False).raw_decode(text[start:])
+    except json.JSONDecodeError as error:
+        raise UnreadableReply(f"The reply's JSON cannot be read ({error}): {text[start : start + 200]!r}.") from error
+    if not isinstance(found, dict):
+        raise UnreadableReply("The reply is JSON but no object.")
+    return found
+
+
+def decode(text: str) -> Decision:
+    """Read a reply of the json protocol, in the source's envelope or its flat form.
+
+    Raises:
+        UnreadableReply: saying what is wrong, so that the model can mend it.
+    """
+    envelope = read_object(text)
+    action = envelope.get("action")
+    if not isinstance(action, dict):
+        raise UnreadableReply('The reply has no "action" object.')
+    inner = action.get("result") if isinstance(action.get("result"), dict) else action
+    assert isinstance(inner, dict)
+    kind = _action_type(inner.get("action_type"))
+    output = _output(inner.get("output"), kind)
+    try:
+        return Decision(
+            observe=str(envelope.get("observe") or ""),
+            thought=str(envelope.get("thought") or ""),
+            action_type=kind,
+            step_id=str(inner.get("step_id") or ""),
+            step_status_update=tuple(inner.get("step_status_update") or action.get("step_status_update") or ()),
+            **_details(kind, output),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UnreadableReply(f"The decision's {where} cannot be read: {first['msg']}.") from error
+
+
+def _action_type(given: Any) -> ActionType:
+    name = SYNONYMS.get(str(given).strip().upper(), str(given).strip().upper())
+    if name not in ActionType.__members__:
+        raise UnreadableReply(f"The action_type {given!r} is not allowed; use one of: {', '.join(_OFFERED)}.")
+    return ActionType(name)
+
+
+def _output(given: Any, kind: ActionType) -> dict[str, Any]:
+    """The output as an object: some models write it as a string."""
+    if isinstance(given, dict):
+        return given
+    if isinstance(given, str) and given.strip():
+        try:
+            inner = from_json(_FENCE.sub("", given))
+        except ValueError:
+            inner = None
+        if isinstance(inner, dict):
+            return inner
+        return {"answer": given} if kind is ActionType.ANSWER else {"plan": given}
+    if isinstance(given, list):
+        return {"tool_calls": given} if kind is ActionType.CALL_TOOL else {"plan": given}
+    return {}
+
+
+def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
+    match kind:
+        case ActionType.CALL_TOOL:
+            return {"tool_calls": _calls(output)}
+        case ActionType.PLAN:
+            return {"plan": read_steps(output.get("plan")), "notes": str(output.get("notes") or "")}
+        case ActionType.REMEND:
+            given = {"diagnosis": str(output.get("diagnosis") or "")}
+            if output.get("tool_calls"):
+                return {**given, "tool_calls": _calls(output)}
+            return {**given, "plan": read_steps(output.get("plan")) if output.get("plan") else ()}
+        case ActionType.ANSWER:
+            answer = output.get("answer")
+            if not isinstance(answer, str) or not answer.strip():
+                raise UnreadableReply('An ANSWER needs a non-empty "answer" in its output.')
+            return {"answer": answer}
+        case ActionType.REFLECT:
+            return {}
+
+
+def _calls(output: Mapping[str, Any]) -> tuple[WantedCall, ...]:
+    given = output.get("tool_calls")
+    if not isinstance(given, list) or not given:
+        raise UnreadableReply('A CALL_TOOL needs "tool_calls": [{"function": {"name", "arguments"}}] in its output.')
+    return tuple(_call(item) for item in given)
+
+
+def _call(item: Any) -> WantedCall:
+    function = item.get("function", item) if isinstance(item, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise UnreadableReply('Each tool call needs {"function": {"name", "arguments"}}.')
+    arguments = function.get("arguments", {})
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except json.JSONDecodeError as error:
+            raise UnreadableReply(f"The arguments of {function['name']} are no JSON: {error}.") from error
+    if not isinstance(arguments or {}, dict):
+        raise UnreadableReply(f"The arguments of {function['name']} are no JSON object.")
+    return WantedCall(name=function["name"], arguments=arguments or {})
+
+
+def read_steps(given: Any) -> tuple[Step, ...]:
+    """Steps from a list of objects or sentences, or from a numbered text.
+
+    Raises:
+        UnreadableReply: there are none.
+    """
+    if isinstance(given, str):
+        given = [_numbered(line) for line in given.splitlines() if line.strip()]
+    if not isinstance(given, Sequence) or not given:
+        raise UnreadableReply('A PLAN needs "plan": [{"step_id", "description", "status"}] in its output.')
+    return tuple(_step(item, place) for place, item in enumerate(given, start=1))
+
+
+def _numbered(line: str) -> Any:
+    found = _NUMBERED.match(line)
+    if not found:
+        return line.strip(" -*\t")
+    return {"step_id": found[1] or found[3], "description": (found[2] or found[4]).strip()}
+
+
+def _step(item: Any, place: int) -> Step:
+    if isinstance(item, str):
+        return Step(step_id=str(place), description=item)
+    if not isinstance(item, dict):
+        raise UnreadableReply(f"Step {place} of the plan is neither an object nor a sentence.")
+    step_id = item.get("step_id", item.get("step", item.get("id", place)))
+    status = str(item.get("status") or "pending").lower()
+    known = {"pending", "running", "done", "error", "skipped"}
+    aliases = {"completed": "done", "complete": "done", "in_progress": "running", "failed": "error"}
+    status = aliases.get(status, status)
+    return Step(
+        step_id=str(step_id),
+        description=str(item.get("description") or item.get("general_goal") or item.get("title") or ""),
+        status=Status(status if status in known else "pending"),
+    )

@@ -1,0 +1,172 @@
+"""Every error that Segue raises, named by what to do next.
+
+SegueError
+├── InvalidMessage          the message is empty or too long: send another
+├── ConfigurationError      something is missing or misspelt: set it
+│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownModel
+│   └── MissingKey · MissingExtra
+├── ModelError              the model did not answer: check the endpoint, then resume
+│   ├── ModelUnreachable · ModelRefused
+│   └── UnreadableReply     the model wrote something that is no decision: it is asked again
+├── InvalidPlan             a plan breaks its own rules: it is asked again with the reasons
+├── IllegalTransition       a status cannot change in this way
+├── TaskError
+│   ├── UnknownTask · UnknownThread
+│   ├── TaskUnfinished      the thread has a task to resume or cancel first
+│   └── ThreadBusy          another owner is running a task on this thread
+└── StorageError
+    ├── DatabaseUnavailable · DatabaseTooNew
+    └── StaleOwner          this process lost its lease: nothing more may be written
+"""
+
+from collections.abc import Iterable
+
+
+class SegueError(Exception):
+    """The root; its message is one sentence that says what to do."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in their order, comma-separated, or «none»."""
+    return ", ".join(names) or "none"
+
+
+class InvalidMessage(SegueError):
+    """The message cannot be sent: it is empty or longer than the budget allows."""
+
+
+class ConfigurationError(SegueError):
+    """A setting is missing or wrong."""
+
+
+class UnknownAgent(ConfigurationError):
+    """No agent is registered under that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no agent «{name}»; use one of: {listed(known)}.")
+
+
+class UnknownMode(ConfigurationError):
+    """No mode is registered under that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no mode «{name}»; use one of: {listed(known)}.")
+
+
+class UnknownTool(ConfigurationError):
+    """No tool is known under that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no tool «{name}»; use one of: {listed(known)}.")
+
+
+class UnknownModel(ConfigurationError):
+    """A model name is of no kind that Segue knows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The model «{name}» is unknown; write openai:<name> or offline, or pass a chat model object.")
+
+
+class MissingKey(ConfigurationError):
+    """The endpoint needs a key and none is set."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model «{model}» needs a key: set OPENAI_API_KEY, give the agent an api_key, "
+            "or use --model offline to try Segue without one."
+        )
+
+
+class MissingExtra(ConfigurationError):
+    """An optional part of Segue is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'segue[{extra}]'.")
+
+
+class ModelError(SegueError):
+    """The model gave no usable reply."""
+
+
+class ModelUnreachable(ModelError):
+    """The endpoint did not answer; the task stands where it was and can be resumed."""
+
+
+class ModelRefused(ModelError):
+    """The endpoint answered with an error that asking again will not change."""
+
+
+class UnreadableReply(ModelError):
+    """The reply is no decision or plan that can be read; the message says what is wrong with it."""
+
+
+class InvalidPlan(SegueError):
+    """The plan breaks its own rules; the message lists how."""
+
+
+class IllegalTransition(SegueError):
+    """A status cannot change in this way; nothing was changed."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__(f"A status cannot go from «{old}» to «{new}».")
+
+
+class TaskError(SegueError):
+    """A task or thread is not in the state that the call needs."""
+
+
+class UnknownTask(TaskError):
+    """No task has that id."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"There is no task «{task_id}» in this database; `segue threads` lists what there is.")
+
+
+class UnknownThread(TaskError):
+    """No session has that id."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"There is no session «{thread_id}» in this database; `segue threads` lists what there is.")
+
+
+class TaskUnfinished(TaskError):
+    """The thread has a task that was stopped; resume or cancel it before sending something new."""
+
+    def __init__(self, thread_id: str, task_id: str, status: str) -> None:
+        super().__init__(
+            f"Session «{thread_id}» has a task that is {status}: go on with `segue resume {task_id}`, "
+            f"or give it up with `segue cancel {task_id}`, then send the message again."
+        )
+        self.task_id = task_id
+
+
+class ThreadBusy(TaskError):
+    """Another owner is running a task on this thread; wait until it is done."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"Session «{thread_id}» is busy with another task: wait for it, or use another session.")
+
+
+class StorageError(SegueError):
+    """The database cannot be used as asked."""
+
+
+class DatabaseUnavailable(StorageError):
+    """The database file cannot be opened, locked or written."""
+
+
+class DatabaseTooNew(StorageError):
+    """The database was written by a newer Segue."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"The database {path} has schema version {found} and this Segue knows up to {known}: "
+            "upgrade Segue, or name another file with --db."
+        )
+
+
+class StaleOwner(StorageError):
+    """Another process took over the thread; this one must stop without writing."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"Another process took over session «{thread_id}»; this one stopped without writing.")

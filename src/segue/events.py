@@ -1,0 +1,264 @@
+"""Everything that can happen, as frozen dataclasses: one type each, one union, one dict form.
+
+Durable events are kept in the event log and numbered per task from 1 (`seq`); deltas are only streamed and have `seq` 0.
+"""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """The ids that every event carries. `timestamp` is Unix time in seconds."""
+
+    task_id: str
+    trace_id: str = ""
+    step_id: str = ""
+    iteration: int = 0
+    seq: int = 0
+    timestamp: float = field(default_factory=time.time)
+    durable: ClassVar[bool] = True
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is particular to this type of event: every field that is no id."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _IDS}
+
+
+_IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp"})
+
+
+# Deltas: streamed while they are written, never stored one by one.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thinking(Happening):
+    """A piece of a thought, or a phase banner. `attempt` counts the tries of the call that writes it."""
+
+    type: Literal["thinking"] = "thinking"
+    content: str
+    attempt: int = 1
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Happening):
+    """A piece of the answer."""
+
+    type: Literal["token"] = "token"
+    content: str
+    attempt: int = 1
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRestarted(Happening):
+    """What was streamed of this call so far is to be discarded: it starts again."""
+
+    type: Literal["attempt_restarted"] = "attempt_restarted"
+    attempt: int
+    reason: str
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Happening):
+    """Nothing happens for a while: the endpoint asked for patience, or a person is asked."""
+
+    type: Literal["waiting"] = "waiting"
+    reason: str
+    seconds: float | None = None
+    durable: ClassVar[bool] = False
+
+
+# A task and its modes.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskStarted(Happening):
+    """A message was taken on."""
+
+    type: Literal["task_started"] = "task_started"
+    message: str
+    agent_id: str
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeSelected(Happening):
+    """A mode carries the task; `reason` says whether it was asked for or picked."""
+
+    type: Literal["mode_selected"] = "mode_selected"
+    mode: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fallback(Happening):
+    """One mode gave up and another takes over: discard what was streamed of the answer."""
+
+    type: Literal["fallback"] = "fallback"
+    from_mode: str
+    to_mode: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateChanged(Happening):
+    """The task went from one status to another."""
+
+    type: Literal["state_changed"] = "state_changed"
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paused(Happening):
+    """The task stands at a boundary and can be resumed."""
+
+    type: Literal["paused"] = "paused"
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed(Happening):
+    """The task goes on from where it stood."""
+
+    type: Literal["resumed"] = "resumed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled(Happening):
+    """The task was given up by a person."""
+
+    type: Literal["cancelled"] = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskComplete(Happening):
+    """The task ended; `status` is done or error, `result` the chat graph's result."""
+
+    type: Literal["task_complete"] = "task_complete"
+    status: str
+    result: dict[str, Any]
+
+
+# One recursion.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecursionStart(Happening):
+    """A round of the ReAct machine begins."""
+
+    type: Literal["recursion_start"] = "recursion_start"
+    max_iteration: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observe(Happening):
+    """What the model saw in the last result."""
+
+    type: Literal["observe"] = "observe"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thought(Happening):
+    """The whole thought."""
+
+    type: Literal["thought"] = "thought"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action(Happening):
+    """What the model decided to do."""
+
+    type: Literal["action"] = "action"
+    action_type: str
+    output: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall(Happening):
+    """A tool is about to run; `index` is the call's place in its recursion or step."""
+
+    type: Literal["tool_call"] = "tool_call"
+    index: int
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResult(Happening):
+    """A tool call ended: `result` is {"success": value} or {"error": text}, bounded; the whole is in the ledger."""
+
+    type: Literal["tool_result"] = "tool_result"
+    index: int
+    name: str
+    arguments: dict[str, Any]
+    result: dict[str, Any]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanUpdate(Happening):
+    """The plan was written or rewritten; `steps` are dicts of `Step`."""
+
+    type: Literal["plan_update"] = "plan_update"
+    goal: str
+    steps: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepUpdate(Happening):
+    """A step of the plan changed its status."""
+
+    type: Literal["step_update"] = "step_update"
+    status: str
+    description: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Happening):
+    """The whole answer."""
+
+    type: Literal["answer"] = "answer"
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorRaised(Happening):
+    """Something failed; `final` says that the task ended with it."""
+
+    type: Literal["error"] = "error"
+    message: str
+    final: bool = False
+
+
+Delta = Thinking | Token | AttemptRestarted | Waiting
+Durable = (
+    TaskStarted | ModeSelected | Fallback | StateChanged | Paused | Resumed | Cancelled | TaskComplete
+    | RecursionStart | Observe | Thought | Action | ToolCall | ToolResult | PlanUpdate | StepUpdate | Answer | ErrorRaised
+)  # fmt: skip
+Event = Delta | Durable
+
+TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in (*get_args(Delta), *get_args(Durable))}
+
+
+def to_dict(event: Event) -> dict[str, Any]:
+    """The JSON form: the ids at the top, the rest under `data`."""
+    ids = {name: getattr(event, name) for name in ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")}
+    return {**ids, "data": event.data}
+
+
+def from_dict(form: Mapping[str, Any]) -> Event:
+    """The event that `to_dict` wrote; a field that a later version added is left out."""
+    kind = TYPES[form["type"]]
+    known = {f.name for f in dataclasses.fields(kind)}
+    values = {**form, **form["data"]}
+    return kind(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,24 @@
+"""The names of things that can be looked up: thread, task, recursion, step."""
+
+import uuid
+from typing import NewType
+
+ThreadId = NewType("ThreadId", str)
+TaskId = NewType("TaskId", str)
+TraceId = NewType("TraceId", str)
+StepId = NewType("StepId", str)
+AgentId = NewType("AgentId", str)
+UserId = NewType("UserId", str)
+
+
+class Ids:
+    """Mints ids: uuid4 here, a counted sequence in tests."""
+
+    def task(self) -> TaskId:
+        return TaskId(str(uuid.uuid4()))
+
+    def trace(self) -> TraceId:
+        return TraceId(str(uuid.uuid4()))
+
+    def thread(self) -> ThreadId:
+        return ThreadId(f"s-{uuid.uuid4().hex[:12]}")

@@ -1,0 +1,1 @@
+"""Models: what an agent's model name stands for."""

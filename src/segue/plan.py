@@ -1,0 +1,154 @@
+"""One `Plan`, one `Step`, one `Status`: what the plan, react and lifecycle graphs share."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from .errors import IllegalTransition, InvalidPlan
+
+Phase = Literal["planning", "execution", "generation"]
+NO_TOOL = ("", "none", "null", "answer", "generate")
+"""Actions that call no tool: the step is left to the answer."""
+
+MAX_STEPS = 50
+
+
+class Status(StrEnum):
+    """Where a step of a plan stands."""
+
+    PENDING = "pending"
+    """Not begun."""
+    RUNNING = "running"
+    """Under way; a crash leaves it here and a resume goes on from it."""
+    DONE = "done"
+    """Carried out. Final."""
+    ERROR = "error"
+    """Failed; a repair or a new plan may set it running or pending again."""
+    SKIPPED = "skipped"
+    """Given up on purpose, with a reason. Final."""
+
+
+TRANSITIONS: Mapping[Status, frozenset[Status]] = {
+    Status.PENDING: frozenset({Status.RUNNING, Status.SKIPPED, Status.DONE, Status.ERROR}),
+    Status.RUNNING: frozenset({Status.DONE, Status.ERROR, Status.SKIPPED, Status.PENDING}),
+    Status.ERROR: frozenset({Status.RUNNING, Status.PENDING, Status.SKIPPED}),
+    Status.DONE: frozenset(),
+    Status.SKIPPED: frozenset(),
+}
+FINAL = frozenset({Status.DONE, Status.SKIPPED})
+
+
+class Step(BaseModel):
+    """One item of a plan."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step_id: str
+    description: str = ""
+    status: Status = Status.PENDING
+    action: str = ""
+    params: dict[str, Any] = Field(default_factory=dict)
+    phase: Phase = "execution"
+    depends_on: tuple[str, ...] = ()
+    note: str = ""
+
+    @field_validator("step_id", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> str:
+        return str(value)
+
+    @field_validator("depends_on", mode="before")
+    @classmethod
+    def _all_text(cls, value: object) -> object:
+        return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+    @property
+    def uses_tool(self) -> bool:
+        return self.action.strip().lower() not in NO_TOOL
+
+
+class Plan(BaseModel):
+    """A goal and its steps, in order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    goal: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+def advance(step: Step, new: Status, note: str = "") -> Step:
+    """Return the step in its new status; the same status again changes nothing.
+
+    Raises:
+        IllegalTransition: the table has no such move.
+    """
+    if new == step.status:
+        return step
+    if new not in TRANSITIONS[step.status]:
+        raise IllegalTransition(step.status, new)
+    return step.model_copy(update={"status": new, "note": note or step.note})
+
+
+def set_status(steps: Sequence[Step], step_id: str, new: Status, note: str = "") -> tuple[Step, ...]:
+    """Advance one step of a plan, leaving the others as they are."""
+    return tuple(advance(step, new, note) if step.step_id == step_id else step for step in steps)
+
+
+def ready(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The pending steps whose dependencies are all done, in the plan's order."""
+    done = {step.step_id for step in steps if step.status in FINAL}
+    return tuple(step for step in steps if step.status == Status.PENDING and done.issuperset(step.depends_on))
+
+
+def natural_key(step_id: str) -> list[tuple[int, int, str]]:
+    """Sort "2" before "10" and "2.1" between "2" and "3"."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", step_id) if part]
+
+
+def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
+    """Merge a new plan into an old one: what is done stays done, and stays in the plan."""
+    finished = {step.step_id: step for step in old if step.status == Status.DONE}
+    proposed = {step.step_id for step in new}
+    kept = [step for step in old if step.step_id in finished and step.step_id not in proposed]
+    return (*kept, *(finished.get(step.step_id, step) for step in new))
+
+
+def _circle(steps: Sequence[Step]) -> list[str]:
+    """Ids of steps that wait for each other, found by taking away what can run."""
+    left = {step.step_id: set(step.depends_on) for step in steps}
+    while free := [step_id for step_id, needs in left.items() if not needs & left.keys()]:
+        for step_id in free:
+            del left[step_id]
+    return sorted(left, key=natural_key)
+
+
+def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> list[str]:
+    """Say everything that is wrong with a plan; an empty list means that it can run."""
+    found: list[str] = []
+    ids = [step.step_id for step in steps]
+    if not steps:
+        found.append("the plan has no steps")
+    if len(steps) > max_steps:
+        found.append(f"the plan has {len(steps)} steps; {max_steps} is the most")
+    found += [f"step id {twice!r} is used more than once" for twice in sorted({i for i in ids if ids.count(i) > 1})]
+    for step in steps:
+        found += [f"step {step.step_id} depends on {need!r}, which is no step" for need in step.depends_on if need not in ids]
+        if tools is not None and step.uses_tool and step.action not in set(tools):
+            found.append(f"step {step.step_id} names the tool {step.action!r}; there are: {', '.join(tools) or 'none'}")
+    if circle := _circle([step for step in steps if set(step.depends_on) <= set(ids)]):
+        found.append(f"steps {', '.join(circle)} wait for each other")
+    return found
+
+
+def validate(plan: Plan, tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> Plan:
+    """Return the plan if it can run.
+
+    Raises:
+        InvalidPlan: with every problem found, so that one answer can mend all of them.
+    """
+    if found := problems(plan.steps, None if tools is None else tuple(tools), max_steps):
+        raise InvalidPlan("The plan cannot run: " + "; ".join(found) + ".")
+    return plan

@@ -1,0 +1,154 @@
+"""What nodes are given: the context's JSON fields, and the services behind them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from .agents import Agent
+from .events import Event
+from .ids import Ids
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+Purpose = Literal["decide", "plan", "answer"]
+
+
+class RunContext(BaseModel):
+    """What a run may be told; empty means the default. Studio shows these fields as a form."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    agent: str = ""
+    mode: str = ""
+    user_id: str = "default"
+    model: str = ""
+
+
+class AppContext(RunContext):
+    """The context as the app passes it: the services ride along and stay out of the schema."""
+
+    _services: "Services | None" = PrivateAttr(default=None)
+
+    @classmethod
+    def carrying(cls, services: "Services", **fields: Any) -> "AppContext":
+        context = cls(**fields)
+        context._services = services
+        return context
+
+    @property
+    def services(self) -> "Services | None":
+        return self._services
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One call of a model.
+
+    `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with an
+    added `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
+    {"language", "objective", "conversation": [{"role", "content"}], "results": [{"name", "arguments", "result"}],
+    "plan": [step], "error": str | None}.
+    """
+
+    purpose: Purpose
+    messages: Sequence["BaseMessage"]
+    schema: Mapping[str, Any] | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    view: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """A piece of a reply, as it arrives."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """The whole reply; `usage` counts tokens as {"input", "output"}."""
+
+    text: str
+    finish_reason: str = "stop"
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """An agent's model, ready to call."""
+
+    name: str
+    is_language_model: bool
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ModelReply]:
+        """Yield the deltas, then exactly one `ModelReply`.
+
+        Raises:
+            ModelError: what went wrong, in a sentence.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class CallKey:
+    """What identifies one tool call for ever: fixed in the state before the call runs.
+
+    `scope` is the recursion's trace_id, or step_id#attempt; `index` the call's place in it.
+    """
+
+    task_id: str
+    scope: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The ledger's answer to an intent.
+
+    `fresh`: run it. `finished`: it ran, `outcome` is its result. `interrupted`: it was under way when its process ended.
+    """
+
+    state: Literal["fresh", "finished", "interrupted"]
+    outcome: Mapping[str, Any] | None = None
+
+
+class Ledger(Protocol):
+    """Remembers every tool call, so that none is run twice."""
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim: ...
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None: ...
+
+
+class Tool(Protocol):
+    """A tool as the graphs see it."""
+
+    name: str
+    read_only: bool
+    idempotent: bool
+    needs_approval: bool
+    timeout: float | None
+
+    @property
+    def spec(self) -> Mapping[str, Any]: ...
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any: ...
+
+
+class Services(Protocol):
+    """Everything outside the state that a node may use."""
+
+    ledger: Ledger | None
+    ids: Ids
+
+    def agent(self, name: str) -> Agent: ...
+
+    def model_for(self, agent: Agent, override: str = "") -> Model: ...
+
+    def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
+
+    def emit(self, event: Event) -> None: ...
+
+    def clock(self) -> float: ...
