@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic import ValidationError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 MARKS = "__segue_marks__"
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class BadArguments(Exception):
 
 
 @overload
-def tool[F: Callable[..., Any]](function: F, /) -> F: ...
+def tool(function: F, /) -> F: ...
 @overload
-def tool[F: Callable[..., Any]](
+def tool(
     *,
     read_only: bool = ...,
     idempotent: bool = ...,
