@@ -1,12 +1,11 @@
 """Tools: LangChain tools and plain typed functions, with the marks that the graphs go by, and named sets of them."""
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from segue.agents import load_attribute
 from segue.errors import ConfigurationError, UnknownTool
@@ -98,13 +97,11 @@ class BoundTool:
         Raises:
             BadArguments: the arguments do not fit the schema.
         """
-        self._refuse_extra(arguments)
+        self._refuse_unknown(arguments)
         try:
-            if self.inner.coroutine if hasattr(self.inner, "coroutine") else True:
-                return await self.inner.ainvoke(dict(arguments))
-            return await asyncio.to_thread(self.inner.invoke, dict(arguments))
+            return await self.inner.ainvoke(dict(arguments))
         except ValidationError as error:
-            if error.title not in (self.name, self._schema_title):
+            if error.title != self._schema_title:
                 raise
             raise BadArguments(_explain(error)) from error
 
@@ -112,11 +109,12 @@ class BoundTool:
     def _schema_title(self) -> str:
         return getattr(self.inner.tool_call_schema, "__name__", self.name)
 
-    def _refuse_extra(self, arguments: Mapping[str, Any]) -> None:
+    def _refuse_unknown(self, arguments: Mapping[str, Any]) -> None:
+        """LangChain passes over arguments that a schema does not name; a model that invents one should hear of it."""
         schema = self.spec["function"]["parameters"]
+        known = schema.get("properties", {})
         if schema.get("additionalProperties"):
             return
-        known = schema.get("properties", {})
         if extra := [name for name in arguments if name not in known]:
             raise BadArguments(f"unknown: {', '.join(extra)}; the arguments are: {', '.join(known) or 'none'}")
 
@@ -134,6 +132,7 @@ def as_tool(source: Any) -> BoundTool:
     """
     from langchain_core.tools import BaseTool, StructuredTool
     from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langchain_core.utils.json_schema import dereference_refs
 
     if isinstance(source, BoundTool):
         return source
@@ -143,16 +142,27 @@ def as_tool(source: Any) -> BoundTool:
     elif callable(source) and hasattr(source, "__name__"):
         marks = getattr(source, MARKS, Marks())
         given = {"coroutine": source} if inspect.iscoroutinefunction(source) else {"func": source}
-        try:
-            inner = StructuredTool.from_function(**given, name=source.__name__)
-        except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"The function {source.__name__} cannot be a tool: {error}.") from error
+        inner = StructuredTool.from_function(**given, name=source.__name__, args_schema=_arguments_model(source))
     else:
         raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
     spec = convert_to_openai_tool(inner)
+    if isinstance(inner.args_schema, type):  # LangChain's form leaves out examples and keywords
+        spec["function"]["parameters"] = dereference_refs(inner.args_schema.model_json_schema())
     title = marks.title or inner.name
     segue = {"keywords": list(marks.keywords), "title": title, "read_only": marks.read_only}
     return BoundTool(inner=inner, marks=marks, spec={**spec, "segue": segue})
+
+
+def _arguments_model(function: Callable[..., Any]) -> type[BaseModel]:
+    """The function's parameters as a pydantic model, with everything that its annotations say."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in hints or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigurationError(f"The function {function.__name__} cannot be a tool: give {name} a type.")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (hints[name], default)
+    return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def _marks_of_langchain(source: "BaseTool") -> Marks:
