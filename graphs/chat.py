@@ -1,0 +1,39 @@
+"""Pick a mode, let its graph carry the task, fall back to react where one gives up."""
+
+from collections.abc import Mapping
+
+from langgraph.graph import END, START, StateGraph
+from segue.nodes.chat.finish import finish
+from segue.nodes.chat.init import init
+from segue.nodes.chat.routes import after_mode, after_select_mode
+from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
+from segue.nodes.chat.select_mode import select_mode
+from segue.nodes.chat.state import ChatInput, ChatOutput, ChatState
+from segue.services import RunContext
+
+from . import direct, plan, react
+
+MODES: Mapping[str, ModeGraph] = {"direct": direct.graph, "react": react.graph, "plan": plan.graph}
+
+
+def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, ChatInput, ChatOutput]:
+    """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
+    graph = StateGraph(ChatState, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("SELECT_MODE", select_mode(modes))
+    graph.add_node("FINISH", finish)
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "SELECT_MODE")
+    graph.add_conditional_edges("SELECT_MODE", after_select_mode, list(modes))
+    for name, mode in modes.items():
+        graph.add_node(name, run_mode(name, mode))
+        if name in FALLBACKS:
+            graph.add_conditional_edges(name, after_mode)
+        else:
+            graph.add_edge(name, "FINISH")
+    graph.add_edge("FINISH", END)
+    return graph
+
+
+graph = build_chat().compile()

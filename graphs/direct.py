@@ -1,0 +1,22 @@
+"""One model call, no tools."""
+
+from langgraph.graph import END, START, StateGraph
+from segue.nodes.direct.answer import answer
+from segue.nodes.direct.init import init
+from segue.nodes.direct.state import DirectInput, DirectOutput, DirectState
+from segue.services import RunContext
+
+
+def build_direct() -> StateGraph[DirectState, RunContext, DirectInput, DirectOutput]:
+    """The graph, to be compiled with a checkpointer or without."""
+    graph = StateGraph(DirectState, RunContext, input_schema=DirectInput, output_schema=DirectOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("ANSWER", answer)
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "ANSWER")
+    graph.add_edge("ANSWER", END)
+    return graph
+
+
+graph = build_direct().compile()

@@ -1,0 +1,38 @@
+"""Plan first, then carry it out: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
+
+from langgraph.graph import END, START, StateGraph
+from segue.nodes.plan.answer import answer
+from segue.nodes.plan.decompose import decompose
+from segue.nodes.plan.execute_step import execute_step
+from segue.nodes.plan.give_up import give_up
+from segue.nodes.plan.init import init
+from segue.nodes.plan.make_plan import make_plan
+from segue.nodes.plan.routes import after_decompose, after_make_plan, after_schedule
+from segue.nodes.plan.schedule import schedule
+from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState
+from segue.services import RunContext
+
+
+def build_plan() -> StateGraph[PlanState, RunContext, PlanInput, PlanOutput]:
+    """The graph, to be compiled with a checkpointer or without."""
+    graph = StateGraph(PlanState, RunContext, input_schema=PlanInput, output_schema=PlanOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("MAKE_PLAN", make_plan)
+    graph.add_node("DECOMPOSE", decompose)
+    graph.add_node("SCHEDULE", schedule)
+    graph.add_node("EXECUTE_STEP", execute_step)
+    graph.add_node("ANSWER", answer)
+    graph.add_node("GIVE_UP", give_up)
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "MAKE_PLAN")
+    graph.add_conditional_edges("MAKE_PLAN", after_make_plan)
+    graph.add_conditional_edges("DECOMPOSE", after_decompose)
+    graph.add_conditional_edges("SCHEDULE", after_schedule, ["EXECUTE_STEP", "MAKE_PLAN", "ANSWER"])
+    graph.add_edge("EXECUTE_STEP", "SCHEDULE")
+    graph.add_edge("ANSWER", END)
+    graph.add_edge("GIVE_UP", END)
+    return graph
+
+
+graph = build_plan().compile()

@@ -1,0 +1,41 @@
+"""The recursive state machine: INPUT → CALL_LLM → CALL_TOOL | PLAN | REMEND → INPUT … → ANSWER."""
+
+from langgraph.graph import END, START, StateGraph
+from segue.nodes.react.answer import answer
+from segue.nodes.react.call_llm import call_llm
+from segue.nodes.react.call_tool import call_tool
+from segue.nodes.react.finish import finish
+from segue.nodes.react.init import init
+from segue.nodes.react.input import input_
+from segue.nodes.react.plan import plan
+from segue.nodes.react.remend import remend
+from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
+from segue.nodes.react.state import ReactInput, ReactOutput, ReactState
+from segue.services import RunContext
+
+
+def build_react() -> StateGraph[ReactState, RunContext, ReactInput, ReactOutput]:
+    """The graph, to be compiled with a checkpointer or without."""
+    graph = StateGraph(ReactState, RunContext, input_schema=ReactInput, output_schema=ReactOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("INPUT", input_)
+    graph.add_node("CALL_LLM", call_llm)
+    graph.add_node("CALL_TOOL", call_tool)
+    graph.add_node("PLAN", plan)
+    graph.add_node("REMEND", remend)
+    graph.add_node("ANSWER", answer)
+    graph.add_node("FINISH", finish)
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "INPUT")
+    graph.add_conditional_edges("INPUT", after_input)
+    graph.add_conditional_edges("CALL_LLM", after_call_llm)
+    graph.add_conditional_edges("CALL_TOOL", after_call_tool)
+    graph.add_edge("PLAN", "INPUT")
+    graph.add_conditional_edges("REMEND", after_remend)
+    graph.add_edge("ANSWER", END)
+    graph.add_edge("FINISH", END)
+    return graph
+
+
+graph = build_react().compile()

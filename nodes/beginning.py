@@ -1,0 +1,51 @@
+"""What every mode's INIT does first."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from langchain_core.messages import AnyMessage
+from segue.prompts.language import language_of
+
+from .context import NodeRuntime, bench
+from .objective import objective_of
+
+
+class Assignment(TypedDict, total=False):
+    """What a parent graph hands down; INIT takes it in and clears it."""
+
+    task_id: str
+    plan: list[dict[str, Any]]
+
+
+class Beginning(TypedDict):
+    """The channels that every mode resets."""
+
+    assignment: None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    usage: dict[str, int]
+    result: None
+
+
+def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> Beginning:
+    """Take the task's id from the parent graph or mint one, and read the objective.
+
+    Raises:
+        InvalidMessage: there is no user message, or it is empty.
+    """
+    services = bench(runtime).services
+    objective = objective_of(messages)
+    given = (assignment or {}).get("task_id")
+    return {
+        "assignment": None,
+        "task_id": given or services.ids.task(),
+        "nested": given is not None,
+        "objective": objective,
+        "language": language_of(objective),
+        "started_at": services.clock(),
+        "usage": {},
+        "result": None,
+    }

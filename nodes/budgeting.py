@@ -1,0 +1,69 @@
+"""Keep what is put into a prompt within its bounds."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+
+_WIDE = re.compile(r"[\u2e80-\uffef]")
+
+
+def tokens(text: str) -> int:
+    """A rough count that errs high: one a wide character, one for three others."""
+    wide = len(_WIDE.findall(text))
+    return wide + (len(text) - wide + 2) // 3
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning with a note of how much is left out."""
+    return text if len(text) <= most else f"{text[:most]}… [{len(text) - most} more characters]"
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON that keeps Chinese readable."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def cut_result(result: dict[str, Any], most: int) -> dict[str, Any]:
+    """A tool's result as it goes into a prompt or an event: whole where it fits, else its beginning as text."""
+    text = as_json(result)
+    if len(text) <= most:
+        return result
+    kind = "error" if "error" in result else "success"
+    value = result[kind]
+    return {kind: cut(value if isinstance(value, str) else as_json(value), most)}
+
+
+def window(messages: Sequence[AnyMessage], most_tokens: int) -> list[AnyMessage]:
+    """The latest messages that fit, beginning at a user message, so that no tool result stands without its call."""
+    kept = 0
+    used = 0
+    for place in range(len(messages) - 1, -1, -1):
+        used += tokens(_text_of(messages[place]))
+        if used > most_tokens:
+            break
+        if messages[place].type == "human":
+            kept = len(messages) - place
+    return list(messages[len(messages) - kept :])
+
+
+def _text_of(message: AnyMessage) -> str:
+    calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
+    return message.text + calls
+
+
+def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict[str, Any]]:
+    """Messages as plain records: {"role", "content", "tool_calls"?: [{"name", "args"}]}."""
+    return [_record(message, result_chars) for message in messages]
+
+
+def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
+    roles = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
+    record: dict[str, Any] = {"role": roles.get(message.type, message.type), "content": message.text}
+    if isinstance(message, AIMessage) and message.tool_calls:
+        record["tool_calls"] = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
+    if isinstance(message, ToolMessage):
+        record["content"] = cut(message.text, result_chars)
+    return record

@@ -1,0 +1,20 @@
+"""INIT: a new task on the thread."""
+
+from segue.events import TaskStarted
+
+from ..beginning import begin
+from ..context import NodeRuntime, announce, bench
+from .state import ChatState, ChatUpdate
+
+
+async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
+    """Mint the task's id, unless the app has, and reset everything that belongs to a task."""
+    work = bench(runtime)
+    fresh = begin(state["messages"], state.get("assignment"), runtime)
+    started = TaskStarted(
+        task_id=fresh["task_id"],
+        message=fresh["objective"],
+        agent_id=work.agent.agent_id,
+        model=work.model.name,
+    )
+    return {**fresh, "mode": "", "gave_up": "", "events": announce(started)}

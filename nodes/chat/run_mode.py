@@ -1,0 +1,61 @@
+"""One node a mode: hand its graph a window of the history, take back what is new."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.graph.state import CompiledStateGraph
+from segue.events import Answer, Fallback
+
+from ..budgeting import window
+from ..context import NodeRuntime, announce, bench
+from ..objective import before_objective
+from ..results import compose_result
+from .state import ChatState, ChatUpdate
+
+ModeGraph = CompiledStateGraph[Any, Any, Any, Any]
+
+FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react"}
+"""Who takes over from a mode that gives up."""
+
+
+def run_mode(name: str, graph: ModeGraph) -> Callable[[ChatState, NodeRuntime], Awaitable[ChatUpdate]]:
+    """The node of one mode.
+
+    The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages` with
+    its own appended, and may return `result` and `gave_up` (why another mode should take over).
+    """
+
+    async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
+        """Carry the task in this mode."""
+        budget = bench(runtime).agent.budget
+        past = before_objective(state["messages"])
+        given = [*window(past, budget.prompt_tokens), state["messages"][len(past)]]
+        out = await graph.ainvoke({"messages": given, "assignment": {"task_id": state["task_id"]}})
+        if out.get("gave_up") and name in FALLBACKS:
+            return _hand_over(state, name, out["gave_up"])
+        fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
+        if out.get("result"):
+            return {"messages": fresh, "result": out["result"], "gave_up": ""}
+        return _plain(state, name, fresh)
+
+    return run
+
+
+def _hand_over(state: ChatState, name: str, why: str) -> ChatUpdate:
+    other = FALLBACKS[name]
+    fallback = Fallback(task_id=state["task_id"], from_mode=name, to_mode=other, reason=why)
+    return {"gave_up": why, "mode": other, "events": announce(fallback)}
+
+
+def _plain(state: ChatState, name: str, fresh: list[AnyMessage]) -> ChatUpdate:
+    """A graph that returns no result: its last assistant message is the answer."""
+    answers = [m.text for m in fresh if m.type == "ai" and m.text]
+    answer = answers[-1] if answers else ""
+    result = compose_result(name, answer, error="" if answer else f"The mode {name} wrote no answer.")
+    return {
+        "messages": fresh,
+        "result": result,
+        "gave_up": "",
+        "events": announce(Answer(task_id=state["task_id"], answer=answer)),
+    }

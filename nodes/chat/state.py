@@ -1,0 +1,59 @@
+"""What the chat graph keeps."""
+
+from typing import Any, TypedDict
+
+from ..beginning import Assignment
+from ..history import Events, History
+
+
+class ChatInput(TypedDict, total=False):
+    """What the graph is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class ChatOutput(TypedDict):
+    """What the graph returns."""
+
+    messages: History
+    result: dict[str, Any] | None
+
+
+class ChatState(TypedDict):
+    """INIT resets every channel that belongs to a task."""
+
+    messages: History
+    """The thread's messages, shared by all modes. Written by the caller and the modes."""
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    usage: dict[str, int]
+    """INIT, as the five above; `usage` also by the modes."""
+    mode: str
+    """SELECT_MODE, and a mode that gives up in favour of another."""
+    gave_up: str
+    """Why the last mode gave up; empty if it did not. The modes."""
+    result: dict[str, Any] | None
+    """The modes."""
+    events: Events
+
+
+class ChatUpdate(TypedDict, total=False):
+    """What a node may return."""
+
+    messages: list[Any]
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    usage: dict[str, int]
+    mode: str
+    gave_up: str
+    result: dict[str, Any] | None
+    events: list[dict[str, Any]]

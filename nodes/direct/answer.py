@@ -1,0 +1,58 @@
+"""ANSWER: system, history and user go to the model, its prose is the answer."""
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from segue.errors import ModelRefused, UnreadableReply
+from segue.events import Answer, ErrorRaised, TaskComplete, Thinking
+from segue.prompts.load import fill, render, template
+from segue.prompts.phrases import phrase
+from segue.services import ModelReply, ModelRequest
+
+from ..budgeting import conversation, window
+from ..calling import add_usage, ask_model, token_stream
+from ..context import Bench, NodeRuntime, announce, bench
+from ..objective import before_objective
+from ..results import compose_result
+from .state import DirectState, DirectUpdate
+
+
+async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
+    """Stream the answer; a refusal or an empty reply gives the task up to another mode."""
+    work = bench(runtime)
+    work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
+    try:
+        reply = await _ask(state, work)
+    except (ModelRefused, UnreadableReply) as error:
+        return {"gave_up": str(error), "events": announce(ErrorRaised(task_id=state["task_id"], message=str(error)))}
+    usage = add_usage(state["usage"], reply)
+    result = compose_result("direct", reply.text, reasoning="[Direct Mode]", usage=usage)
+    done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
+    return {
+        "messages": [AIMessage(reply.text)],
+        "usage": usage,
+        "result": result,
+        "events": announce(Answer(task_id=state["task_id"], answer=reply.text), *done),
+    }
+
+
+async def _ask(state: DirectState, work: Bench) -> ModelReply:
+    language, budget = state["language"], work.agent.budget
+    own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
+    spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
+    recent = [m if m.type == "human" else AIMessage(m.text) for m in window(spoken, budget.prompt_tokens // 2)]
+    request = ModelRequest(
+        purpose="answer",
+        messages=[SystemMessage(render("direct", language, agent_prompt=own)), *recent],
+        tools=[tool.spec for tool in work.tools.values()],
+        view={
+            "language": language,
+            "objective": state["objective"],
+            "conversation": conversation(before_objective(state["messages"]), budget.result_chars),
+            "results": [],
+            "plan": [],
+            "error": None,
+        },
+    )
+    reply = await ask_model(work.model, request, token_stream(work, state["task_id"]))
+    if not reply.text.strip():
+        raise UnreadableReply("The model's reply is empty.")
+    return reply

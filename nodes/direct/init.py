@@ -1,0 +1,10 @@
+"""INIT: a new task on the thread."""
+
+from ..beginning import begin
+from ..context import NodeRuntime
+from .state import DirectState, DirectUpdate
+
+
+async def init(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
+    """Mint the task's id and reset everything that belongs to a task."""
+    return {**begin(state["messages"], state.get("assignment"), runtime), "gave_up": ""}

@@ -1,0 +1,58 @@
+"""What the direct graph keeps."""
+
+from typing import Any, TypedDict
+
+from ..beginning import Assignment
+from ..history import Events, History
+
+
+class DirectInput(TypedDict, total=False):
+    """What the graph is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class DirectOutput(TypedDict):
+    """What the graph returns; `gave_up` says why another mode should take over."""
+
+    messages: History
+    result: dict[str, Any] | None
+    gave_up: str
+
+
+class DirectState(TypedDict):
+    """INIT resets every channel that belongs to a task."""
+
+    messages: History
+    """The thread's messages. Written by the caller and ANSWER."""
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    """INIT, as the four above."""
+    usage: dict[str, int]
+    """ANSWER."""
+    result: dict[str, Any] | None
+    """ANSWER."""
+    gave_up: str
+    """ANSWER."""
+    events: Events
+
+
+class DirectUpdate(TypedDict, total=False):
+    """What a node may return."""
+
+    messages: list[Any]
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    usage: dict[str, int]
+    result: dict[str, Any] | None
+    gave_up: str
+    events: list[dict[str, Any]]

@@ -1,0 +1,41 @@
+"""The channels that grow: a thread's messages and a task's records, kept as a log of what was added."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
+from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.channels.base import MISSING
+
+
+def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
+    """Append messages; one with an id that is there already replaces it. A missing id becomes the message's place."""
+    grown = list(history)
+    places = {message.id: place for place, message in enumerate(grown)}
+    for write in writes:
+        for message in convert_to_messages(write if isinstance(write, list) else [write]):
+            if message.id is None:
+                message = message.model_copy(update={"id": f"m{len(grown)}"})
+            if message.id in places:
+                grown[places[message.id]] = message
+            else:
+                places[message.id] = len(grown)
+                grown.append(message)
+    return grown
+
+
+def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Append records."""
+    return [*records, *(record for write in writes for record in write)]
+
+
+class Announced(EphemeralValue[Any]):
+    """A node's events: passed on for one step and left out of checkpoints, since the event log keeps them."""
+
+    def checkpoint(self) -> Any:
+        return MISSING
+
+
+History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]
+Records = Annotated[list[dict[str, Any]], DeltaChannel(extend_records)]
+Events = Annotated[list[dict[str, Any]], Announced(list, guard=False)]

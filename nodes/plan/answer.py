@@ -1,0 +1,105 @@
+"""ANSWER: write the answer from the results."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from segue.errors import UnreadableReply
+from segue.events import Answer, StepUpdate, TaskComplete, Thinking
+from segue.plan import Status, Step, ready, set_status
+from segue.prompts.load import fill, render, template
+from segue.prompts.phrases import phrase
+from segue.services import ModelReply, ModelRequest
+
+from ..budgeting import as_json, cut_result
+from ..calling import add_usage, ask_model, token_stream
+from ..context import Bench, NodeRuntime, announce, bench
+from ..results import compose_result
+from .make_plan import plan_view
+from .state import PlanState, PlanUpdate
+
+
+async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Stream the answer, close the plan, and say which steps failed."""
+    work = bench(runtime)
+    task_id, language = state["task_id"], state["language"]
+    work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
+    reply = await _ask(state, work)
+    usage = add_usage(state["usage"], reply)
+    old = tuple(Step(**step) for step in state["plan"])
+    steps = _close(old)
+    plan = [step.model_dump(mode="json") for step in steps]
+    undone = (Status.ERROR, Status.SKIPPED)
+    failed = "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in steps if s.status in undone)
+    result = compose_result(
+        "plan",
+        reply.text,
+        history=_history(state, work.agent.budget.result_chars),
+        reasoning=f"[Plan Mode] {state['goal']}",
+        total_steps=len(plan),
+        plan=plan,
+        usage=usage,
+        error=failed,
+    )
+    moved = [_step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
+    status = "error" if failed else "done"
+    done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
+    return {
+        "messages": [AIMessage(reply.text)],
+        "plan": plan,
+        "usage": usage,
+        "result": result,
+        "events": announce(*moved, Answer(task_id=task_id, answer=reply.text), *done),
+    }
+
+
+async def _ask(state: PlanState, work: Bench) -> ModelReply:
+    language, most = state["language"], work.agent.budget.result_chars
+    results = [
+        {"step": o["description"], "tool": o["name"], "result": cut_result(o["result"], most)} for o in state["outcomes"]
+    ]
+    own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
+    system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
+    request = ModelRequest(
+        purpose="answer",
+        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        tools=[tool.spec for tool in work.tools.values()],
+        view=plan_view(state, work),
+    )
+    reply = await ask_model(work.model, request, token_stream(work, state["task_id"]))
+    if not reply.text.strip():
+        raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
+    return reply
+
+
+def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The answer carries out the steps without a tool; what still waits for a failed step is skipped, with the reason."""
+    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
+        for step_id in thoughts:
+            steps = set_status(steps, step_id, Status.DONE)
+    failed = {step.step_id for step in steps if step.status is Status.ERROR}
+    for step in steps:
+        if step.status is Status.PENDING and not step.uses_tool:
+            steps = set_status(steps, step.step_id, Status.DONE, "answered with what there is")
+        elif step.status is Status.PENDING:
+            note = "it needs a step that failed" if failed else "the budget was spent before it"
+            steps = set_status(steps, step.step_id, Status.SKIPPED, note)
+    return steps
+
+
+def _step_event(task_id: str, step: Step) -> StepUpdate:
+    return StepUpdate(
+        task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
+    )
+
+
+def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "step": outcome["step_id"],
+            "phase": outcome["phase"],
+            "action": outcome["name"],
+            "result": cut_result(outcome["result"], result_chars),
+            "description": outcome["description"],
+        }
+        for outcome in state["outcomes"]
+    ]

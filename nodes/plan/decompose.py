@@ -1,0 +1,63 @@
+"""DECOMPOSE: turn the draft into steps that can run."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from segue.errors import InvalidPlan
+from segue.events import ErrorRaised, PlanUpdate as PlanUpdated, Thinking
+from segue.plan import Plan, Status, Step, keep_finished, validate
+from segue.prompts.phrases import phrase
+
+from ..context import NodeRuntime, announce, bench
+from .references import referenced_steps
+from .state import PlanState, PlanUpdate
+
+
+async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Validate the draft; what is wrong with it goes back to MAKE_PLAN, and nothing is dropped."""
+    work = bench(runtime)
+    draft = state["draft"] or {}
+    goal = str(draft.get("goal") or state["objective"])
+    old = tuple(Step(**step) for step in state["plan"])
+    try:
+        new = _steps(draft["steps"])
+        _keep_numbers(old, new)
+        plan = validate(Plan(goal=goal, steps=keep_finished(old, new)), work.tools)
+    except InvalidPlan as error:
+        event = ErrorRaised(task_id=state["task_id"], message=str(error))
+        return {"complaint": str(error), "draft": None, "events": announce(event)}
+    steps = [step.model_dump(mode="json") for step in plan.steps]
+    banner = phrase("plan_2", state["language"], goal=goal, n=len(steps))
+    work.emit(Thinking(task_id=state["task_id"], content=banner))
+    updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
+    return {"goal": goal, "plan": steps, "draft": None, "asked": 0, "complaint": "", "events": announce(updated)}
+
+
+def _steps(drafted: list[Any]) -> tuple[Step, ...]:
+    """The steps; one that declares no dependencies follows the one before it and what its parameters refer to."""
+    steps: list[Step] = []
+    for place, item in enumerate(drafted, start=1):
+        if not isinstance(item, dict):
+            raise InvalidPlan(f"Step {place} is no object.")
+        try:
+            step = Step(**{**_without_nulls(item), "step_id": str(item.get("step", item.get("step_id", place)))})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InvalidPlan(f"Step {place}: {where}: {first['msg']}.") from error
+        needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
+        needs += [need for need in referenced_steps(step.params) if need not in needs]
+        steps.append(step.model_copy(update={"depends_on": tuple(needs), "status": Status.PENDING}))
+    return tuple(steps)
+
+
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    known = ("action", "params", "description", "phase", "depends_on")
+    return {name: item[name] for name in known if item.get(name) is not None}
+
+
+def _keep_numbers(old: tuple[Step, ...], new: tuple[Step, ...]) -> None:
+    done = {step.step_id: step for step in old if step.status is Status.DONE}
+    clashes = [s.step_id for s in new if s.step_id in done and done[s.step_id].action != s.action]
+    if clashes:
+        raise InvalidPlan(f"Steps {', '.join(clashes)} are done already; give new steps new numbers.")

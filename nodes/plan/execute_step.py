@@ -1,0 +1,33 @@
+"""EXECUTE_STEP: carry out one step's tool call."""
+
+from segue.events import Thinking, ToolResult
+from segue.prompts.phrases import phrase
+from segue.services import CallKey
+from segue.tools.run import run_call
+
+from ..budgeting import cut_result
+from ..context import NodeRuntime, announce, bench
+from .state import PlanUpdate, StepWork
+
+
+async def execute_step(work: StepWork, runtime: NodeRuntime) -> PlanUpdate:
+    """Run the call through the ledger; its outcome is folded into the plan by SCHEDULE."""
+    tools = bench(runtime)
+    item = work["item"]
+    banner = phrase("plan_3", work["language"], i=work["place"], n=work["total"], description=item["description"])
+    tools.emit(Thinking(task_id=work["task_id"], step_id=item["step_id"], content=banner))
+    key = CallKey(work["task_id"], f"{item['step_id']}#{item['attempt']}", 0)
+    budget = tools.agent.budget
+    outcome = await run_call(
+        tools.tools, item["name"], item["arguments"], key, tools.services.ledger, budget.tool_seconds
+    )
+    event = ToolResult(
+        task_id=work["task_id"],
+        step_id=item["step_id"],
+        index=0,
+        name=item["name"],
+        arguments=item["arguments"],
+        result=cut_result(outcome.result, budget.result_chars),
+        seconds=round(outcome.seconds, 3),
+    )
+    return {"outcomes": [{**item, "result": outcome.result}], "events": announce(event)}

@@ -1,0 +1,18 @@
+"""GIVE_UP: no plan could be had; another mode takes over."""
+
+from segue.events import ErrorRaised, TaskComplete
+
+from ..context import NodeRuntime, announce
+from ..results import compose_result
+from .state import PlanState, PlanUpdate
+
+
+async def give_up(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Say why there is no plan; alone, the task ends with it."""
+    why = state["complaint"]
+    if state["nested"]:
+        return {"gave_up": why}
+    result = compose_result("plan", "", usage=state["usage"], error=why)
+    ids = {"task_id": state["task_id"]}
+    ended = announce(ErrorRaised(message=why, final=True, **ids), TaskComplete(status="error", result=result, **ids))
+    return {"gave_up": why, "result": result, "events": ended}

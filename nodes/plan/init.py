@@ -1,0 +1,23 @@
+"""INIT: a new task on the thread."""
+
+from langgraph.types import Overwrite
+
+from ..beginning import begin
+from ..context import NodeRuntime
+from .state import PlanState, PlanUpdate
+
+
+async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Mint the task's id and reset everything that belongs to a task."""
+    return {
+        **begin(state["messages"], state.get("assignment"), runtime),
+        "draft": None,
+        "asked": 0,
+        "complaint": "",
+        "replans": 0,
+        "goal": "",
+        "plan": [],
+        "wave": [],
+        "outcomes": Overwrite([]),
+        "gave_up": "",
+    }

@@ -1,0 +1,82 @@
+"""MAKE_PLAN: one model call writes the plan; after a complaint it writes it anew."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from segue.decision import read_object
+from segue.errors import UnreadableReply
+from segue.events import ErrorRaised, Thinking
+from segue.prompts.load import fill, render, template
+from segue.prompts.phrases import phrase
+from segue.services import ModelRequest
+
+from ..budgeting import as_json, conversation, cut_result, window
+from ..calling import add_usage, ask_model
+from ..context import Bench, NodeRuntime, announce, bench
+from ..objective import before_objective
+from ..showing_tools import described, plan_schema
+from .state import PlanState, PlanUpdate
+
+
+async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Ask for the plan; one that cannot be read leaves a complaint for the next try."""
+    work = bench(runtime)
+    language, why = state["language"], state["complaint"]
+    banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
+    work.emit(Thinking(task_id=state["task_id"], content=banner))
+    reply = await ask_model(work.model, _request(state, work), lambda _: None)
+    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": add_usage(state["usage"], reply)}
+    try:
+        return {**update, "draft": _read(reply.text), "complaint": ""}
+    except UnreadableReply as error:
+        event = ErrorRaised(task_id=state["task_id"], message=str(error))
+        return {**update, "draft": None, "complaint": str(error), "events": announce(event)}
+
+
+def _read(text: str) -> dict[str, Any]:
+    draft = read_object(text)
+    if not isinstance(draft.get("steps"), list) or not draft["steps"]:
+        raise UnreadableReply('The plan needs "steps": a list with at least one step.')
+    return draft
+
+
+def _request(state: PlanState, work: Bench) -> ModelRequest:
+    agent, language = work.agent, state["language"]
+    past = conversation(
+        window(before_objective(state["messages"]), agent.budget.prompt_tokens // 4), agent.budget.result_chars
+    )
+    tools = described(work.tools, language)
+    known = as_json(_known(state, past, agent.budget.result_chars))
+    own = fill(agent.prompt or template("agent", language), current_state="", tools="")
+    system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
+    return ModelRequest(
+        purpose="plan",
+        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        schema=plan_schema(work.tools),
+        tools=[tool.spec for tool in work.tools.values()],
+        view=plan_view(state, work),
+    )
+
+
+def _known(state: PlanState, past: list[dict[str, Any]], result_chars: int) -> dict[str, Any]:
+    """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
+    known: dict[str, Any] = {"conversation": past}
+    if state["complaint"]:
+        done = [{**o, "result": cut_result(o["result"], result_chars)} for o in state["outcomes"]]
+        known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
+        known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
+    return known
+
+
+def plan_view(state: PlanState, work: Bench) -> Mapping[str, Any]:
+    """What the prompt was rendered from, for a model that plans from data."""
+    past = before_objective(state["messages"])
+    return {
+        "language": state["language"],
+        "objective": state["objective"],
+        "conversation": conversation(past, work.agent.budget.result_chars),
+        "results": [{key: o[key] for key in ("name", "arguments", "result")} for o in state["outcomes"]],
+        "plan": state["plan"],
+        "error": state["complaint"] or None,
+    }

@@ -1,0 +1,126 @@
+"""SCHEDULE: fold in what ran, then pick the steps that run next."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from segue.events import StepUpdate, ToolCall
+from segue.plan import Status, Step, ready, set_status
+from segue.services import Tool
+
+from ..budgeting import as_json
+from ..context import Bench, NodeRuntime, announce, bench
+from .references import DanglingReference, resolve
+from .state import PlanState, PlanUpdate
+
+MOST_REPLANS = 2
+"""How often a plan is mended after a failed step."""
+
+
+async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
+    """Settle the last wave, then fix the next one; a failed step asks for a mended plan."""
+    work = bench(runtime)
+    ran = _last_wave(state)
+    settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
+    chosen = () if _spent(state, work) else _choose(settled, work.tools)
+    wave, broken = _wave(chosen, state)
+    begun = _begin(settled, [], broken)
+    failed = [step for step in begun if step.status is Status.ERROR]
+    update: PlanUpdate = {"messages": _pairs(state["task_id"], ran), "outcomes": broken, "complaint": "", "wave": []}
+    if failed and state["replans"] < MOST_REPLANS:
+        why = "; ".join(f"step {step.step_id} ({step.description}) failed: {step.note}" for step in failed)
+        return {**update, "complaint": why, "replans": state["replans"] + 1, **_moved(state, settled, begun, [])}
+    return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave)}
+
+
+def _last_wave(state: PlanState) -> list[dict[str, Any]]:
+    """The outcomes of the wave that was sent out, in the wave's order."""
+    results = {(o["step_id"], o["attempt"]): o for o in state["outcomes"]}
+    return [results[key] for item in state["wave"] if (key := (item["step_id"], item["attempt"])) in results]
+
+
+def _settle(steps: tuple[Step, ...], ran: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    for outcome in ran:
+        error = outcome["result"].get("error", "")
+        steps = set_status(steps, outcome["step_id"], Status.ERROR if error else Status.DONE, error[:200])
+    return steps
+
+
+def _begin(
+    steps: tuple[Step, ...], wave: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]]
+) -> tuple[Step, ...]:
+    for item in wave:
+        steps = set_status(steps, item["step_id"], Status.RUNNING)
+    for item in broken:
+        steps = set_status(steps, item["step_id"], Status.ERROR, item["result"]["error"])
+    return steps
+
+
+def _choose(steps: tuple[Step, ...], tools: Mapping[str, Tool]) -> tuple[Step, ...]:
+    """All ready steps where they only read, else the first; steps without a tool are left to ANSWER."""
+    waiting = tuple(step for step in ready(_thought_through(steps)) if step.uses_tool)
+    return waiting if all(tools[step.action].read_only for step in waiting) else waiting[:1]
+
+
+def _thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The plan as if its ready steps without a tool were done: nothing has to wait for a mere thought."""
+    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
+        for step_id in thoughts:
+            steps = set_status(steps, step_id, Status.DONE)
+    return steps
+
+
+def _spent(state: PlanState, work: Bench) -> bool:
+    budget = work.agent.budget
+    late = work.services.clock() - state["started_at"] > budget.seconds
+    return late or len(state["outcomes"]) >= budget.tool_calls
+
+
+def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The chosen steps with their resolved arguments, and those whose references lead nowhere."""
+    results = {o["step_id"]: o["result"]["success"] for o in state["outcomes"] if "success" in o["result"]}
+    wave: list[dict[str, Any]] = []
+    broken: list[dict[str, Any]] = []
+    for step in chosen:
+        tried = sum(o["step_id"] == step.step_id for o in state["outcomes"])
+        item = {"step_id": step.step_id, "attempt": tried + 1, "name": step.action, "arguments": step.params}
+        item |= {"description": step.description, "phase": step.phase}
+        try:
+            wave.append({**item, "arguments": resolve(step.params, results)})
+        except DanglingReference as error:
+            broken.append({**item, "result": {"error": f"A parameter cannot be filled: {error}."}})
+    return wave, broken
+
+
+def _moved(state: PlanState, settled: Sequence[Step], begun: Sequence[Step], wave: list[dict[str, Any]]) -> PlanUpdate:
+    """The plan and the events of its moves: first what ended, then what begins."""
+    task_id = state["task_id"]
+    old = {step["step_id"]: step["status"] for step in state["plan"]}
+    between = {step.step_id: step.status for step in settled}
+    ended = [_step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
+    begins = [_step_event(task_id, step) for step in begun if step.status != between[step.step_id]]
+    calls = [
+        ToolCall(task_id=task_id, step_id=i["step_id"], index=0, name=i["name"], arguments=i["arguments"]) for i in wave
+    ]
+    return {"plan": [s.model_dump(mode="json") for s in begun], "events": announce(*ended, *begins, *calls)}
+
+
+def _step_event(task_id: str, step: Step) -> StepUpdate:
+    return StepUpdate(
+        task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
+    )
+
+
+def _pairs(task_id: str, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
+    """The wave's calls and results, as the thread's history keeps them."""
+    if not ran:
+        return []
+    ids = [f"{task_id[:8]}-{o['step_id']}-{o['attempt']}" for o in ran]
+    calls = [{"id": i, "name": o["name"], "args": o["arguments"], "type": "tool_call"} for i, o in zip(ids, ran, strict=True)]
+    return [AIMessage("", tool_calls=calls), *(_result(i, o["result"]) for i, o in zip(ids, ran, strict=True))]
+
+
+def _result(call_id: str, result: Mapping[str, Any]) -> ToolMessage:
+    value = result["error"] if "error" in result else result["success"]
+    text = value if isinstance(value, str) else as_json(value)
+    return ToolMessage(text, tool_call_id=call_id, status="error" if "error" in result else "success")

@@ -1,0 +1,93 @@
+"""What the plan graph keeps."""
+
+from typing import Any, TypedDict
+
+from ..beginning import Assignment
+from ..history import Events, History, Records
+
+
+class PlanInput(TypedDict, total=False):
+    """What the graph is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class PlanOutput(TypedDict):
+    """What the graph returns; `gave_up` says why another mode should take over."""
+
+    messages: History
+    result: dict[str, Any] | None
+    gave_up: str
+
+
+class PlanState(TypedDict):
+    """INIT resets every channel that belongs to a task."""
+
+    messages: History
+    """The thread's messages. Written by the caller, SCHEDULE and ANSWER."""
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    """INIT, as the four above."""
+    draft: dict[str, Any] | None
+    """The plan as the model wrote it: {goal, steps}; None while it cannot be read. MAKE_PLAN."""
+    asked: int
+    """How often this plan was asked for. MAKE_PLAN; 0 again when one is accepted. DECOMPOSE."""
+    complaint: str
+    """What is wrong with the draft or went wrong with the plan; empty if nothing. MAKE_PLAN, DECOMPOSE, SCHEDULE."""
+    replans: int
+    """Plans asked for because a step failed. SCHEDULE."""
+    goal: str
+    """DECOMPOSE."""
+    plan: list[dict[str, Any]]
+    """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
+    wave: list[dict[str, Any]]
+    """Steps under way: {step_id, attempt, name, arguments, description, phase}. SCHEDULE."""
+    outcomes: Records
+    """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
+    usage: dict[str, int]
+    """MAKE_PLAN, ANSWER."""
+    result: dict[str, Any] | None
+    """ANSWER."""
+    gave_up: str
+    """GIVE_UP."""
+    events: Events
+
+
+class PlanUpdate(TypedDict, total=False):
+    """What a node may return."""
+
+    messages: list[Any]
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    draft: dict[str, Any] | None
+    asked: int
+    complaint: str
+    replans: int
+    goal: str
+    plan: list[dict[str, Any]]
+    wave: list[dict[str, Any]]
+    outcomes: Any
+    usage: dict[str, int]
+    result: dict[str, Any] | None
+    gave_up: str
+    events: list[dict[str, Any]]
+
+
+class StepWork(TypedDict):
+    """What one EXECUTE_STEP is sent."""
+
+    task_id: str
+    language: str
+    item: dict[str, Any]
+    """An entry of the wave."""
+    place: int
+    total: int

@@ -1,0 +1,28 @@
+"""ANSWER: the final answer goes into the history and ends the task."""
+
+from langchain_core.messages import AIMessage
+from segue.events import Answer, TaskComplete
+from segue.plan import Step
+
+from ..context import NodeRuntime, announce, bench
+from .ending import react_result
+from .progress import close_steps, step_events
+from .records import decision_of, ids_of
+from .state import ReactState, ReactUpdate
+
+
+async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Close the plan and write the result."""
+    text = decision_of(state).answer
+    steps = tuple(Step(**step) for step in state["plan"])
+    closed = close_steps(steps, "answered without it")
+    plan = [step.model_dump(mode="json") for step in closed]
+    ids = ids_of(state)
+    result = react_result({**state, "plan": plan}, text, bench(runtime).agent.budget.result_chars)
+    done = [] if state["nested"] else [TaskComplete(status="done", result=result, **ids)]
+    return {
+        "messages": [AIMessage(text)],
+        "plan": plan,
+        "result": result,
+        "events": announce(*step_events(steps, closed, ids), Answer(answer=text, **ids), *done),
+    }

@@ -1,0 +1,33 @@
+"""FINISH: the budget is spent; say so, with what was found."""
+
+from langchain_core.messages import AIMessage
+from segue.events import Answer, ErrorRaised, TaskComplete
+from segue.prompts.phrases import phrase
+
+from ..budgeting import as_json, cut
+from ..context import NodeRuntime, announce, bench
+from .ending import react_result
+from .records import ids_of
+from .state import ReactState, ReactUpdate
+
+FOUND_CHARS = 400
+
+
+async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """End the task as an error that keeps what was found."""
+    language, why = state["language"], state["spent"]
+    text = phrase("unfinished", language, why=why, found=_found(state) or phrase("nothing_found", language))
+    result = react_result(state, text, bench(runtime).agent.budget.result_chars, error=why)
+    ids = ids_of(state)
+    ended = [] if state["nested"] else [TaskComplete(status="error", result=result, **ids)]
+    return {
+        "messages": [AIMessage(text)],
+        "result": result,
+        "events": announce(ErrorRaised(message=why, final=True, **ids), Answer(answer=text, **ids), *ended),
+    }
+
+
+def _found(state: ReactState) -> str:
+    """A line for each successful call."""
+    succeeded = [o for record in state["records"] for o in record["results"] if "success" in o["result"]]
+    return "\n".join(f"- {o['name']}: {cut(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded)

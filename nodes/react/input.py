@@ -1,0 +1,31 @@
+"""INPUT: the next recursion begins, if the budget allows."""
+
+from segue.events import RecursionStart
+from segue.prompts.phrases import phrase
+
+from ..context import Bench, NodeRuntime, announce, bench
+from .state import ReactState, ReactUpdate
+
+
+async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Give the recursion its trace_id and number, or say which budget is spent."""
+    work = bench(runtime)
+    if spent := _spent(state, work):
+        return {"spent": spent}
+    iteration = state["iteration"] + 1
+    trace_id = work.services.ids.trace()
+    start = RecursionStart(
+        task_id=state["task_id"], trace_id=trace_id, iteration=iteration, max_iteration=work.agent.max_iteration
+    )
+    return {"iteration": iteration, "trace_id": trace_id, "decision": None, "outcomes": [], "events": announce(start)}
+
+
+def _spent(state: ReactState, work: Bench) -> str:
+    agent, language = work.agent, state["language"]
+    if state["iteration"] >= agent.max_iteration:
+        return phrase("spent_iterations", language, n=agent.max_iteration)
+    if state["tool_calls"] >= agent.budget.tool_calls:
+        return phrase("spent_calls", language, n=agent.budget.tool_calls)
+    if work.services.clock() - state["started_at"] > agent.budget.seconds:
+        return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
+    return ""

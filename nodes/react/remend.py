@@ -1,0 +1,33 @@
+"""REMEND: take a diagnosis and carry its correction on."""
+
+from segue.events import ErrorRaised
+from segue.prompts.phrases import phrase
+
+from ..context import NodeRuntime, announce
+from .records import calls_of, decision_of, ids_of, record_of
+from .state import ReactState, ReactUpdate
+
+MOST_REPAIRS = 3
+"""REMENDs in a row for one failure."""
+
+
+async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
+    """Set the corrected calls; when repairs are used up, tell the model to plan around the failure."""
+    decision = decision_of(state)
+    repairs = state["repairs"] + 1
+    if repairs > MOST_REPAIRS:
+        return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
+    if not decision.tool_calls and not decision.plan:
+        return _refused(state, "A REMEND needs tool_calls or a plan that mends the failure.", repairs)
+    calls = calls_of(decision)
+    return {"calls": calls, "repairs": repairs}
+
+
+def _refused(state: ReactState, why: str, repairs: int) -> ReactUpdate:
+    record = record_of(state, "REMEND", decision_of(state), error=why)
+    return {
+        "decision": None,
+        "repairs": repairs,
+        "records": [record],
+        "events": announce(ErrorRaised(message=why, **ids_of(state))),
+    }

@@ -1,0 +1,89 @@
+"""What the react graph keeps: message history and records as logs, the rest a snapshot of the task."""
+
+from typing import Any, TypedDict
+
+from ..beginning import Assignment
+from ..history import Events, History, Records
+
+
+class ReactInput(TypedDict, total=False):
+    """What the graph is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class ReactOutput(TypedDict):
+    """What the graph returns."""
+
+    messages: History
+    result: dict[str, Any] | None
+
+
+class ReactState(TypedDict):
+    """Channels are thread-scoped: INIT resets every one that belongs to a task."""
+
+    messages: History
+    """The thread's messages. Written by the caller, CALL_TOOL, ANSWER and FINISH."""
+    assignment: Assignment | None
+    task_id: str
+    """Of the user's message. INIT."""
+    nested: bool
+    """Whether a parent graph ends the task. INIT."""
+    objective: str
+    """The user's message. INIT."""
+    language: str
+    """zh or en. INIT."""
+    started_at: float
+    """Unix seconds. INIT."""
+    iteration: int
+    """1…max_iteration. INPUT."""
+    trace_id: str
+    """Of the recursion. INPUT."""
+    spent: str
+    """Which budget is spent, in a sentence; empty while there is some left. INPUT."""
+    plan: list[dict[str, Any]]
+    """Steps. INIT, CALL_LLM, CALL_TOOL, PLAN, ANSWER."""
+    records: Records
+    """One a finished recursion: decision and result or error. CALL_LLM, CALL_TOOL, PLAN, REMEND."""
+    decision: dict[str, Any] | None
+    """The decision under way; None after an unreadable reply. CALL_LLM."""
+    calls: list[dict[str, Any]]
+    """Calls still to run: {index, name, arguments}. CALL_LLM and REMEND fix them, CALL_TOOL takes from them."""
+    outcomes: list[dict[str, Any]]
+    """Calls of this recursion that ran: {index, name, arguments, result}. CALL_TOOL."""
+    tool_calls: int
+    """How many ran in this task. CALL_TOOL."""
+    repairs: int
+    """REMENDs in a row. CALL_TOOL, REMEND."""
+    usage: dict[str, int]
+    """Tokens and model calls. CALL_LLM."""
+    result: dict[str, Any] | None
+    """ANSWER, FINISH."""
+    events: Events
+    """What happened in a node, for the event log."""
+
+
+class ReactUpdate(TypedDict, total=False):
+    """What a node may return."""
+
+    messages: list[Any]
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    iteration: int
+    trace_id: str
+    spent: str
+    plan: list[dict[str, Any]]
+    records: Any
+    decision: dict[str, Any] | None
+    calls: list[dict[str, Any]]
+    outcomes: list[dict[str, Any]]
+    tool_calls: int
+    repairs: int
+    usage: dict[str, int]
+    result: dict[str, Any] | None
+    events: list[dict[str, Any]]

@@ -1,0 +1,74 @@
+"""How tools stand in a prompt and in a reply's schema."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from segue.services import Tool
+
+from .budgeting import as_json
+
+_TEXT = {"type": "string"}
+
+
+def described(tools: Mapping[str, Tool], language: str) -> str:
+    """One line a tool: name, parameters' schema, what it does."""
+    if not tools:
+        return "（没有工具）" if language == "zh" else "(none)"
+    return "\n".join(_line(tool.spec["function"]) for tool in tools.values())
+
+
+def _line(function: Mapping[str, Any]) -> str:
+    parameters = function.get("parameters", {})
+    shown = {name: _plain(schema) for name, schema in parameters.get("properties", {}).items()}
+    required = parameters.get("required", [])
+    about = " ".join(str(function.get("description", "")).split())
+    return f"- `{function['name']}` {as_json(shown)} required: {as_json(required)}: {about}"
+
+
+def _plain(schema: Any) -> Any:
+    """A parameter's schema without what only Segue reads."""
+    if isinstance(schema, dict):
+        return {key: _plain(value) for key, value in schema.items() if key not in ("keywords", "examples", "title")}
+    return [_plain(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
+def _call_schema(tool: Tool) -> dict[str, Any]:
+    function = tool.spec["function"]
+    return _object({"function": _object({"name": {"const": tool.name}, "arguments": _plain(function["parameters"])})})
+
+
+def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
+    return _object({"action_type": {"const": kind}, "output": output})
+
+
+def envelope_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """The JSON schema of a decision: one arm an action, one a tool."""
+    step = _object({"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "done"]}})
+    plan = {"type": "array", "items": step, "minItems": 1}
+    arms = [_action("ANSWER", _object({"answer": _TEXT})), _action("PLAN", _object({"plan": plan, "notes": _TEXT}))]
+    if tools:
+        calls = {"type": "array", "items": {"anyOf": [_call_schema(tool) for tool in tools.values()]}, "minItems": 1}
+        arms.insert(0, _action("CALL_TOOL", _object({"tool_calls": calls})))
+        arms.append(_action("REMEND", _object({"diagnosis": _TEXT, "tool_calls": calls})))
+    return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
+
+
+def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """The JSON schema of a plan."""
+    step = _object(
+        {
+            "step": {"type": "integer"},
+            "action": {"enum": [*tools, "none"]},
+            "params": {"type": "object"},
+            "description": _TEXT,
+            "phase": {"enum": ["planning", "execution", "generation"]},
+            "depends_on": {"type": "array", "items": {"type": "integer"}},
+        },
+        "depends_on",
+    )
+    return _object({"goal": _TEXT, "steps": {"type": "array", "items": step, "minItems": 1}})

@@ -1,0 +1,53 @@
+"""Short sentences that people see while a task runs, in both languages."""
+
+import re
+from collections.abc import Mapping
+
+_SLOT = re.compile(r"\{(\w+)\}")
+RULE = "━" * 35
+
+PHRASES: Mapping[str, tuple[str, str]] = {
+    "direct": ("【直接模式】直接生成回答...\n\n", "[Direct mode] Answering directly...\n\n"),
+    "react": (RULE + "\n【推理模式 - 第 {i} 轮】\n", RULE + "\n[ReAct mode - round {i}]\n"),
+    "react_answer": (RULE + "\n【生成阶段 - 最终回答】\n", RULE + "\n[Answering]\n"),
+    "plan_1": (
+        RULE + "\n【规划模式 - 阶段一：制定计划】\n正在分析任务并生成执行计划...\n\n",
+        RULE + "\n[Plan mode - phase 1: make a plan]\nReading the task and writing a plan...\n\n",
+    ),
+    "plan_again": (
+        RULE + "\n【规划模式 - 阶段一：修订计划】\n{why}\n\n",
+        RULE + "\n[Plan mode - phase 1: mend the plan]\n{why}\n\n",
+    ),
+    "plan_2": (
+        RULE + "\n【规划模式 - 阶段二：分解任务】\n目标: {goal}\n共 {n} 个执行步骤\n\n",
+        RULE + "\n[Plan mode - phase 2: break it down]\nGoal: {goal}\n{n} steps\n\n",
+    ),
+    "plan_3": (
+        RULE + "\n【规划模式 - 阶段三：执行工具】\n[{i}/{n}] {description}\n\n",
+        RULE + "\n[Plan mode - phase 3: carry it out]\n[{i}/{n}] {description}\n\n",
+    ),
+    "plan_4": (
+        RULE + "\n【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
+        RULE + "\n[Plan mode - phase 4: answer]\nPutting the results together...\n\n",
+    ),
+    "first_round": ("这是第一轮执行。", "This is the first round."),
+    "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
+    "spent_calls": ("已达到最多 {n} 次工具调用的上限", "the limit of {n} tool calls was reached"),
+    "spent_seconds": ("已达到 {n} 秒的时间上限", "the time limit of {n} seconds was reached"),
+    "unfinished": (
+        "任务未能完成：{why}。以下是目前的进展，回复“继续”可以接着做。\n\n{found}",
+        "The task is not finished: {why}. This is what was found so far; write “go on” to continue.\n\n{found}",
+    ),
+    "nothing_found": ("（尚无结果）", "(no results yet)"),
+    "plan_around": (
+        "同一个失败已经修复过 {n} 次：请绕开它重新规划，或用已有结果回答。",
+        "The same failure was repaired {n} times: plan around it, or answer with what there is.",
+    ),
+}
+
+
+def phrase(name: str, language: str, **slots: object) -> str:
+    """A sentence in the person's language; the values are put in as text."""
+    chinese, english = PHRASES[name]
+    text = chinese if language == "zh" else english
+    return _SLOT.sub(lambda found: str(slots[found[1]]), text)

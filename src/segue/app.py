@@ -1,0 +1,300 @@
+"""The way in: `segue.open()` gives an `App` over one database."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import convert_to_openai_messages
+from langgraph.graph.state import CompiledStateGraph
+
+from .agents import Agent
+from .bootstrap import EXAMPLE, Registry, RunServices
+from .checkpoints.database import Database, open_database
+from .checkpoints.ledger import ToolLedger
+from .checkpoints.tasks import TaskStatus
+from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode, UnknownThread
+from .events import Event, from_dict, to_dict
+from .graphs.chat import MODES, build_chat
+from .hub import until_end
+from .ids import Ids
+from .nodes.chat.run_mode import ModeGraph
+from .nodes.chat.select_mode import AUTO
+from .runner import Row, Runner, thread_config
+from .services import AppContext, RunContext
+
+_SESSION = re.compile(r"^[\w.:@-]{1,128}$")
+_OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
+
+
+class App:
+    """Agents, modes and threads over one database."""
+
+    def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
+        self._database = database
+        self._registry = registry
+        self._modes = dict(modes)
+        self._runner = Runner(database, registry, self._modes)
+        self._ids = Ids()
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        return self._registry.agents
+
+    @property
+    def modes(self) -> list[str]:
+        """Every mode that a message may ask for."""
+        return [*self._modes, AUTO]
+
+    def register(self, agent: Agent) -> None:
+        """Add an agent, or replace the one of that id.
+
+        Raises:
+            UnknownTool: one of its tools is not there.
+        """
+        self._registry.register(agent)
+
+    async def start(
+        self,
+        message: str,
+        *,
+        session_id: str | None = None,
+        agent: str = "",
+        mode: str = "",
+        user_id: str = "default",
+        model: str = "",
+    ) -> Row:
+        """Take a message on and run its task in the background; returns the task's row.
+
+        Raises:
+            InvalidMessage, UnknownAgent, UnknownMode, MissingKey: nothing was stored.
+            TaskUnfinished: the thread has a task to resume or cancel first.
+            ThreadBusy: another owner runs a task on the thread.
+        """
+        row = await self._accept(message, session_id, agent, mode, user_id, model)
+        await self._runner.start(row)
+        return row
+
+    async def _accept(
+        self,
+        message: str,
+        session_id: str | None = None,
+        agent: str = "",
+        mode: str = "",
+        user_id: str = "default",
+        model: str = "",
+    ) -> Row:
+        session_id = session_id or self._ids.thread()
+        chosen = self._registry.agent(agent)
+        _check_message(message, chosen.budget.message_bytes)
+        if not _SESSION.match(session_id):
+            raise InvalidMessage(f"The session name {session_id[:40]!r} cannot be used: up to 128 letters, digits, . _ : @ -")
+        if (wanted := mode or chosen.mode) not in self.modes:
+            raise UnknownMode(wanted, self.modes)
+        self._registry.model_for(chosen, model)
+        last = await self._runner.tasks.latest_of(session_id)
+        if last and last["status"] in _OPEN:
+            raise TaskUnfinished(session_id, last["task_id"], last["status"])
+        return await self._runner.tasks.create(
+            task_id=self._ids.task(),
+            thread_id=session_id,
+            agent_id=chosen.agent_id,
+            user_id=user_id,
+            mode=wanted,
+            model=model,
+            message=message.strip(),
+        )
+
+    async def chat(self, message: str, **options: Any) -> AsyncIterator[Event]:
+        """Send a message and follow its task; options and errors as in `start`. Leaving does not stop the task."""
+        row = await self.start(message, **options)
+        async for event in self.follow(row["task_id"]):
+            yield event
+
+    async def follow(self, task_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """The task's durable events from `after` on, then what happens live until it ends or pauses."""
+        with self._runner.hub.listening(task_id) as queue:
+            live = self._runner.running(task_id)
+            seen = after
+            for form in await self._runner.log.read(task_id, after):
+                seen = form["seq"]
+                yield from_dict(form)
+            if live:
+                async for event in until_end(queue, lambda event: event.seq == 0 or event.seq > seen):
+                    yield event
+
+    async def ask(self, message: str, **options: Any) -> Row:
+        """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
+
+        Raises:
+            ModelError: the model failed; the task can be resumed.
+            And those of `start`.
+        """
+        return await self._wait(await self._accept(message, **options))
+
+    async def resume(self, task_id: str) -> Row:
+        """Go on with a task that was paused, crashed or failed; returns its result when it ends.
+
+        Raises:
+            UnknownTask, ThreadBusy, ModelError.
+            TaskError: it ended for good, or a later task runs on its thread.
+        """
+        return await self._wait(await self._resumable(task_id))
+
+    async def resume_and_follow(self, task_id: str) -> AsyncIterator[Event]:
+        """As `resume`, but yields what happens from now on."""
+        row = await self._resumable(task_id)
+        seen = [form["seq"] for form in await self._runner.log.read(task_id)]
+        await self._runner.start(row)
+        async for event in self.follow(task_id, after=max(seen, default=0)):
+            yield event
+
+    async def _resumable(self, task_id: str) -> Row:
+        row = await self._runner.tasks.get(task_id)
+        if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
+            raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to resume; send a new message.")
+        latest = await self._runner.tasks.latest_of(row["thread_id"])
+        if latest and latest["task_id"] != task_id:
+            raise TaskError(f"Session «{row['thread_id']}» went on with task «{latest['task_id']}»: send a new message.")
+        self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
+        return row
+
+    async def _wait(self, row: Row) -> Row:
+        run = await self._runner.start(row)
+        result = await asyncio.shield(run)
+        status = (await self._runner.tasks.get(row["task_id"]))["status"]
+        return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
+
+    async def pause(self, task_id: str) -> None:
+        """Stop a running task at its next boundary.
+
+        Raises:
+            UnknownTask, TaskError: it does not run in this process.
+        """
+        await self._runner.tasks.get(task_id)
+        self._runner.request_pause(task_id)
+
+    def stop_now(self, task_id: str) -> None:
+        """Stop a running task without waiting for a boundary; it stays resumable."""
+        self._runner.stop_now(task_id)
+
+    async def cancel(self, task_id: str) -> None:
+        """Give up a task that does not run; the thread takes the next message.
+
+        Raises:
+            UnknownTask, IllegalTransition: it ended already.
+            TaskError: it is running; pause it first.
+        """
+        row = await self._runner.tasks.get(task_id)
+        if self._runner.running(task_id):
+            raise TaskError(f"Task «{task_id}» is running: pause it first.")
+        await self._runner.tasks.set_status(row["task_id"], TaskStatus.CANCELLED)
+
+    async def history(self, session_id: str) -> list[Row]:
+        """The thread's messages in OpenAI's format: user, assistant (with tool_calls), tool.
+
+        Raises:
+            UnknownThread: nothing was said on it.
+        """
+        state = await self._runner.graph.aget_state(thread_config(session_id))
+        if not state.values.get("messages"):
+            raise UnknownThread(session_id)
+        converted = convert_to_openai_messages(state.values["messages"])
+        return converted if isinstance(converted, list) else [converted]
+
+    async def threads(self) -> list[Row]:
+        """Every thread: its turns, last message, last status and when."""
+        return await self._runner.tasks.threads()
+
+    async def tasks(self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> list[Row]:
+        """Tasks, the latest first."""
+        return await self._runner.tasks.list(agent_id=agent_id, thread_id=session_id, limit=limit)
+
+    async def trace(self, task_id: str) -> Row:
+        """Everything about a task: {"task": row, "events": [...], "calls": [...]}.
+
+        Raises:
+            UnknownTask: no task has that id.
+        """
+        row = await self._runner.tasks.get(task_id)
+        calls = await ToolLedger(self._database, row["thread_id"], 0).calls(task_id)
+        return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
+
+    def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
+        """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.
+
+        It runs as LangGraph runs it, at least once: lease, ledger and event log belong to `chat` and `ask`.
+        """
+        return wired_graph(self._registry, self._registry.agent(agent).agent_id, self._modes)
+
+    async def close(self) -> None:
+        """Pause what runs and close the database."""
+        await self._runner.close()
+        await self._database.close()
+
+
+def _check_message(message: str, most_bytes: int) -> None:
+    if not message.strip():
+        raise InvalidMessage("The message is empty: write what you want to be done.")
+    if (size := len(message.encode("utf-8", "replace"))) > most_bytes:
+        raise InvalidMessage(f"The message has {size} bytes and {most_bytes} is the most: shorten it, or attach less.")
+
+
+def wired_graph(registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """A chat graph that carries its services with it."""
+    from langgraph.config import get_stream_writer
+    from langgraph.graph import END, START, StateGraph
+
+    from .nodes.chat.state import ChatInput, ChatOutput
+
+    chat = build_chat(modes).compile()
+
+    async def segue(state: ChatInput) -> ChatOutput:
+        write = get_stream_writer()
+        services = RunServices(registry, lambda event: write(to_dict(event)))
+        given = list(state["messages"])
+        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, agent=agent_id))
+        return {"messages": out["messages"][len(given) :], "result": out["result"]}
+
+    graph = StateGraph(ChatOutput, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
+    graph.add_node("segue", segue)
+    graph.add_edge(START, "segue")
+    graph.add_edge("segue", END)
+    return graph.compile()
+
+
+@asynccontextmanager
+async def open(  # noqa: A001 - the name that users read: segue.open
+    path: str | Path = "segue.db",
+    *,
+    agents: Iterable[Agent] = (),
+    modes: Mapping[str, ModeGraph] | None = None,
+) -> AsyncIterator[App]:
+    """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
+
+    The travel example is registered first, then `agents`; `modes` are graphs by name beside the built-in ones.
+
+    Raises:
+        DatabaseUnavailable, DatabaseTooNew: saying what to do.
+    """
+    registry = Registry((EXAMPLE,))
+    for agent in agents:
+        registry.register(agent)
+    database = await open_database(str(path))
+    app = App(database, registry, {**MODES, **(modes or {})})
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+def ask(message: str, *, db: str | Path = ":memory:", **options: Any) -> Row:
+    """Ask one question and wait for the result; options as in `App.start`."""
+
+    async def once() -> Row:
+        async with open(db) as app:
+            return await app.ask(message, **options)
+
+    return asyncio.run(once())

@@ -1,0 +1,97 @@
+"""The one place that wires agents, tools and models; a graph that is run without the app uses `DefaultServices`."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .agents import Agent
+from .errors import UnknownAgent
+from .events import Event, to_dict
+from .ids import Ids
+from .models.build import build_model
+from .services import Ledger, Model
+from .tools.builtin import BUILTIN
+from .tools.registry import BoundTool
+
+EXAMPLE = Agent(
+    agent_id="travel",
+    description="Plans trips to Chinese cities / 规划中国城市旅行",
+    tools=("travel", "calculator", "clock"),
+    prompt="你是一个专业的旅游助手，帮助用户选择城市、了解景点与美食、安排路线、估算预算。用户用什么语言提问，就用什么语言回答。\n"
+    "You are a travel assistant: you help to choose cities, learn about sights and food, plan routes and estimate "
+    "budgets. Answer in the language of the user.",
+)
+
+
+class Registry:
+    """Agents by id, and what is built from them once; the first one registered is the default."""
+
+    def __init__(self, agents: Iterable[Agent] = (EXAMPLE,), environ: Mapping[str, str] | None = None) -> None:
+        self._agents = {agent.agent_id: agent for agent in agents}
+        self._environ = os.environ if environ is None else environ
+        self._models: dict[tuple[str, str], Model] = {}
+        self._tools: dict[str, dict[str, BoundTool]] = {}
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        return self._agents
+
+    def register(self, agent: Agent) -> None:
+        """Add an agent, or replace the one of that id; its tools are resolved now, so that a wrong one is told at once."""
+        tools = BUILTIN.resolve(agent.tools)
+        self._agents[agent.agent_id] = agent
+        self._tools[agent.agent_id] = tools
+        self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
+
+    def agent(self, name: str) -> Agent:
+        """The agent of that id; the default one where the name is empty.
+
+        Raises:
+            UnknownAgent: listing the ones there are.
+        """
+        if not name:
+            return next(iter(self._agents.values()))
+        if name not in self._agents:
+            raise UnknownAgent(name, self._agents)
+        return self._agents[name]
+
+    def tools_for(self, agent: Agent) -> Mapping[str, BoundTool]:
+        if agent.agent_id not in self._tools:
+            self._tools[agent.agent_id] = BUILTIN.resolve(agent.tools)
+        return self._tools[agent.agent_id]
+
+    def model_for(self, agent: Agent, override: str = "") -> Model:
+        key = (agent.agent_id, override)
+        if key not in self._models:
+            self._models[key] = build_model(agent, override, self._environ)
+        return self._models[key]
+
+
+class RunServices:
+    """`Services` of one run: a registry, where events go, and the ledger if there is one."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        emit: Callable[[Event], None],
+        ledger: Ledger | None = None,
+        ids: Ids | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._registry = registry
+        self.emit = emit
+        self.ledger = ledger
+        self.ids = ids or Ids()
+        self.clock = clock
+        self.agent = registry.agent
+        self.model_for = registry.model_for
+        self.tools_for = registry.tools_for
+
+
+DEFAULT_REGISTRY = Registry()
+
+
+def default_services(write: Callable[[Any], None]) -> RunServices:
+    """Services of a graph that runs without the app: no ledger, and events on the graph's custom stream."""
+    return RunServices(DEFAULT_REGISTRY, lambda event: write(to_dict(event)))

@@ -1,0 +1,236 @@
+"""Which tools a message calls for, with which arguments: by keywords, schemas and the talk so far."""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .offline_cards import Card, Parameter
+from .offline_filling import Reading, listed_places, read_arguments, value_places
+from .offline_reading import CJK, Found, arithmetic, masked, occurrences, quotations
+
+WEAKEST = 1.5
+"""What a tool without a keyword in the text has to score by its words and values."""
+MOST_CALLS = 10
+"""Calls of one tool at most, where a text names several values for one argument."""
+_REMEMBERED_TURNS = 4
+
+_FILLING = re.compile(
+    r"那么|那|还有|以及|另外|换成|改成|改为|改|如果|要是|怎么样|如何|多少|等于|是|呢|吗|吧|啊|呀|的|了|再|也|和|换|到|去|在|请问|请|算一下|算算|算"
+    r"|\b(?:and|or|what|how|about|for|in|to|with|of|the|a|an|is|are|it|that|then|also|instead|please|try|same|much|now|s)\b"
+    rf"|[^A-Za-z{CJK}]",
+    re.IGNORECASE,
+)
+_COMMON = set(
+    "the and for with from that this what when where which who how are was can could would you your please about into than "
+    "get list find show give tell search query look make let use all any one some its per explain does did has have not "
+    "查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算".split()
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool with the arguments it is to be called with."""
+
+    card: Card
+    arguments: dict[str, Any]
+
+    def matches(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a recorded call is this one; the record may hold defaults besides."""
+        return name == self.card.name and all(arguments.get(key) == value for key, value in self.arguments.items())
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A tool that fits, what is known of its arguments, and what is missing."""
+
+    card: Card
+    known: Reading
+    missing: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a message wants: calls that can be made, and tools that lack an argument."""
+
+    calls: tuple[Call, ...] = ()
+    asks: tuple[Ask, ...] = ()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An earlier message of the user, the calls it led to, and what they gave."""
+
+    text: str
+    calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    results: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Fit:
+    card: Card
+    score: float
+    places: frozenset[int] = field(default_factory=frozenset)
+
+
+def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
+    """What the message wants; one that says nothing of its own may go on with what the turn before wanted."""
+    own = _settle([(fit, _filled(fit.card, text, turns)) for fit in _fitting(cards, text)], text)
+    if own.calls or not turns:
+        return own
+    before = intend(cards, turns[-1].text, turns[:-1][-_REMEMBERED_TURNS:])
+    later = _answered(before, text) if before.asks and not own.asks else Intent()
+    if not later.calls and _only_names_values(cards, text):
+        later = _carried_over(before, text)
+    return later if later.calls or not own.asks else own
+
+
+def _fitting(cards: Sequence[Card], text: str) -> list[_Fit]:
+    """The tools whose keywords stand in the text; if there are none, those whose words come nearest."""
+    spoken = masked(text, quotations(text))
+    fits = [_Fit(card, 2.0, frozenset(places)) for card in cards if (places := _keyword_places(card, spoken, text))]
+    if fits:
+        return fits
+    weak = [_Fit(card, score) for card in cards if (score := _weak_score(card, spoken, text)) >= WEAKEST]
+    best = max((fit.score for fit in weak), default=0.0)
+    return [fit for fit in weak if fit.score == best]
+
+
+def _keyword_places(card: Card, spoken: str, text: str) -> set[int]:
+    words = (*card.keywords, card.name) if "_" in card.name else card.keywords
+    places = _covered(hit for word in words for hit in occurrences(spoken, word))
+    if any(parameter.kind == "arithmetic" for parameter in card.parameters) and _is_sum(text):
+        places |= set(range(len(text)))
+    return places
+
+
+def _covered(hits: Iterable[Found]) -> set[int]:
+    return {place for hit in hits for place in range(hit.start, hit.end)}
+
+
+def _is_sum(text: str) -> bool:
+    """Whether the text asks for arithmetic: a lone dash or slash between numbers may be a range or a date."""
+    expression = arithmetic(text)
+    if expression is None:
+        return False
+    if expression not in text or re.search(r"[+*(]", expression):
+        return True
+    return not _FILLING.sub("", text.replace(expression, " "))
+
+
+def _weak_score(card: Card, spoken: str, text: str) -> float:
+    """1 for a word of the name or title, 0.5 for one of the description, 1 for a value of a required argument."""
+    there = _words(spoken)
+    named = _words(re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", f"{card.name} {card.title}"))
+    score = len(there & named) + 0.5 * len(there & (_words(card.description) - named))
+    listed = {(hit.start, hit.end) for hit in listed_places(card, text)}
+    return score + (1.0 if listed and card.required else 0.0) if score else 0.0
+
+
+def _words(text: str) -> set[str]:
+    """English words without plural endings, and pairs of Chinese characters."""
+    english = {re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in re.findall(r"[a-z]{3,}", text.lower()) if word not in _COMMON}
+    runs = re.findall(rf"[{CJK}]+", re.sub(r"[的了和是把被]", " ", text))
+    return english | ({run[at : at + 2] for run in runs for at in range(len(run) - 1)} - _COMMON)
+
+
+def _filled(card: Card, text: str, turns: Sequence[Turn]) -> Intent:
+    """The tool's calls; what is required and not in the text is taken from the talk, the latest first."""
+    known = read_arguments(card, text)
+    for parameter in card.required:
+        if parameter.name not in known and (values := _remembered(card, parameter, turns)):
+            known[parameter.name] = values
+    return _of(card, known)
+
+
+def _of(card: Card, known: Reading) -> Intent:
+    if missing := tuple(parameter for parameter in card.required if parameter.name not in known):
+        return Intent(asks=(Ask(card, known, missing),))
+    return Intent(calls=tuple(Call(card, arguments) for arguments in _combined(card, known)))
+
+
+def _combined(card: Card, known: Reading) -> list[dict[str, Any]]:
+    names = [parameter.name for parameter in card.parameters if parameter.name in known]
+    every = itertools.product(*(known[name] for name in names))
+    return [dict(zip(names, values, strict=True)) for values in itertools.islice(every, MOST_CALLS)]
+
+
+def _remembered(card: Card, parameter: Parameter, turns: Sequence[Turn]) -> list[Any]:
+    for turn in reversed(turns):
+        used = [arguments[parameter.name] for _, arguments in turn.calls if parameter.name in arguments]
+        distinct = [value for place, value in enumerate(used) if value not in used[:place]]
+        if found := distinct or read_arguments(card, turn.text, loose=False).get(parameter.name):
+            return found
+    return []
+
+
+def _settle(found: Sequence[tuple[_Fit, Intent]], text: str) -> Intent:
+    """Keep the calls, and ask only for tools that the text names beyond what the calls cover."""
+    able = [(fit, intent) for fit, intent in found if intent.calls]
+    evidence = {fit.card.name: fit.places | _covered(listed_places(fit.card, text)) for fit, _ in found}
+    kept = [(fit, intent) for fit, intent in able if not _says_less(fit.card, able, evidence)]
+    covered = {place for fit, _ in kept for place in evidence[fit.card.name]}
+    lacking = [(fit, intent) for fit, intent in found if intent.asks and (not kept or not fit.places <= covered)]
+    asks = [ask for fit, intent in lacking for ask in intent.asks if not _outdone(fit, ask, lacking)]
+    return Intent(tuple(call for _, intent in kept for call in intent.calls), tuple(asks))
+
+
+def _says_less(card: Card, able: Sequence[tuple[_Fit, Intent]], evidence: Mapping[str, frozenset[int]]) -> bool:
+    """Whether a tool that needs no argument was called for by words that all belong to another tool that does."""
+    own = evidence[card.name]
+    others = [evidence[fit.card.name] for fit, _ in able if fit.card.required and fit.card.name != card.name]
+    return bool(card.parameters) and not card.required and any(own < other for other in others)
+
+
+def _outdone(fit: _Fit, ask: Ask, lacking: Sequence[tuple[_Fit, Intent]]) -> bool:
+    """Whether another tool fits better and would not need what this one asks for."""
+    wanted = {parameter.name for parameter in ask.missing}
+    return any(
+        fit.places < other.places and not wanted <= {parameter.name for parameter in rival.missing}
+        for other, intent in lacking
+        for rival in intent.asks
+    )
+
+
+def _answered(before: Intent, text: str) -> Intent:
+    """The tools that were asked about, with what the message gives of the missing arguments."""
+    settled = Intent()
+    for ask in before.asks:
+        given = read_arguments(ask.card, text)
+        if not given and [parameter.is_free for parameter in ask.missing] == [True] and _is_short_reply(text):
+            given = {ask.missing[0].name: [[text.strip()] if ask.missing[0].many else text.strip()]}
+        if any(parameter.name in given for parameter in ask.missing):
+            intent = _of(ask.card, ask.known | given)
+            settled = Intent(settled.calls + intent.calls, settled.asks + intent.asks)
+    return settled
+
+
+def _is_short_reply(text: str) -> bool:
+    return 0 < len(text.strip()) <= 60 and not re.search(r"[?？\n]|[吗呢]\W*$", text)
+
+
+def _only_names_values(cards: Sequence[Card], text: str) -> bool:
+    """Whether a message says nothing but a value, as in «and tomorrow?»."""
+    rest = masked(text, [hit for card in cards for hit in value_places(card, text)])
+    return not re.search(rf"[A-Za-z]|[{CJK}]{{3,}}", _FILLING.sub("", rest))
+
+
+def _carried_over(before: Intent, text: str) -> Intent:
+    """The calls of the turn before with the message's values in place of theirs."""
+    changed: list[Call] = []
+    for name in dict.fromkeys(call.card.name for call in before.calls):
+        earlier = [call for call in before.calls if call.card.name == name]
+        card, new = earlier[0].card, read_arguments(earlier[0].card, text)
+        if new:
+            known = {key: _distinct(call.arguments[key] for call in earlier) for key in earlier[0].arguments}
+            changed += _of(card, known | new).calls
+    return Intent(calls=tuple(call for call in changed if call not in before.calls))
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for value in values:
+        if value not in kept:
+            kept.append(value)
+    return kept

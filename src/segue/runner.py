@@ -1,0 +1,178 @@
+"""Run tasks in the background: lease, heartbeat, graph, and the status that each of them ends with."""
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+
+from .bootstrap import Registry, RunServices
+from .checkpoints.database import SCHEMA_VERSION, Database
+from .checkpoints.event_log import EventLog
+from .checkpoints.lease import Heartbeat, Lease
+from .checkpoints.ledger import ToolLedger
+from .checkpoints.saver import FencedSqliteSaver
+from .checkpoints.tasks import Tasks, TaskStatus
+from .errors import SegueError, TaskError
+from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict, to_dict
+from .graphs.chat import build_chat
+from .hub import Hub
+from .nodes.chat.run_mode import ModeGraph
+from .services import AppContext
+
+Row = dict[str, Any]
+
+
+class Runner:
+    """Owns the running tasks of one process."""
+
+    def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
+        self.hub = Hub()
+        self.tasks = Tasks(database)
+        self.log = EventLog(database)
+        self.saver = FencedSqliteSaver(database, on_events=self._publish)
+        self.graph = build_chat(modes).compile(checkpointer=self.saver)
+        self._database = database
+        self._registry = registry
+        self._lease = Lease(database)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._runs: dict[str, asyncio.Task[Row]] = {}
+        self._controls: dict[str, RunControl] = {}
+
+    def _publish(self, stored: list[Row]) -> None:
+        for form in stored:
+            self.hub.publish(from_dict(form))
+
+    async def _tell(self, row: Row, event: Durable) -> None:
+        self._publish([await self.log.append(row["thread_id"], to_dict(event))])
+
+    async def _set_status(self, row: Row, status: TaskStatus, **fields: Any) -> None:
+        old = (await self.tasks.get(row["task_id"]))["status"]
+        if old == status:
+            return
+        await self.tasks.set_status(row["task_id"], status, **fields)
+        await self._tell(row, StateChanged(task_id=row["task_id"], old=old, new=status))
+
+    def running(self, task_id: str) -> bool:
+        return task_id in self._runs
+
+    async def start(self, row: Row) -> asyncio.Task[Row]:
+        """Take the thread's lease and run the task in the background.
+
+        Raises:
+            ThreadBusy: another owner runs a task on the thread.
+        """
+        fence = await self._lease.acquire(row["thread_id"], self._owner)
+        run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
+        self._runs[row["task_id"]] = run
+        run.add_done_callback(lambda ended: self._forget(row["task_id"], ended))
+        return run
+
+    def _forget(self, task_id: str, run: asyncio.Task[Row]) -> None:
+        """What a run raised was stored with its task; whoever waits for the run still gets it."""
+        self._runs.pop(task_id, None)
+        if not run.cancelled():
+            run.exception()
+
+    async def _run(self, row: Row, fence: int) -> Row:
+        task_id, thread_id = row["task_id"], row["thread_id"]
+        control = self._controls[task_id] = RunControl()
+        self.saver.hold(thread_id, fence)
+        try:
+            with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain("lease lost")):
+                return await self._carry(row, fence, control)
+        finally:
+            del self._controls[task_id]
+            self.saver.release(thread_id)
+            await self._lease.release(thread_id, fence)
+            self.hub.end(task_id)
+
+    async def _carry(self, row: Row, fence: int, control: RunControl) -> Row:
+        """Run the graph to its end or to a boundary, and keep what it came to."""
+        try:
+            if row["status"] != TaskStatus.PENDING:
+                await self._tell(row, Resumed(task_id=row["task_id"]))
+            await self._set_status(row, TaskStatus.RUNNING)
+            result = await self._invoke(row, fence, control)
+        except GraphDrained:
+            return await self._pause(row, control.drain_reason or "")
+        except asyncio.CancelledError:
+            await self._pause(row, "stopped at once; the last step runs again on resume")
+            raise
+        except Exception as error:
+            await self._fail(row, error)
+            raise
+        status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
+        await self.saver.drop_subgraphs(row["thread_id"])
+        await self._set_status(row, status, result=result, error=result.get("error"))
+        return result
+
+    async def _pause(self, row: Row, reason: str) -> Row:
+        await self._set_status(row, TaskStatus.PAUSED)
+        await self._tell(row, Paused(task_id=row["task_id"], reason=reason))
+        return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
+
+    async def _fail(self, row: Row, error: Exception) -> None:
+        text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+        await self._set_status(row, TaskStatus.ERROR, error=text)
+        await self._tell(row, ErrorRaised(task_id=row["task_id"], message=text, final=True))
+
+    async def _invoke(self, row: Row, fence: int, control: RunControl) -> Row:
+        agent = self._registry.agent(row["agent_id"])
+        ledger = ToolLedger(self._database, row["thread_id"], fence)
+        services = RunServices(self._registry, self.hub.publish, ledger)
+        context = AppContext.carrying(
+            services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
+        )
+        config = {
+            **thread_config(row["thread_id"]),
+            "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
+            "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
+        }
+        given, finished = await self._where_it_stands(row)
+        if finished is not None:
+            return finished
+        out = await self.graph.ainvoke(given, config, context=context, durability="sync", control=control)
+        return dict(out["result"])
+
+    async def _where_it_stands(self, row: Row) -> tuple[Row | None, Row | None]:
+        """What to invoke the graph with: the message, or None to go on; or the result of a task that had ended."""
+        state = await self.graph.aget_state(thread_config(row["thread_id"]))
+        values = state.values or {}
+        known = {values.get("task_id"), (values.get("assignment") or {}).get("task_id")}
+        if row["task_id"] not in known:
+            message = {"role": "user", "content": row["message"]}
+            return {"messages": [message], "assignment": {"task_id": row["task_id"]}}, None
+        if not state.tasks and values.get("result"):
+            return None, dict(values["result"])
+        return None, None
+
+    def request_pause(self, task_id: str) -> None:
+        """Ask a running task to stop at its next boundary.
+
+        Raises:
+            TaskError: it does not run in this process.
+        """
+        if task_id not in self._controls:
+            raise TaskError(f"Task «{task_id}» does not run in this process, so it cannot be paused from here.")
+        self._controls[task_id].request_drain("pause was asked for")
+
+    def stop_now(self, task_id: str) -> None:
+        """Stop a running task where it is; the step under way runs again on resume, its finished tool calls do not."""
+        if run := self._runs.get(task_id):
+            run.cancel()
+
+    async def close(self) -> None:
+        """Pause what runs and wait until it stands."""
+        for control in self._controls.values():
+            control.request_drain("the app was closed")
+        await asyncio.gather(*self._runs.values(), return_exceptions=True)
+
+
+def thread_config(thread_id: str) -> dict[str, Any]:
+    """LangGraph's way to name a thread."""
+    return {"configurable": {"thread_id": thread_id}}
