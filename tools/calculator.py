@@ -45,9 +45,8 @@ _TOKEN = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|.", re.D
     idempotent=True,
     title="计算器 · Calculator",
     keywords=[
-        *("计算", "等于", "次方", "算一下", "算一算", "算算", "是多少", "得多少", "平方", "立方", "根号"),
-        *("乘以", "除以", "加上", "减去", "calculate", "compute", "calculator", "evaluate", "equals", "plus", "minus"),
-        *("divided by", "multiplied by", "to the power of", "square root", "=?", "=？"),
+        *("计算", "计算器", "算式", "等于", "次方", "平方根", "根号", "乘以", "除以", "calculate", "calculator", "compute"),
+        *("equals", "divided by", "multiplied by", "to the power of", "square root", "=?", "=？"),
     ],
 )
 def calculate(
@@ -55,8 +54,8 @@ def calculate(
         str,
         Field(
             description=(
-                "Arithmetic (算式): + - * / // % ** ^, brackets, pi, e, sqrt, pow, exp, log, log2, log10, sin, cos, tan, "
-                "asin, acos, atan, floor, ceil, round, abs, min, max."
+                "Arithmetic (算式): + - * / // % ** ^, brackets, pi, e, sqrt, pow, exp, log, log2, log10, sin, cos, "
+                "tan, asin, acos, atan, floor, ceil, round, abs, min, max."
             ),
             json_schema_extra={"keywords": ["计算", "算", "calculate", "compute"], "format": "arithmetic"},
         ),
@@ -64,10 +63,10 @@ def calculate(
 ) -> dict[str, Any]:
     """Calculate the value of an arithmetic expression.
 
-    `^` is a power; `15%` is 0.15 but `17 % 5` a remainder; angles are radians; × ÷ and full-width signs are read. `value`
-    is a number, or the digits as text where an integer is beyond 2**53.
+    `^` is a power; `15%` is 0.15 but `17 % 5` a remainder; angles are radians; × ÷ and full-width signs are read.
+    `value` is a number, or the digits as text where an integer is beyond 2**53.
     """
-    given = expression.strip().translate(_SIGNS).rstrip("=? ")
+    given = " ".join(expression.translate(_SIGNS).split()).rstrip("=? ")
     if not given:
         raise ValueError("There is nothing to calculate (算式是空的).")
     if len(given) > MAX_LENGTH:
@@ -97,8 +96,8 @@ def _evaluate(written: str) -> Number:
     evaluator = SimpleEval(operators=_OPERATORS, functions=_FUNCTIONS, names=_CONSTANTS)
     evaluator.nodes = {kind: evaluator.nodes[kind] for kind in _NODES}
     try:
-        tree = ast.parse(written.strip(), mode="eval").body
-        value = evaluator.eval(written, previously_parsed=_shallow(tree))
+        tree = ast.parse(written, mode="eval").body
+        value = _small(evaluator.eval(written, previously_parsed=_shallow(tree)))
     except ZeroDivisionError as error:
         raise ValueError("Division by zero has no value (除数不能为零).") from error
     except OverflowError as error:
@@ -107,7 +106,7 @@ def _evaluate(written: str) -> Number:
         raise ValueError(f"«{written}» cannot be read as arithmetic (算式无法识别).") from error
     if not isinstance(value, int | float):
         raise ValueError(f"«{written}» is a function without arguments (函数缺少参数).")
-    return _small(value)
+    return value
 
 
 def _shallow(tree: ast.expr) -> ast.expr:

@@ -29,9 +29,9 @@ WEEKDAYS = ("星期一", "星期二", "星期三", "星期四", "星期五", "�
     title="现在时间 · Clock",
     keywords=[
         *("现在时间", "当前时间", "现在几点", "几点了", "几点钟", "时间几点", "现在是什么时间", "现在什么时间"),
-        *("今天几号", "今天是几号", "几月几号", "今天日期", "当前日期", "今天星期几", "今天是星期几", "今天周几", "日期"),
+        *("今天几号", "今天是几号", "几月几号", "日期", "今天星期几", "今天是星期几", "今天周几"),
         *("what time", "current time", "time is it", "time now", "what day is it", "what date", "today's date"),
-        *("date today", "current date", "the date"),
+        *("date today", "current date", "date is it"),
     ],
 )
 def current_time(
@@ -81,5 +81,5 @@ def _zone(name: str) -> tzinfo:
                 "This system has no time-zone database, only UTC: pip install tzdata (系统没有时区数据)."
             ) from error
         raise ValueError(
-            f"There is no time zone «{name}» (没有这个时区); write an IANA name such as Asia/Shanghai or Europe/London."
+            f"There is no time zone «{name[:60]}» (没有这个时区): write an IANA name such as Asia/Shanghai."
         ) from error

@@ -1,7 +1,7 @@
 """The travel agent's tools: cities, sights, foods, budgets and routes, for Chinese and English readers.
 
-Every result names things, and has a `summary` in Markdown, in the language of the arguments. An unknown city, interest or
-season is a ValueError that names the known ones.
+Every result names things, and has a `summary` in Markdown, in the language of the arguments. An unknown city, interest
+or season is a ValueError that names the known ones.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,11 @@ MEALS, LOCAL_TRANSPORT, LODGING = 40, 20, 30
 GETTING_THERE = 1000
 HOURS_A_DAY = 8
 TRIP = (
-    *("规划", "旅游计划", "旅行计划", "出游计划", "日游", "天游", "行程", "攻略", "自由行"),
-    *("itinerary", "trip", "plan a trip", "travel plan", "days in", "holiday in", "vacation in"),
+    *("规划", "旅游计划", "旅行计划", "出游计划", "旅游方案", "行程", "攻略", "自由行"),
+    *(f"{number}{unit}游" for unit in "日天" for number in " 0123456789一二两三四五六七八九十几多"),
+    *("itinerary", "trip", "travel plan", "holiday in", "vacation in"),
 )
-"""Words of a whole-trip request, which calls for four of the tools together."""
+"""Words of a whole-trip request, which calls for four of the tools together; 日游 alone also stands in 生日游戏."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class _Wish:
     idempotent=True,
     title="推荐城市 · Find cities",
     keywords=[
-        *("推荐", "城市", "适合", "的城市", "推荐城市", "哪些城市", "哪个城市", "什么城市", "哪座城市", "目的地"),
-        *("去哪里玩", "去哪儿玩", "去哪里旅游", "去哪儿旅游", "哪里好玩"),
-        *("recommend", "suggest", "cities", "a city", "which city", "which cities", "what city", "destination"),
-        *("destinations", "where to go", "where to travel", "where should i go", "where should we go", "where can i go"),
+        *("城市", "适合", "目的地", "去处", "去哪", "哪些地方", "哪个地方", "什么地方", "个地方", "的地方"),
+        *("哪里好玩", "哪儿好玩", "哪里旅游", "哪儿旅游", "有什么推荐", "求推荐", "推荐旅游", "推荐去"),
+        *("cities", "a city", "which city", "what city", "destination", "somewhere", "where to go", "where to travel"),
+        *("where should i go", "where should we go", "where can i go", "where can we go", "good place for"),
     ],
 )
 def search_cities(
@@ -71,8 +72,8 @@ def search_cities(
 ) -> dict[str, Any]:
     """Find cities by interests, daily budget and season, best match first.
 
-    A city scores 30 for each interest, 20 for a daily budget within the bounds or 10 for one below the least, 15 for the
-    season; 50 if nothing was asked. Where interests are asked for, a city that serves none of them is left out.
+    A city scores 30 for each interest, 20 for a daily budget within the bounds or 10 for one below the least, 15 for
+    the season; 50 if nothing was asked. Where interests are asked for, a city that serves none of them is left out.
     """
     language = language_of(interests or ([season] if season else ()))
     if budget_min is not None and budget_max is not None and budget_min > budget_max:
@@ -91,9 +92,10 @@ def search_cities(
     title="查询景点 · Sights",
     keywords=[
         *TRIP,
-        *("景点", "景区", "推荐", "名胜", "门票", "游玩", "好玩", "玩什么", "玩", "看什么", "打卡"),
-        *("sight", "sights", "sightseeing", "attraction", "attractions", "recommend", "to see", "to visit", "landmarks"),
-        *("things to do", "what to do", "tickets"),
+        *("景点", "景区", "名胜", "门票", "好玩", "玩", "看什么", "逛", "打卡"),
+        *("哪些地方", "什么地方", "的地方", "哪里好玩", "哪儿好玩"),
+        *("sight", "sightseeing", "attraction", "landmark", "to see", "to visit", "things to do"),
+        *("what to do", "ticket"),
     ],
 )
 def query_attractions(cities: CityNames) -> dict[str, Any]:
@@ -111,9 +113,10 @@ def query_attractions(cities: CityNames) -> dict[str, Any]:
     title="城市介绍与美食 · City and food",
     keywords=[
         *TRIP,
-        *("美食", "食物", "小吃", "好吃", "吃什么", "特产", "特色", "推荐", "介绍", "最佳季节", "什么时候去", "城市信息"),
-        *("food", "foods", "cuisine", "dishes", "to eat", "specialties", "specialities", "recommend", "tell me about"),
-        *("information about", "info about", "introduce", "best time to", "best season", "when to visit"),
+        *("美食", "食物", "小吃", "好吃", "吃什么", "特产", "特色", "介绍", "了解", "城市信息"),
+        *("最佳季节", "什么时候去", "什么季节", "几月去"),
+        *("food", "cuisine", "dish", "eat", "specialty", "tell me about", "introduce", "introduction"),
+        *("information about", "info about", "info on", "best time to", "best season", "when to visit"),
     ],
 )
 def get_city_info(city: CityName) -> dict[str, Any]:
@@ -137,15 +140,15 @@ def get_city_info(city: CityName) -> dict[str, Any]:
     title="计算预算 · Budget",
     keywords=[
         *TRIP,
-        *("预算", "费用", "花费", "多少钱", "开销", "花多少", "要花"),
-        *("budget", "cost", "costs", "expense", "expenses", "how much money", "how expensive"),
+        *("预算", "费用", "花费", "多少钱", "开销", "花多少", "要花", "计算"),
+        *("budget", "cost", "expense", "how much money", "how expensive", "calculate"),
     ],
 )
 def calculate_budget(city: CityName, days: Days) -> dict[str, Any]:
     """Estimate what a stay costs in CNY, getting there included.
 
-    All tickets in full; of the city's daily budget 40 % for meals, 20 % for local transport, 30 % for lodging, each day;
-    1000 to get there and back.
+    All tickets in full; of the city's daily budget 40 % for meals, 20 % for local transport, 30 % for lodging, each
+    day; 1000 to get there and back.
     """
     language, facts = language_of([city]), city_named(city)
     daily = facts["daily_budget"] * days
@@ -164,7 +167,7 @@ def calculate_budget(city: CityName, days: Days) -> dict[str, Any]:
     read_only=True,
     idempotent=True,
     title="生成路线 · Route",
-    keywords=[*TRIP, "路线", "线路", "日程", "怎么安排", "怎么玩", "route", "schedule"],
+    keywords=[*TRIP, "路线", "线路", "日程", "怎么安排", "怎么玩", "route", "schedule", "days in"],
 )
 def generate_route(city: CityName, days: Days) -> dict[str, Any]:
     """Spread a city's sights over the days of a stay, at most 8 hours of sights a day, and name a food for each day.

@@ -1,7 +1,6 @@
 """The travel tools' results as a few lines of Markdown that a person can read on their own."""
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from segue.tools.travel_facts import Language
@@ -28,7 +27,8 @@ def _match_line(match: Result, language: Language) -> str:
     why, sights = match["reasons"] or match["tags"], match["sights"][:3]
     daily, days = match["daily_budget"], match["recommended_days"]
     if language == "zh":
-        return f"- **{match['city']}**（{'、'.join(why)}）：日均约 {daily} 元，建议 {days} 天；景点有{'、'.join(sights)}"
+        cost = f"日均约 {daily} 元，建议 {days} 天"
+        return f"- **{match['city']}**（{'、'.join(why)}）：{cost}；景点有{'、'.join(sights)}"
     return f"- **{match['city']}** ({', '.join(why)}): about {daily} CNY a day, {days} days; see {', '.join(sights)}"
 
 
@@ -50,9 +50,8 @@ def info_summary(info: Result, language: Language) -> str:
     city, region, daily, days = (info[key] for key in ("city", "region", "daily_budget", "recommended_days"))
     if language == "zh":
         tags, seasons, foods = ("、".join(info[key]) for key in ("tags", "best_seasons", "foods"))
-        return (
-            f"**{city}**（{region}）：{tags}。最佳季节：{seasons}；建议 {days} 天，日均约 {daily} 元。\n\n特色美食：{foods}。"
-        )
+        about = f"**{city}**（{region}）：{tags}。最佳季节：{seasons}；建议 {days} 天，日均约 {daily} 元。"
+        return f"{about}\n\n特色美食：{foods}。"
     tags, seasons, foods = (", ".join(info[key]) for key in ("tags", "best_seasons", "foods"))
     about = f"**{city}** ({region}): {tags}. Best in {seasons}; {days} days, about {daily} CNY a day."
     return f"{about}\n\nWhat to eat: {foods}."
@@ -77,8 +76,9 @@ def budget_summary(budget: Result, language: Language) -> str:
 def route_summary(city: str, route: Sequence[Result], left_out: Sequence[str], language: Language) -> str:
     zh = language == "zh"
     lines = [f"**{city} {len(route)} 天路线**" if zh else f"**{city}, a route for {_days(len(route))}**"]
-    for busy, days in groupby(route, key=lambda day: bool(day["attractions"])):
-        lines += [_day_line(day, language) for day in days] if busy else [_free_line(list(days), language)]
+    lines += [_day_line(day, language) for day in route if day["attractions"]]
+    if free := [day for day in route if not day["attractions"]]:
+        lines.append(_free_line(free, language))
     if left_out:
         missing = ("、" if zh else ", ").join(left_out)
         lines.append(f"- 时间不够，未安排：{missing}" if zh else f"- No time for: {missing}")
@@ -92,7 +92,7 @@ def _day_line(day: Result, language: Language) -> str:
 
 
 def _free_line(days: Sequence[Result], language: Language) -> str:
-    """One line for all the free days: there may be thirty."""
+    """One line for all the free days, which come last: there may be thirty."""
     first, last = days[0]["day"], days[-1]["day"]
     when = f"{first}" if first == last else f"{first}–{last}"
     foods = list(dict.fromkeys(day["food"] for day in days))

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import from_json
 
 from .errors import UnreadableReply
 from .plan import Status, Step
+from .plan_text import lines_of, numbered_line
 
 
 class ActionType(StrEnum):
@@ -23,6 +23,7 @@ class ActionType(StrEnum):
     REFLECT = "REFLECT"
 
 
+_STATUS_WORDS = {"completed": "done", "complete": "done", "in_progress": "running", "failed": "error"}
 SYNONYMS = {"RE_PLAN": "PLAN", "REPLAN": "PLAN", "FINISH": "ANSWER"}
 _OFFERED = [kind.value for kind in ActionType if kind is not ActionType.REFLECT]
 
@@ -48,6 +49,11 @@ class StepStatusUpdate(BaseModel):
     @classmethod
     def _as_text(cls, value: object) -> str:
         return str(value)
+
+    @field_validator("status", mode="before")
+    @classmethod
+    def _as_ours(cls, value: object) -> str:
+        return _status_word(value)
 
 
 class Decision(BaseModel):
@@ -81,29 +87,57 @@ class Decision(BaseModel):
             case ActionType.ANSWER:
                 return {"answer": self.answer}
             case ActionType.REFLECT:
-                return {}
+                return {"summary": self.notes} if self.notes else {}
 
 
 _FENCE = re.compile(r"^\s*```[\w-]*\s*\n?|\n?\s*```\s*$")
-_NUMBERED = re.compile(r"^\s*(\d+(?:\.\d+)*)[.)、:：]?\s+(.+)$|^\s*(\d+)[.)、:：](\S.*)$")
+_OPENING = re.compile(r'\{(?=\s*["}])')
+_BRACE = re.compile(r"[{}]")
+_GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
+_DECODER = json.JSONDecoder(strict=False)
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """The first JSON object in a reply; code fences around it and text after it are passed over.
+    """The first JSON object in a reply; code fences and prose around it are passed over, braces in the prose too.
 
     Raises:
-        UnreadableReply: there is no object, or it is cut.
+        UnreadableReply: there is no object, it is cut or broken, or it goes on after its last brace.
     """
-    start = text.find("{")
-    if start < 0:
-        raise UnreadableReply(f"The reply holds no JSON object: {text.strip()[:200]!r}.")
-    try:
-        found, _ = json.JSONDecoder(strict=False).raw_decode(text[start:])
-    except json.JSONDecodeError as error:
-        raise UnreadableReply(f"The reply's JSON cannot be read ({error}): {text[start : start + 200]!r}.") from error
-    if not isinstance(found, dict):
-        raise UnreadableReply("The reply is JSON but no object.")
-    return found
+    start, empty, refusal = 0, False, None
+    while opening := _OPENING.search(text, start):
+        try:
+            found, start = _DECODER.raw_decode(text, opening.start())
+            _check_storable(found)
+        except (ValueError, RecursionError) as error:
+            begins = text[opening.start() : opening.start() + 200]
+            refusal = refusal or UnreadableReply(f"The reply's JSON cannot be read ({error}): {begins!r}.")
+            start = _end_of_braces(text, opening.start())
+            continue
+        if _GOES_ON.match(text, start):
+            after = text[start : start + 100]
+            raise UnreadableReply(f"The reply's JSON goes on after its last brace, check the braces: {after!r}.")
+        if found:
+            assert isinstance(found, dict)
+            return found
+        empty = True
+    if empty:
+        return {}
+    raise refusal or UnreadableReply(f"The reply holds no JSON object: {text.strip()[:200]!r}.")
+
+
+def _end_of_braces(text: str, start: int) -> int:
+    """Where the braces that open at `start` are all closed again; the end of the text if they never are."""
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    return len(text)
+
+
+def _check_storable(value: Any) -> None:
+    """Raise ValueError where no store or stream could hold the value: NaN, lone surrogates."""
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
 def decode(text: str) -> Decision:
@@ -126,7 +160,7 @@ def decode(text: str) -> Decision:
             thought=str(envelope.get("thought") or ""),
             action_type=kind,
             step_id=str(inner.get("step_id") or ""),
-            step_status_update=tuple(inner.get("step_status_update") or action.get("step_status_update") or ()),
+            step_status_update=inner.get("step_status_update") or action.get("step_status_update") or (),
             **_details(kind, output),
         )
     except ValidationError as error:
@@ -143,20 +177,31 @@ def _action_type(given: Any) -> ActionType:
 
 
 def _output(given: Any, kind: ActionType) -> dict[str, Any]:
-    """The output as an object: some models write it as a string."""
+    """The output as an object: some models write it as a string, or write the one thing that belongs in it."""
+    if isinstance(given, str) and given.strip():
+        inner = _inside(given)
+        if isinstance(inner, dict) or (isinstance(inner, list) and kind is not ActionType.ANSWER):
+            given = inner
     if isinstance(given, dict):
         return given
-    if isinstance(given, str) and given.strip():
-        try:
-            inner = from_json(_FENCE.sub("", given))
-        except ValueError:
-            inner = None
-        if isinstance(inner, dict):
-            return inner
-        return {"answer": given} if kind is ActionType.ANSWER else {"plan": given}
-    if isinstance(given, list):
-        return {"tool_calls": given} if kind is ActionType.CALL_TOOL else {"plan": given}
+    if isinstance(given, str) and kind in _SAID_IN:
+        return {_SAID_IN[kind]: given}
+    if isinstance(given, (str, list)):
+        return {"tool_calls" if kind is ActionType.CALL_TOOL else "plan": given}
     return {}
+
+
+_SAID_IN = {ActionType.ANSWER: "answer", ActionType.REFLECT: "summary"}
+
+
+def _inside(text: str) -> Any:
+    """The JSON value that a string holds, or None."""
+    try:
+        value = json.loads(_FENCE.sub("", text), strict=False)
+        _check_storable(value)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +221,7 @@ def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
                 raise UnreadableReply('An ANSWER needs a non-empty "answer" in its output.')
             return {"answer": answer}
         case ActionType.REFLECT:
-            return {}
+            return {"notes": str(output.get("summary") or "")}
 
 
 def _calls(output: Mapping[str, Any]) -> tuple[WantedCall, ...]:
@@ -190,15 +235,18 @@ def _call(item: Any) -> WantedCall:
     function = item.get("function", item) if isinstance(item, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnreadableReply('Each tool call needs {"function": {"name", "arguments"}}.')
-    arguments = function.get("arguments", {})
+    arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except json.JSONDecodeError as error:
+            _check_storable(arguments)
+        except (ValueError, RecursionError) as error:
             raise UnreadableReply(f"The arguments of {function['name']} are no JSON: {error}.") from error
-    if not isinstance(arguments or {}, dict):
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
         raise UnreadableReply(f"The arguments of {function['name']} are no JSON object.")
-    return WantedCall(name=function["name"], arguments=arguments or {})
+    return WantedCall(name=function["name"], arguments=arguments)
 
 
 def read_steps(given: Any) -> tuple[Step, ...]:
@@ -208,31 +256,27 @@ def read_steps(given: Any) -> tuple[Step, ...]:
         UnreadableReply: there are none.
     """
     if isinstance(given, str):
-        given = [_numbered(line) for line in given.splitlines() if line.strip()]
+        listed = _inside(given)
+        given = listed if isinstance(listed, list) else lines_of(given)
     if not isinstance(given, Sequence) or not given:
         raise UnreadableReply('A PLAN needs "plan": [{"step_id", "description", "status"}] in its output.')
     return tuple(_step(item, place) for place, item in enumerate(given, start=1))
 
 
-def _numbered(line: str) -> Any:
-    found = _NUMBERED.match(line)
-    if not found:
-        return line.strip(" -*\t")
-    return {"step_id": found[1] or found[3], "description": (found[2] or found[4]).strip()}
+def _status_word(given: object) -> str:
+    word = str(given).strip().lower()
+    return _STATUS_WORDS.get(word, word)
 
 
 def _step(item: Any, place: int) -> Step:
     if isinstance(item, str):
-        return Step(step_id=str(place), description=item)
+        item = numbered_line(item) or {"description": item}
     if not isinstance(item, dict):
         raise UnreadableReply(f"Step {place} of the plan is neither an object nor a sentence.")
-    step_id = item.get("step_id", item.get("step", item.get("id", place)))
-    status = str(item.get("status") or "pending").lower()
-    known = {"pending", "running", "done", "error", "skipped"}
-    aliases = {"completed": "done", "complete": "done", "in_progress": "running", "failed": "error"}
-    status = aliases.get(status, status)
+    named = (item.get(key) for key in ("step_id", "step", "id"))
+    status = _status_word(item.get("status"))
     return Step(
-        step_id=str(step_id),
+        step_id=str(next((name for name in named if name not in (None, "")), place)),
         description=str(item.get("description") or item.get("general_goal") or item.get("title") or ""),
-        status=Status(status if status in known else "pending"),
+        status=Status(status) if status in set(Status) else Status.PENDING,
     )

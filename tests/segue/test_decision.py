@@ -291,7 +291,7 @@ def test_a_call_may_stand_without_its_function_key() -> None:
     ],
 )
 def test_calls_that_are_none_say_what_is_needed(calls: Any) -> None:
-    with pytest.raises(UnreadableReply, match="tool call"):
+    with pytest.raises(UnreadableReply, match="tool.call"):
         decode(nested("CALL_TOOL", {"tool_calls": calls}))
 
 

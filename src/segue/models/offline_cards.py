@@ -103,10 +103,11 @@ def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Paramete
     inner = _merged(outer.get("items") or {}) if many else outer
     examples = [*outer.get("examples", ()), *(inner.get("examples", ()) if many else ())]
     values = inner.get("enum") or [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
+    kind = _KINDS.get(_type_of(inner), "text" if values else "other")
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
-        kind="arithmetic" if inner.get("format") == "arithmetic" else _KINDS.get(_type_of(inner), "text" if values else "other"),
+        kind="arithmetic" if inner.get("format") == "arithmetic" else kind,
         many=many,
         required=required,
         values=tuple(value for value in values if isinstance(value, (str, int, float))),

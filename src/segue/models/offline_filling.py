@@ -48,7 +48,7 @@ def listed_places(card: Card, text: str) -> list[Found]:
 
 
 def value_places(card: Card, text: str) -> list[Found]:
-    """Everything in a text that may be an argument: listed values, quotations, numbers, and the parameters' keywords."""
+    """Everything in a text that may be an argument: listed values, quotations, numbers, the parameters' keywords."""
     values = listed_places(card, text) + quotations(text)
     rest = masked(text, values)
     words = (word for parameter in card.parameters for word in parameter.keywords)
@@ -102,7 +102,7 @@ def _switched(parameter: Parameter, text: str) -> bool | None:
 def _free_texts(card: Card, text: str, found: dict[str, list[Found]]) -> dict[str, list[Found]]:
     """Quotations, in order, for required texts; else what follows a keyword of the parameter."""
     taken = [hit for hits in found.values() for hit in hits]
-    quoted = [q for q in quotations(text) if not any(q.start <= hit.start and hit.end <= q.end for hit in taken if hit.end)]
+    quoted = [quote for quote in quotations(text) if not any(_lies_in(hit, quote) for hit in taken)]
     given: dict[str, list[Found]] = {}
     for parameter in card.parameters:
         if not parameter.is_free or found.get(parameter.name):
@@ -113,6 +113,10 @@ def _free_texts(card: Card, text: str, found: dict[str, list[Found]]) -> dict[st
         elif after:
             given[parameter.name] = after
     return given
+
+
+def _lies_in(hit: Found, quote: Found) -> bool:
+    return quote.start <= hit.start < hit.end <= quote.end
 
 
 def _after_keyword(card: Card, parameter: Parameter, text: str) -> list[Found]:

@@ -22,10 +22,10 @@ _FILLING = re.compile(
     rf"|[^A-Za-z{CJK}]",
     re.IGNORECASE,
 )
-_COMMON = set(
-    "the and for with from that this what when where which who how are was can could would you your please about into than "
-    "get list find show give tell search query look make let use all any one some its per explain does did has have not "
-    "查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算".split()
+_COMMON = frozenset(
+    """the and for with from that this what when where which who how are was can could would you your please about into
+    than get list find show give tell search query look make let use all any one some its per explain does did has have
+    not 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""".split()
 )
 
 
@@ -80,10 +80,11 @@ def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
     if own.calls or not turns:
         return own
     before = intend(cards, turns[-1].text, turns[:-1][-_REMEMBERED_TURNS:])
-    later = _answered(before, text) if before.asks and not own.asks else Intent()
-    if not later.calls and _only_names_values(cards, text):
-        later = _carried_over(before, text)
-    return later if later.calls or not own.asks else own
+    answered = _answered(before, text) if before.asks and not own.asks else Intent()
+    if answered != Intent() or not _only_names_values(cards, text):
+        return answered if answered != Intent() else own
+    carried = _carried_over(before, text)
+    return carried if carried.calls else own
 
 
 def _fitting(cards: Sequence[Card], text: str) -> list[_Fit]:
@@ -130,9 +131,10 @@ def _weak_score(card: Card, spoken: str, text: str) -> float:
 
 def _words(text: str) -> set[str]:
     """English words without plural endings, and pairs of Chinese characters."""
-    english = {re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in re.findall(r"[a-z]{3,}", text.lower()) if word not in _COMMON}
+    english = (word for word in re.findall(r"[a-z]{3,}", text.lower()) if word not in _COMMON)
+    stems = {re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in english}
     runs = re.findall(rf"[{CJK}]+", re.sub(r"[的了和是把被]", " ", text))
-    return english | ({run[at : at + 2] for run in runs for at in range(len(run) - 1)} - _COMMON)
+    return stems | ({run[at : at + 2] for run in runs for at in range(len(run) - 1)} - _COMMON)
 
 
 def _filled(card: Card, text: str, turns: Sequence[Turn]) -> Intent:
@@ -171,9 +173,15 @@ def _settle(found: Sequence[tuple[_Fit, Intent]], text: str) -> Intent:
     evidence = {fit.card.name: fit.places | _covered(listed_places(fit.card, text)) for fit, _ in found}
     kept = [(fit, intent) for fit, intent in able if not _says_less(fit.card, able, evidence)]
     covered = {place for fit, _ in kept for place in evidence[fit.card.name]}
-    lacking = [(fit, intent) for fit, intent in found if intent.asks and (not kept or not fit.places <= covered)]
+    lacking = [(f, i) for f, i in found if i.asks and not (kept and _is_explained(f, i, covered))]
     asks = [ask for fit, intent in lacking for ask in intent.asks if not _outdone(fit, ask, lacking)]
     return Intent(tuple(call for _, intent in kept for call in intent.calls), tuple(asks))
+
+
+def _is_explained(fit: _Fit, intent: Intent, covered: set[int]) -> bool:
+    """Whether other calls cover the words that called for a tool; a sum that is not there was not asked for."""
+    missing = (parameter for ask in intent.asks for parameter in ask.missing)
+    return fit.places <= covered or any(parameter.kind == "arithmetic" for parameter in missing)
 
 
 def _says_less(card: Card, able: Sequence[tuple[_Fit, Intent]], evidence: Mapping[str, frozenset[int]]) -> bool:

@@ -8,12 +8,13 @@ from .offline_reading import CJK, Found, Number, numbers, occurrences
 
 _MONEY = r"(?:元|块钱?|yuan|cny|rmb|usd|eur|dollars?|euros?|[¥$€£%])"
 _MOST = re.compile(
-    r"(?:不超过|最多|至多|低于|少于|小于|(?:\b|(?<=\d))(?:under|below|(?:no more|less|cheaper) than|at most|up to|within))"
+    r"(?:不超过|最多|至多|低于|少于|小于|\b(?:under|below|(?:no more|less|cheaper) than|at most|up to|within))"
     r"\s*[¥$€£]?\s*$",
     re.IGNORECASE,
 )
 _LEAST = re.compile(
-    r"(?:至少|最少|不低于|不少于|超过|高于|大于|\b(?:over|above|(?<!no )more than|no less than|at least))\s*[¥$€£]?\s*$",
+    r"(?:至少|最少|不低于|不少于|超过|高于|大于|\b(?:over|above|(?<!no )more than|no less than|at least))"
+    r"\s*[¥$€£]?\s*$",
     re.IGNORECASE,
 )
 _MOST_AFTER = re.compile(rf"\s*{_MONEY}?\s*(?:以内|以下|之内|封顶|or less|or below|at most)", re.IGNORECASE)
@@ -91,7 +92,8 @@ def _beside(word: str, parameter: Parameter, number: Number, text: str) -> int |
     for place in occurrences(text, word):
         if place.start >= number.last and _BETWEEN_AFTER.fullmatch(text[number.last : place.start]):
             return 0
-        if place.end <= number.first and _joins(text[place.end : number.first]) and not _other_unit(parameter, number, text):
+        joined = place.end <= number.first and _joins(text[place.end : number.first])
+        if joined and not _other_unit(parameter, number, text):
             return 1
     return None
 
@@ -104,12 +106,14 @@ def _joins(between: str) -> bool:
 
 def _other_unit(parameter: Parameter, number: Number, text: str) -> bool:
     unit = _OTHER_UNIT.match(text, number.last)
-    return bool(unit) and not any(occurrences(word, unit["unit"]) for word in parameter.keywords + tuple(parameter.words))
+    own = (*parameter.keywords, *parameter.words)
+    return bool(unit) and not any(occurrences(word, unit["unit"]) for word in own)
 
 
 def _is_bare(parameter: Parameter, number: Number, text: str) -> bool:
     """Whether nothing says that the number is an amount, a bound or a count of something else."""
-    money = re.match(rf"\s*{_MONEY}", text[number.last :], re.IGNORECASE) or text[: number.first].endswith(tuple("¥$€£"))
+    before, after = text[: number.first], text[number.last :]
+    money = re.match(rf"\s*{_MONEY}", after, re.IGNORECASE) or before.endswith(tuple("¥$€£"))
     return not money and not _side(number, text) and not _other_unit(parameter, number, text)
 
 

@@ -18,7 +18,7 @@ _NEGATED = re.compile(
 )
 _CHINESE_DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2}
 _SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "k": 1000}
-_ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_ENGLISH = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBER = re.compile(
     r"(?P<arabic>(?:(?<![A-Za-z0-9_)])-)?(?<![A-Za-z0-9_.])(?<![A-Za-z]-)\d+(?:,\d{3})*(?:\.\d+)?)"
     r"(?P<scale>[百千万](?![米克瓦])|k(?![a-z]))?"

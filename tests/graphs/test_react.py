@@ -1,0 +1,201 @@
+"""The recursive state machine, whole."""
+
+import json
+from typing import Any
+
+from segue.agents import Budget
+from segue.graphs.react import build_react
+from tests.fakes import answer, call_tool, plan, reflect, remend
+from tests.graphs.conftest import Make
+
+
+async def test_calls_a_tool_and_answers(bed: Make) -> None:
+    with (test := bed(build_react, [call_tool(("double", {"number": 4}), thought="look"), answer("it is 8")])).model:
+        out = await test.send("double four")
+    assert out["result"]["answer"] == "it is 8"
+    assert out["result"]["success"] is True
+    assert out["result"]["reasoning"]["tools_used"] == ["double"]
+    assert test.types == [
+        "recursion_start", "thought", "action", "tool_call", "tool_result",
+        "recursion_start", "action", "answer", "task_complete",
+    ]  # fmt: skip
+    assert test.of_type("tool_result")[0]["data"]["result"] == {"success": {"doubled": 8}}
+    assert {event["task_id"] for event in test.durable} == {"task-1"}
+
+
+async def test_messages_are_user_system_then_records(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("double", {"number": 4})), answer("8")])
+    await test.send("double four")
+    first, second = test.model.calls
+    assert [m.type for m in first] == ["human", "system"]
+    assert first[0].content == "double four"
+    assert [m.type for m in second] == ["human", "system", "ai"]
+    assert json.loads(str(second[2].content))["result"][0]["function"]["result"] == {"success": {"doubled": 8}}
+    assert str(first[1].content).count('"iteration": 1') == 1
+    assert str(second[1].content).count('"iteration": 2') == 1
+
+
+async def test_system_first_moves_the_system_message_and_nudges(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("double", {"number": 4})), answer("8")], system_first=True)
+    await test.send("double four")
+    assert [m.type for m in test.model.calls[1]] == ["system", "human", "ai", "human"]
+
+
+async def test_state_slot_in_an_agents_prompt_is_filled_and_not_repeated(bed: Make) -> None:
+    test = bed(build_react, [answer("ok")], prompt="Before {{current_state}} after")
+    await test.send("hello {{tools}}")
+    system = str(test.model.calls[0][1].content)
+    assert system.startswith('Before {"global"')
+    assert system.count('"current_recursion"') == 1
+    assert test.model.calls[0][0].content == "hello {{tools}}"
+
+
+async def test_a_reply_that_cannot_be_read_is_the_next_rounds_error(bed: Make) -> None:
+    test = bed(build_react, ["I would rather chat", call_tool(("double", {"number": 1})), answer("2")])
+    out = await test.send("go")
+    assert out["result"]["answer"] == "2"
+    assert test.of_type("error")[0]["data"]["final"] is False
+    assert "no JSON object" in str(test.model.calls[1][2].content)
+
+
+async def test_wrong_action_types_list_the_allowed_ones(bed: Make) -> None:
+    test = bed(build_react, ['{"action": {"action_type": "", "output": {}}}', answer("ok")])
+    await test.send("go")
+    assert "CALL_TOOL, PLAN, REMEND, ANSWER" in test.of_type("error")[0]["data"]["message"]
+
+
+async def test_unknown_tool_names_the_tools_there_are_and_the_task_goes_on(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("calculator", {"x": 1})), answer("no such tool")])
+    out = await test.send("go")
+    assert out["result"]["success"] is True
+    assert "double, note, fail" in test.of_type("tool_result")[0]["data"]["result"]["error"]
+
+
+async def test_a_failing_tool_leaves_its_stack_for_remend(bed: Make) -> None:
+    script = [call_tool(("fail", {"reason": "broken"})), remend("use another", ("double", {"number": 3})), answer("6")]
+    test = bed(build_react, script)
+    out = await test.send("go")
+    assert out["result"]["answer"] == "6"
+    first = test.of_type("tool_result")[0]["data"]["result"]
+    assert first["error"] == "RuntimeError: broken"
+    assert "in fail" in first["stack"]
+    record = json.loads(str(test.model.calls[2][3].content))
+    assert record["action"]["result"]["action_type"] == "REMEND"
+
+
+async def test_repairs_in_a_row_are_bounded(bed: Make) -> None:
+    failing = [remend("again", ("fail", {"reason": str(n)})) for n in range(4)]
+    test = bed(build_react, [call_tool(("fail", {"reason": "x"})), *failing, answer("gave up")])
+    out = await test.send("go")
+    assert out["result"]["answer"] == "gave up"
+    assert len(test.of_type("tool_result")) == 4
+    assert "plan around it" in test.of_type("error")[-1]["data"]["message"]
+
+
+async def test_the_same_failing_call_is_refused_the_third_time(bed: Make) -> None:
+    same = call_tool(("fail", {"reason": "x"}))
+    test = bed(build_react, [same, same, same, answer("stop")])
+    await test.send("go")
+    errors = [event["data"]["result"]["error"] for event in test.of_type("tool_result")]
+    assert errors[:2] == ["RuntimeError: x"] * 2
+    assert "failed 2 times in a row" in errors[2]
+
+
+async def test_exactly_max_iteration_rounds_run_and_what_was_found_is_kept(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("double", {"number": n})) for n in range(3)], max_iteration=3)
+    with test.model:
+        out = await test.send("loop")
+    assert out["result"]["success"] is False
+    assert "3 rounds" in out["result"]["error"]
+    assert '{"doubled": 4}' in out["result"]["answer"]
+    assert len(test.of_type("recursion_start")) == 3
+    assert test.types[-1] == "task_complete"
+
+
+async def test_tool_calls_over_the_budget_are_refused_within_a_batch(bed: Make) -> None:
+    many = call_tool(*(("double", {"number": n}) for n in range(4)))
+    test = bed(build_react, [many], budget=Budget(tool_calls=3))
+    out = await test.send("go")
+    results = [event["data"]["result"] for event in test.of_type("tool_result")]
+    assert [("success" in result) for result in results] == [True, True, True, False]
+    assert "3 tool calls" in out["result"]["error"]
+
+
+async def test_plan_steps_tick_off_by_what_really_ran(bed: Make) -> None:
+    script = [
+        plan(["double it", "note it", "tell"]),
+        call_tool(("double", {"number": 2})),
+        call_tool(("fail", {"reason": "x"}), step_status_update=[{"step_id": "2", "status": "done"}], step_id="2"),
+        answer("4"),
+    ]
+    test = bed(build_react, script)
+    out = await test.send("go")
+    statuses = [(e["step_id"], e["data"]["status"]) for e in test.of_type("step_update")]
+    assert statuses[:2] == [("1", "running"), ("1", "done")]
+    assert [step["status"] for step in out["result"]["plan"]] != ["pending"] * 3
+
+
+async def test_a_failed_step_is_not_done_because_the_model_says_so(bed: Make) -> None:
+    claim = [{"step_id": "1", "status": "done"}]
+    script = [plan(["try"]), call_tool(("fail", {"reason": "x"})), answer("done!", step_status_update=claim)]
+    out = await bed(build_react, script).send("go")
+    assert out["result"]["plan"][0]["status"] == "error"
+
+
+async def test_a_new_plan_keeps_finished_steps(bed: Make) -> None:
+    script = [
+        plan(["double", "note"]),
+        call_tool(("double", {"number": 2})),
+        plan([{"step_id": "2", "description": "write"}, {"step_id": "10", "description": "tell"}]),
+        answer("ok"),
+    ]
+    out = await bed(build_react, script).send("go")
+    steps = {step["step_id"]: step["status"] for step in out["result"]["plan"]}
+    assert steps == {"1": "done", "2": "skipped", "10": "skipped"}
+
+
+async def test_reflection_is_a_round_that_only_thinks(bed: Make) -> None:
+    test = bed(build_react, [reflect("hm", thought="hm"), answer("ok")])
+    out = await test.send("go")
+    assert out["result"]["reasoning"]["total_steps"] == 2
+
+
+async def test_a_batch_that_writes_runs_in_order_one_call_a_step(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("note", {"text": "a"}), ("double", {"number": 1})), answer("ok")])
+    out = await test.send("go")
+    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "tool", "ai"]
+    assert [m.content for m in out["messages"][2:4]] == ["noted a", '{"doubled": 2}']
+
+
+async def test_a_second_turn_starts_afresh_and_sees_the_first(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("double", {"number": 1})), answer("two"), answer("as I said, two")])
+    await test.send("double one")
+    out = await test.send("again?")
+    assert out["result"]["reasoning"]["total_steps"] == 1
+    assert out["result"]["usage"]["calls"] == 1
+    system = str(test.model.calls[2][1].content)
+    assert '"content": "double one"' in system
+    assert [m.type for m in test.model.calls[2]] == ["human", "system"]
+    assert {event["task_id"] for event in test.durable} == {"task-1", "task-2"}
+
+
+async def test_thought_and_answer_are_streamed_in_pieces(bed: Make) -> None:
+    test = bed(build_react, [answer("a rather long answer", thought="thinking about it")])
+    await test.send("go")
+    said = {kind: [e.content for e in test.deltas if e.type == kind] for kind in ("thinking", "token")}  # type: ignore[union-attr]
+    assert "".join(said["thinking"]) == "thinking about it"
+    assert "".join(said["token"]) == "a rather long answer"
+    assert len(said["token"]) > 1
+
+
+async def test_large_results_are_cut_in_prompts_and_whole_in_the_history(bed: Make) -> None:
+    def large(size: int) -> str:
+        """Give a long text."""
+        return "x" * size
+
+    script = [call_tool(("large", {"size": 9000})), answer("ok")]
+    test = bed(build_react, script, tools=(large,), budget=Budget(result_chars=100))
+    out = await test.send("go")
+    record: Any = json.loads(str(test.model.calls[1][2].content))
+    assert record["result"][0]["function"]["result"]["success"].endswith("[8900 more characters]")
+    assert len(out["messages"][2].content) == 9000
