@@ -1,7 +1,9 @@
 """What every mode's INIT does first."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from langchain_core.messages import AnyMessage
 from segue.prompts.language import language_of

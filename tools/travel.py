@@ -35,7 +35,7 @@ GETTING_THERE = 1000
 HOURS_A_DAY = 8
 TRIP = (
     *("规划", "旅游计划", "旅行计划", "出游计划", "旅游方案", "行程", "攻略", "自由行"),
-    *(f"{number}{unit}游" for unit in "日天" for number in " 0123456789一二两三四五六七八九十几多"),
+    *(f"{number}{unit}游" for unit in ("日", "天", " 日") for number in "0123456789一二两三四五六七八九十几多"),
     *("itinerary", "trip", "travel plan", "holiday in", "vacation in"),
 )
 """Words of a whole-trip request, which calls for four of the tools together; 日游 alone also stands in 生日游戏."""

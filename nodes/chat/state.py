@@ -1,6 +1,8 @@
 """What the chat graph keeps."""
 
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from ..beginning import Assignment
 from ..history import Events, History

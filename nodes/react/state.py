@@ -1,6 +1,8 @@
 """What the react graph keeps: message history and records as logs, the rest a snapshot of the task."""
 
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from ..beginning import Assignment
 from ..history import Events, History, Records

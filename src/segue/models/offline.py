@@ -91,10 +91,11 @@ class OfflinePlanner(BaseChatModel):
 def _chunks(text: str) -> Iterator[ChatGenerationChunk]:
     pieces = _PIECES.findall(text)
     for place, piece in enumerate(pieces, start=1):
-        last = (
-            {"response_metadata": {"finish_reason": "stop"}, "chunk_position": "last"} if place == len(pieces) else {}
-        )
-        yield ChatGenerationChunk(message=AIMessageChunk(content=piece, **last))
+        if place < len(pieces):
+            yield ChatGenerationChunk(message=AIMessageChunk(piece))
+        else:
+            ended = {"finish_reason": "stop"}
+            yield ChatGenerationChunk(message=AIMessageChunk(piece, response_metadata=ended, chunk_position="last"))
 
 
 def reply(messages: Sequence[BaseMessage], bound: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ def _joins(between: str) -> bool:
 def _other_unit(parameter: Parameter, number: Number, text: str) -> bool:
     unit = _OTHER_UNIT.match(text, number.last)
     own = (*parameter.keywords, *parameter.words)
-    return bool(unit) and not any(occurrences(word, unit["unit"]) for word in own)
+    return unit is not None and not any(occurrences(word, unit["unit"]) for word in own)
 
 
 def _is_bare(parameter: Parameter, number: Number, text: str) -> bool:

@@ -206,7 +206,6 @@ def recap(turns_results: Sequence[str], text: str, language: Language) -> str:
 
 def results_text(outcomes: Sequence[Outcome], titles: Mapping[str, str], language: Language) -> str:
     """The results one under the other, then what failed."""
-    phrases = PHRASES[language]
     good = [outcome for outcome in outcomes if not outcome.error]
     parts: list[str] = []
     for outcome in good:

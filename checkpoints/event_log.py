@@ -1,0 +1,61 @@
+"""The durable events of every task, numbered from 1 without gap or repeat."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from segue.events import Event, to_dict
+
+from .database import Database
+from .lease import check_fence
+
+# One statement numbers and stores: an event that is there already takes no number and returns no row.
+INSERT_EVENT = """
+    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
+    SELECT :task_id, coalesce(max(seq), 0) + 1, :thread_id, :source, :ordinal, :event
+    FROM events WHERE task_id = :task_id
+    ON CONFLICT (thread_id, source, ordinal) DO NOTHING
+    RETURNING seq
+"""
+_READ = "SELECT seq, event FROM events WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+
+
+def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of INSERT_EVENT for an event in the form of `segue.events.to_dict`."""
+    return {
+        "task_id": event["task_id"],
+        "thread_id": thread_id,
+        "source": source,
+        "ordinal": ordinal,
+        "event": json.dumps({name: value for name, value in event.items() if name != "seq"}),
+    }
+
+
+class EventLog:
+    """Reads the log, and adds the events of the runner itself."""
+
+    def __init__(self, database: Database) -> None:
+        self._rows = database.rows
+
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return a task's events with `seq` above `after`, in order, at most `limit`."""
+        values = (task_id, after, -1 if limit is None else limit)
+        rows = await self._rows.read(lambda connection: connection.execute(_READ, values).fetchall())
+        return [{**json.loads(row["event"]), "seq": row["seq"]} for row in rows]
+
+    async def append(self, thread_id: str, event: Event, fence: int | None = None) -> dict[str, Any]:
+        """Store one event and return its dict form with its `seq`.
+
+        Raises:
+            StaleOwner: `fence` is given and another owner took the thread.
+        """
+        form = to_dict(event)
+
+        def insert(connection: sqlite3.Connection) -> int:
+            if fence is not None:
+                check_fence(connection, thread_id, fence)
+            row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, form)).fetchone()
+            return int(row["seq"])
+
+        return {**form, "seq": await self._rows.write(insert)}

@@ -1,0 +1,144 @@
+"""One running task per thread: a lease with a fence number, and the heartbeat that keeps it."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from segue.errors import StaleOwner, ThreadBusy
+
+from .database import Database
+
+TTL = 15.0
+"""Seconds that a lease lives without being renewed."""
+
+CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
+
+_ACQUIRE = """
+    INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES (:thread_id, :owner, 1, :now + :ttl)
+    ON CONFLICT (thread_id) DO UPDATE
+        SET owner = excluded.owner, fence = leases.fence + 1, expires_at = excluded.expires_at
+        WHERE leases.expires_at <= :now
+    RETURNING fence
+"""
+# The fence moves on, so that nothing that still runs under it can write after the release.
+_RELEASE = "UPDATE leases SET owner = '', expires_at = 0, fence = fence + 1 WHERE thread_id = ? AND fence = ?"
+_RENEW = "UPDATE leases SET expires_at = ? WHERE thread_id = ? AND fence = ?"
+_HOLDER = "SELECT owner FROM leases WHERE thread_id = ? AND expires_at > ?"
+
+
+def check_fence(connection: sqlite3.Connection, thread_id: str, fence: int) -> None:
+    """Make sure, inside a write transaction, that no other owner took the thread.
+
+    Raises:
+        StaleOwner: another one did.
+    """
+    if connection.execute(CHECK_FENCE, (thread_id, fence)).rowcount != 1:
+        raise StaleOwner(thread_id)
+
+
+class Lease:
+    """The right to run a task on a thread. `clock` gives Unix time in seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._rows = database.rows
+        self._clock = clock
+
+    async def acquire(self, thread_id: str, owner: str, ttl: float = TTL) -> int:
+        """Take the thread for `ttl` seconds and return the fence, higher than any before it.
+
+        Raises:
+            ThreadBusy: a live owner holds it, be it the same one.
+        """
+        values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
+
+        def take(connection: sqlite3.Connection) -> int:
+            row = connection.execute(_ACQUIRE, {**values, "now": self._clock()}).fetchone()
+            if row is None:
+                raise ThreadBusy(thread_id)
+            return int(row["fence"])
+
+        return await self._rows.write(take)
+
+    async def release(self, thread_id: str, fence: int) -> None:
+        """Let the thread go, after the last write; a lease that was lost already is left alone."""
+        await self._rows.write(lambda connection: connection.execute(_RELEASE, (thread_id, fence)))
+
+    async def renew(self, thread_id: str, fence: int, ttl: float = TTL) -> None:
+        """Prolong the lease by `ttl` seconds from now, even an expired one that nobody took.
+
+        Raises:
+            StaleOwner: another owner took the thread.
+        """
+
+        def prolong(connection: sqlite3.Connection) -> None:
+            if connection.execute(_RENEW, (self._clock() + ttl, thread_id, fence)).rowcount != 1:
+                raise StaleOwner(thread_id)
+
+        await self._rows.write(prolong)
+
+    async def holder(self, thread_id: str) -> str | None:
+        """Return the live owner, or None: then a task that is «running» was cut off."""
+        values = (thread_id, self._clock())
+        row = await self._rows.read(lambda connection: connection.execute(_HOLDER, values).fetchone())
+        return None if row is None else str(row["owner"])
+
+
+class Heartbeat:
+    """Renews a lease every third of its `ttl`, from a thread and connection of its own.
+
+    `on_lost` is called from that thread, once, when another owner took the thread; the heartbeat ends with it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        thread_id: str,
+        fence: int,
+        on_lost: Callable[[], None],
+        ttl: float = TTL,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._thread_id = thread_id
+        self._fence = fence
+        self._on_lost = on_lost
+        self._ttl = ttl
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"segue-heartbeat-{thread_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread and close its connection; do so before the lease is released."""
+        self._stopped.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def __aenter__(self) -> "Heartbeat":
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _beat(self) -> None:
+        with contextlib.closing(self._database.connect()) as connection:
+            while not self._stopped.wait(self._ttl / 3):
+                if not self._renew(connection):
+                    self._on_lost()
+                    return
+
+    def _renew(self, connection: sqlite3.Connection) -> bool:
+        """Say whether the lease is still ours; trouble with the file proves nothing, the next beat asks again."""
+        values = (self._clock() + self._ttl, self._thread_id, self._fence)
+        try:
+            return connection.execute(_RENEW, values).rowcount == 1
+        except sqlite3.DatabaseError:
+            return True

@@ -1,0 +1,134 @@
+"""The tool ledger: intent, then run, then outcome, so that no tool call is ever run twice."""
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from segue.errors import StorageError
+from segue.services import CallKey, Claim
+
+from .database import Database
+from .lease import check_fence
+
+_WHERE = "WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
+_FIND = f"SELECT * FROM calls {_WHERE}"
+_INSERT = """
+    INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
+    VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
+"""
+_TAKE_OVER = f"UPDATE calls SET fence = ? {_WHERE}"
+_SETTLE = f"UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? {_WHERE}"
+_WITHDRAW = f"DELETE FROM calls {_WHERE} AND state = 'running' AND fence = ?"
+_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
+
+
+class LedgerConflict(StorageError):
+    """Two calls, or two outcomes of one, claim the same place in the ledger: this is a bug, please report it."""
+
+    def __init__(self, key: CallKey, what: str) -> None:
+        place = f"Call {key.index} of {key.scope} in task «{key.task_id}»"
+        super().__init__(f"{place} {what}: this is a bug, please report it.")
+
+
+class ToolLedger:
+    """One run's view of the ledger. Fences count from 1: without one it can only be read."""
+
+    def __init__(
+        self, database: Database, thread_id: str, fence: int = 0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._intents = database.intents
+        self._thread_id = thread_id
+        self._fence = fence
+        self._clock = clock
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        """Put down the intent to run a call; it is on the disk when this returns.
+
+        A call that is under way, whoever left it so, is `interrupted`: only one claim of a key is ever `fresh`.
+
+        Raises:
+            StaleOwner: another owner took the thread; do not run the call.
+            LedgerConflict: the key belongs to a call with another name or other arguments.
+        """
+        intent = self._intents.submit(partial(self._claim, key, name, _canonical(arguments)))
+        try:
+            return await asyncio.shield(intent)
+        except asyncio.CancelledError:
+            # The caller never learns that it may run the call, so an intent of ours is taken back.
+            await asyncio.wait([intent])
+            if intent.exception() is None and intent.result().state == "fresh":
+                values = (*self._row(key), self._fence)
+                await self._intents.write(lambda connection: connection.execute(_WITHDRAW, values))
+            raise
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile.
+
+        Raises:
+            StaleOwner: another owner took the thread, which will find the call interrupted.
+            LedgerConflict: the call was never claimed, or has another outcome already.
+        """
+        await self._intents.write(partial(self._settle, key, json.dumps(dict(outcome))))
+
+    async def read(self, key: CallKey) -> dict[str, Any] | None:
+        """Return one call as in `calls`, or None."""
+        row = await self._intents.read(lambda connection: connection.execute(_FIND, self._row(key)).fetchone())
+        return None if row is None else _call(row)
+
+    async def calls(self, task_id: str) -> list[dict[str, Any]]:
+        """Return a task's calls in the order of their intents.
+
+        Each is {name, arguments, outcome, state, started_at, finished_at, scope, idx}; `state` is running or done,
+        times are Unix seconds.
+        """
+        values = (self._thread_id, task_id)
+        rows = await self._intents.read(lambda connection: connection.execute(_OF_TASK, values).fetchall())
+        return [_call(row) for row in rows]
+
+    def _row(self, key: CallKey) -> tuple[str, str, str, int]:
+        return (self._thread_id, key.task_id, key.scope, key.index)
+
+    def _claim(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> Claim:
+        check_fence(connection, self._thread_id, self._fence)
+        row = connection.execute(_FIND, self._row(key)).fetchone()
+        if row is None:
+            connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
+            return Claim("fresh")
+        if (row["name"], row["arguments"]) != (name, arguments):
+            raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
+        if row["state"] == "done":
+            return Claim("finished", json.loads(row["outcome"]))
+        connection.execute(_TAKE_OVER, (self._fence, *self._row(key)))
+        return Claim("interrupted")
+
+    def _settle(self, key: CallKey, outcome: str, connection: sqlite3.Connection) -> None:
+        check_fence(connection, self._thread_id, self._fence)
+        row = connection.execute(_FIND, self._row(key)).fetchone()
+        if row is None:
+            raise LedgerConflict(key, "was settled but never claimed")
+        if row["state"] == "running":
+            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), *self._row(key)))
+        elif row["outcome"] != outcome:
+            raise LedgerConflict(key, "has an outcome already, and another one came")
+
+
+def _canonical(arguments: Mapping[str, Any]) -> str:
+    """One text per value, whatever the order of its keys."""
+    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
+
+
+def _call(row: sqlite3.Row) -> dict[str, Any]:
+    return {
+        "name": row["name"],
+        "arguments": json.loads(row["arguments"]),
+        "outcome": None if row["outcome"] is None else json.loads(row["outcome"]),
+        "state": row["state"],
+        "started_at": row["started_at"],
+        "finished_at": row["finished_at"],
+        "scope": row["scope"],
+        "idx": row["idx"],
+    }

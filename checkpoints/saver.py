@@ -1,0 +1,195 @@
+"""LangGraph's SQLite saver, fenced, with the events of a step stored in the same transaction."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from segue.errors import DatabaseUnavailable, StaleOwner
+
+from .database import Database, translated
+from .event_log import INSERT_EVENT, event_row
+from .lease import CHECK_FENCE
+
+EVENTS = "events"
+"""The channel whose writes go to the event log."""
+
+# LangGraph's own mark of a task that finished without output: it stands where the events stood, so that a task which
+# wrote nothing else still counts as finished, and the places of the other writes stay the same.
+_STAND_IN = ("__no_writes__", None)
+
+EventForm = dict[str, Any]
+OnEvents = Callable[[list[EventForm]], None]
+
+
+class FencedSqliteSaver(AsyncSqliteSaver):
+    """Saves checkpoints for the threads that this process holds, and events with them.
+
+    `on_events` gets the newly stored events with their `seq`, in order, after the commit; it must not raise. `allowed`
+    names further types that a checkpoint may hold, beside JSON values and messages.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        on_events: OnEvents | None = None,
+        allowed: Iterable[tuple[str, ...] | type] = (),
+    ) -> None:
+        super().__init__(database.checkpoints, serde=JsonPlusSerializer(allowed_msgpack_modules=[*allowed]))
+        self._database = database
+        self._on_events = on_events
+        # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
+        self._fences: dict[str, int] = {}
+        self._lost_writes: set[tuple[str, str, str]] = set()
+
+    def hold(self, thread_id: str, fence: int) -> None:
+        """From now on write to the thread only while `fence` is the lease's."""
+        self._fences[thread_id] = fence
+        self._lost_writes -= {key for key in self._lost_writes if key[0] == thread_id}
+
+    def release(self, thread_id: str) -> None:
+        """Write to the thread unfenced again."""
+        self._fences.pop(thread_id, None)
+
+    async def setup(self) -> None:
+        """Create LangGraph's tables."""
+        if self.is_setup:
+            return
+        async with self._database.writing:
+            with translated(self._database.path):
+                await super().setup()
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was written.
+            DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
+        """
+        await self.setup()
+        async with self._transaction(_thread_of(config)):
+            self._refuse_gap(_key_of(config))
+            return await super().aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a node wrote, its events in the event log.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was written.
+            DatabaseUnavailable: it cannot be written.
+        """
+        await self.setup()
+        kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
+        events = [event for channel, value in writes if channel == EVENTS for event in value]
+        try:
+            async with self._transaction(_thread_of(config)) as connection:
+                stored = await _insert(connection, config, task_id, events)
+                await super().aput_writes(config, kept, task_id, task_path)
+                # Committed; still under the lock, so that events are told in the order of their numbers.
+                if stored and self._on_events is not None:
+                    self._on_events(stored)
+        except BaseException:
+            self._lost_writes.add(_key_of(config))
+            raise
+
+    async def drop_subgraphs(self, thread_id: str) -> None:
+        """Delete the checkpoints of the subgraphs of a thread whose task is finished.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was deleted.
+        """
+        await self.setup()
+        async with self._transaction(thread_id) as connection:
+            for table in ("checkpoints", "writes"):
+                await connection.execute(
+                    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns != ''", (thread_id,)
+                )
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete the checkpoints of a thread; its events, calls and tasks stay."""
+        await self.setup()
+        async with self._transaction(thread_id):
+            await super().adelete_thread(thread_id)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that `config` names, or the thread's latest."""
+        with translated(self._database.path):
+            return await super().aget_tuple(config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002, LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield checkpoints, newest first; write nothing meanwhile, LangGraph's lock is held between them."""
+        with translated(self._database.path):
+            async for found in super().alist(config, filter=filter, before=before, limit=limit):
+                yield found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return the writes that a DeltaChannel is rebuilt from."""
+        with translated(self._database.path):
+            return await super().aget_delta_channel_history(config=config, channels=channels)
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self, thread_id: str) -> AsyncIterator[aiosqlite.Connection]:
+        """Begin a write to a thread by checking that it is still ours, if it is held."""
+        async with self._database.transaction() as connection:
+            fence = self._fences.get(thread_id)
+            if fence is not None and (await connection.execute(CHECK_FENCE, (thread_id, fence))).rowcount != 1:
+                raise StaleOwner(thread_id)
+            yield connection
+
+    def _refuse_gap(self, key: tuple[str, str, str]) -> None:
+        """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
+        if key in self._lost_writes:
+            self._lost_writes.discard(key)
+            raise DatabaseUnavailable(f"What a step of session «{key[0]}» wrote could not be saved: resume the task.")
+
+
+def _thread_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def _key_of(config: RunnableConfig) -> tuple[str, str, str]:
+    """The checkpoint that writes belong to, and that the next checkpoint names as its parent."""
+    place = config["configurable"]
+    return (str(place["thread_id"]), str(place.get("checkpoint_ns", "")), str(place.get("checkpoint_id")))
+
+
+async def _insert(
+    connection: aiosqlite.Connection, config: RunnableConfig, task_id: str, events: Sequence[EventForm]
+) -> list[EventForm]:
+    """Store the events that are new and return them, numbered."""
+    thread_id, _, checkpoint_id = _key_of(config)
+    # The thread and the checkpoint belong to the key: a fork repeats task ids, and input always has the same one.
+    source = f"{checkpoint_id}/{task_id}"
+    stored = []
+    for ordinal, event in enumerate(events):
+        rows = await connection.execute_fetchall(INSERT_EVENT, event_row(thread_id, source, ordinal, event))
+        stored.extend({**event, "seq": row[0]} for row in rows)
+    return stored

@@ -1,0 +1,88 @@
+"""Segue's own tables, and the scripts that bring an older database up to date."""
+
+import sqlite3
+
+from segue.errors import DatabaseTooNew, DatabaseUnavailable
+
+SCHEMA_VERSION = 1
+
+# One script per version, in order: SCRIPTS[n] takes a database from version n to n + 1.
+SCRIPTS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE leases (
+            thread_id TEXT PRIMARY KEY,
+            owner TEXT NOT NULL,
+            fence INTEGER NOT NULL,
+            expires_at REAL NOT NULL
+        )""",
+        """CREATE TABLE tasks (
+            position INTEGER PRIMARY KEY,
+            task_id TEXT NOT NULL UNIQUE,
+            thread_id TEXT NOT NULL,
+            agent_id TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            mode TEXT NOT NULL,
+            model TEXT NOT NULL,
+            status TEXT NOT NULL,
+            message TEXT NOT NULL,
+            error TEXT,
+            result TEXT,
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL
+        )""",
+        "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
+        "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
+        # `source` is NULL for the runner's own events, which are never put twice.
+        """CREATE TABLE events (
+            task_id TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            thread_id TEXT NOT NULL,
+            source TEXT,
+            ordinal INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            PRIMARY KEY (task_id, seq),
+            UNIQUE (thread_id, source, ordinal)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE calls (
+            position INTEGER PRIMARY KEY,
+            thread_id TEXT NOT NULL,
+            task_id TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            idx INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            state TEXT NOT NULL,
+            outcome TEXT,
+            fence INTEGER NOT NULL,
+            started_at REAL NOT NULL,
+            finished_at REAL,
+            UNIQUE (thread_id, task_id, scope, idx)
+        )""",
+    ),
+)
+
+_LANGGRAPH_TABLES = frozenset({"checkpoints", "writes"})
+
+
+def check_version(connection: sqlite3.Connection, path: str) -> int:
+    """Return the schema version, 0 for a database that is empty or holds only LangGraph's checkpoints.
+
+    Raises:
+        DatabaseTooNew: a newer Segue wrote it.
+        DatabaseUnavailable: another program wrote it.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not ("leases" in tables or (version == 0 and tables <= _LANGGRAPH_TABLES)):
+        raise DatabaseUnavailable(f"The database {path} belongs to another program: name a new file with --db.")
+    if version > SCHEMA_VERSION:
+        raise DatabaseTooNew(path, version, SCHEMA_VERSION)
+    return version
+
+
+def upgrade(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the schema to SCHEMA_VERSION, inside the transaction that the caller began."""
+    for version in range(check_version(connection, path), SCHEMA_VERSION):
+        for statement in SCRIPTS[version]:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
