@@ -20,7 +20,7 @@ from .schema import check_version, upgrade
 
 T = TypeVar("T")
 
-TIMEOUT = 30.0
+LOCK_TIMEOUT = 30.0
 """Seconds to wait for a lock that another connection holds."""
 
 _REASONS = {
@@ -160,11 +160,11 @@ class Database:
         await self.close()
 
 
-async def open_database(path: str, timeout: float = TIMEOUT) -> Database:
+async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Database:
     """Open the database at `path`, creating or upgrading it; `file:` URIs are understood.
 
-    `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `timeout` is in
-    seconds.
+    `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `lock_timeout`
+    is in seconds.
 
     Raises:
         DatabaseUnavailable: no file that can be written; the message says what to do.
@@ -176,11 +176,13 @@ async def open_database(path: str, timeout: float = TIMEOUT) -> Database:
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
-            await asyncio.to_thread(_prepare, path, timeout)
-            checkpoints = await opened.enter_async_context(aiosqlite.connect(path, timeout=timeout, uri=_is_uri(path)))
+            await asyncio.to_thread(_prepare, path, lock_timeout)
+            checkpoints = await opened.enter_async_context(
+                aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
+            )
             await checkpoints.execute("PRAGMA synchronous = NORMAL")
             await checkpoints.execute("PRAGMA foreign_keys = ON")
-        database = Database(path, timeout, checkpoints)
+        database = Database(path, lock_timeout, checkpoints)
         opened.push_async_callback(database.rows.close)
         opened.push_async_callback(database.intents.close)
         database._closing = opened.pop_all()

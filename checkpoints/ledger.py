@@ -14,15 +14,17 @@ from segue.services import CallKey, Claim
 from .database import Database
 from .lease import check_fence
 
-_WHERE = "WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
-_FIND = f"SELECT * FROM calls {_WHERE}"
+_FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
 _INSERT = """
     INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
     VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
 """
-_TAKE_OVER = f"UPDATE calls SET fence = ? {_WHERE}"
-_SETTLE = f"UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? {_WHERE}"
-_WITHDRAW = f"DELETE FROM calls {_WHERE} AND state = 'running' AND fence = ?"
+_TAKE_OVER = "UPDATE calls SET fence = ? WHERE position = ?"
+_SETTLE = "UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? WHERE position = ?"
+_WITHDRAW = """
+    DELETE FROM calls
+    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
+"""
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 
 
@@ -102,7 +104,7 @@ class ToolLedger:
             raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
         if row["state"] == "done":
             return Claim("finished", json.loads(row["outcome"]))
-        connection.execute(_TAKE_OVER, (self._fence, *self._row(key)))
+        connection.execute(_TAKE_OVER, (self._fence, row["position"]))
         return Claim("interrupted")
 
     def _settle(self, key: CallKey, outcome: str, connection: sqlite3.Connection) -> None:
@@ -111,7 +113,7 @@ class ToolLedger:
         if row is None:
             raise LedgerConflict(key, "was settled but never claimed")
         if row["state"] == "running":
-            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), *self._row(key)))
+            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
         elif row["outcome"] != outcome:
             raise LedgerConflict(key, "has an outcome already, and another one came")
 

@@ -29,6 +29,11 @@ EVENTS = "events"
 # wrote nothing else still counts as finished, and the places of the other writes stay the same.
 _STAND_IN = ("__no_writes__", None)
 
+_DROP_SUBGRAPHS = (
+    "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns != ''",
+    "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
+)
+
 EventForm = dict[str, Any]
 OnEvents = Callable[[list[EventForm]], None]
 
@@ -51,12 +56,13 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self._on_events = on_events
         # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
         self._fences: dict[str, int] = {}
-        self._lost_writes: set[tuple[str, str, str]] = set()
+        self._lost_writes: dict[tuple[str, str, str], BaseException] = {}
 
     def hold(self, thread_id: str, fence: int) -> None:
         """From now on write to the thread only while `fence` is the lease's."""
         self._fences[thread_id] = fence
-        self._lost_writes -= {key for key in self._lost_writes if key[0] == thread_id}
+        for key in [key for key in self._lost_writes if key[0] == thread_id]:
+            del self._lost_writes[key]
 
     def release(self, thread_id: str) -> None:
         """Write to the thread unfenced again."""
@@ -107,8 +113,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
                 # Committed; still under the lock, so that events are told in the order of their numbers.
                 if stored and self._on_events is not None:
                     self._on_events(stored)
-        except BaseException:
-            self._lost_writes.add(_key_of(config))
+        except BaseException as error:
+            self._lost_writes[_key_of(config)] = error
             raise
 
     async def drop_subgraphs(self, thread_id: str) -> None:
@@ -119,10 +125,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """
         await self.setup()
         async with self._transaction(thread_id) as connection:
-            for table in ("checkpoints", "writes"):
-                await connection.execute(
-                    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns != ''", (thread_id,)
-                )
+            for statement in _DROP_SUBGRAPHS:
+                await connection.execute(statement, (thread_id,))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""
@@ -139,7 +143,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002, LangGraph's name
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -166,9 +170,11 @@ class FencedSqliteSaver(AsyncSqliteSaver):
 
     def _refuse_gap(self, key: tuple[str, str, str]) -> None:
         """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
-        if key in self._lost_writes:
-            self._lost_writes.discard(key)
-            raise DatabaseUnavailable(f"What a step of session «{key[0]}» wrote could not be saved: resume the task.")
+        error = self._lost_writes.pop(key, None)
+        if error is not None:
+            raise DatabaseUnavailable(
+                f"A step of session «{key[0]}» could not be saved ({error}); resume it."
+            ) from error
 
 
 def _thread_of(config: RunnableConfig) -> str:
@@ -188,7 +194,7 @@ async def _insert(
     thread_id, _, checkpoint_id = _key_of(config)
     # The thread and the checkpoint belong to the key: a fork repeats task ids, and input always has the same one.
     source = f"{checkpoint_id}/{task_id}"
-    stored = []
+    stored: list[EventForm] = []
     for ordinal, event in enumerate(events):
         rows = await connection.execute_fetchall(INSERT_EVENT, event_row(thread_id, source, ordinal, event))
         stored.extend({**event, "seq": row[0]} for row in rows)

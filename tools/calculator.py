@@ -172,12 +172,10 @@ _OPERATORS = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
-_FUNCTIONS = {
-    name: _bounded(function)
-    for name, function in {
-        **{"sqrt": math.sqrt, "pow": _power, "exp": math.exp, "log": math.log, "log2": math.log2, "log10": math.log10},
-        **{"sin": math.sin, "cos": math.cos, "tan": math.tan, "asin": math.asin, "acos": math.acos, "atan": math.atan},
-        **{"floor": math.floor, "ceil": math.ceil, "round": _round, "abs": abs, "min": min, "max": max},
-    }.items()
+_PLAIN: dict[str, Callable[..., Any]] = {
+    **{"sqrt": math.sqrt, "pow": _power, "exp": math.exp, "log": math.log, "log2": math.log2, "log10": math.log10},
+    **{"sin": math.sin, "cos": math.cos, "tan": math.tan, "asin": math.asin, "acos": math.acos, "atan": math.atan},
+    **{"floor": math.floor, "ceil": math.ceil, "round": _round, "abs": abs, "min": min, "max": max},
 }
+_FUNCTIONS = {name: _bounded(function) for name, function in _PLAIN.items()}
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)

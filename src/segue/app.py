@@ -73,11 +73,10 @@ class App:
             TaskUnfinished: the thread has a task to resume or cancel first.
             ThreadBusy: another owner runs a task on the thread.
         """
-        row = await self._accept(message, session_id, agent, mode, user_id, model)
-        await self._runner.start(row)
+        row, _ = await self._send(message, session_id, agent, mode, user_id, model)
         return row
 
-    async def _accept(
+    async def _send(
         self,
         message: str,
         session_id: str | None = None,
@@ -85,27 +84,37 @@ class App:
         mode: str = "",
         user_id: str = "default",
         model: str = "",
-    ) -> Row:
-        session_id = session_id or self._ids.thread()
+    ) -> tuple[Row, asyncio.Task[Row]]:
+        thread_id = session_id or self._ids.thread()
         chosen = self._registry.agent(agent)
-        _check_message(message, chosen.budget.message_bytes)
-        if not _SESSION.match(session_id):
-            raise InvalidMessage(f"The session name {session_id[:40]!r} cannot be used: up to 128 letters, digits, . _ : @ -")
-        if (wanted := mode or chosen.mode) not in self.modes:
-            raise UnknownMode(wanted, self.modes)
-        self._registry.model_for(chosen, model)
-        last = await self._runner.tasks.latest_of(session_id)
-        if last and last["status"] in _OPEN:
-            raise TaskUnfinished(session_id, last["task_id"], last["status"])
-        return await self._runner.tasks.create(
-            task_id=self._ids.task(),
-            thread_id=session_id,
-            agent_id=chosen.agent_id,
-            user_id=user_id,
-            mode=wanted,
-            model=model,
-            message=message.strip(),
-        )
+        wanted = mode or chosen.mode
+        self._check(message, thread_id, chosen, wanted, model)
+        async with self._runner.leased(thread_id) as begin:
+            last = await self._runner.tasks.latest_of(thread_id)
+            if last and last["status"] in _OPEN:
+                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+            row = await self._runner.tasks.create(
+                task_id=self._ids.task(),
+                thread_id=thread_id,
+                agent_id=chosen.agent_id,
+                user_id=user_id,
+                mode=wanted,
+                model=model,
+                message=message.strip(),
+            )
+            return row, begin(row)
+
+    def _check(self, message: str, thread_id: str, agent: Agent, mode: str, model: str) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        if not message.strip():
+            raise InvalidMessage("The message is empty: write what you want to be done.")
+        if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
+            raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
+        if not _SESSION.match(thread_id):
+            raise InvalidMessage(f"The session name {thread_id[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -")
+        if mode not in self.modes:
+            raise UnknownMode(mode, self.modes)
+        self._registry.model_for(agent, model)
 
     async def chat(self, message: str, **options: Any) -> AsyncIterator[Event]:
         """Send a message and follow its task; options and errors as in `start`. Leaving does not stop the task."""
@@ -132,7 +141,8 @@ class App:
             ModelError: the model failed; the task can be resumed.
             And those of `start`.
         """
-        return await self._wait(await self._accept(message, **options))
+        row, run = await self._send(message, **options)
+        return await self._result(row, run)
 
     async def resume(self, task_id: str) -> Row:
         """Go on with a task that was paused, crashed or failed; returns its result when it ends.
@@ -141,28 +151,29 @@ class App:
             UnknownTask, ThreadBusy, ModelError.
             TaskError: it ended for good, or a later task runs on its thread.
         """
-        return await self._wait(await self._resumable(task_id))
+        row, run = await self._resume(task_id)
+        return await self._result(row, run)
 
     async def resume_and_follow(self, task_id: str) -> AsyncIterator[Event]:
         """As `resume`, but yields what happens from now on."""
-        row = await self._resumable(task_id)
         seen = [form["seq"] for form in await self._runner.log.read(task_id)]
-        await self._runner.start(row)
+        await self._resume(task_id)
         async for event in self.follow(task_id, after=max(seen, default=0)):
             yield event
 
-    async def _resumable(self, task_id: str) -> Row:
-        row = await self._runner.tasks.get(task_id)
-        if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
-            raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to resume; send a new message.")
-        latest = await self._runner.tasks.latest_of(row["thread_id"])
-        if latest and latest["task_id"] != task_id:
-            raise TaskError(f"Session «{row['thread_id']}» went on with task «{latest['task_id']}»: send a new message.")
-        self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
-        return row
+    async def _resume(self, task_id: str) -> tuple[Row, asyncio.Task[Row]]:
+        thread_id = (await self._runner.tasks.get(task_id))["thread_id"]
+        async with self._runner.leased(thread_id) as begin:
+            row = await self._runner.tasks.get(task_id)
+            if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
+                raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to resume; send a new message.")
+            latest = await self._runner.tasks.latest_of(thread_id)
+            if latest and latest["task_id"] != task_id:
+                raise TaskError(f"Session «{thread_id}» went on with task «{latest['task_id']}»: send a new message.")
+            self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
+            return row, begin(row)
 
-    async def _wait(self, row: Row) -> Row:
-        run = await self._runner.start(row)
+    async def _result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
         result = await asyncio.shield(run)
         status = (await self._runner.tasks.get(row["task_id"]))["status"]
         return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
@@ -233,13 +244,6 @@ class App:
         """Pause what runs and close the database."""
         await self._runner.close()
         await self._database.close()
-
-
-def _check_message(message: str, most_bytes: int) -> None:
-    if not message.strip():
-        raise InvalidMessage("The message is empty: write what you want to be done.")
-    if (size := len(message.encode("utf-8", "replace"))) > most_bytes:
-        raise InvalidMessage(f"The message has {size} bytes and {most_bytes} is the most: shorten it, or attach less.")
 
 
 def wired_graph(registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -45,4 +45,5 @@ def _in_digits(number: str) -> str:
     if number[0] not in _CHINESE and number[0] != "十":
         return number
     tens, ten, ones = number.rpartition("十")
-    return str((_CHINESE.get(tens) or 1) * 10 + _CHINESE.get(ones, 0) if ten else _CHINESE.get(number, 0))
+    value = (_CHINESE.get(tens) or 1) * 10 + _CHINESE.get(ones, 0) if ten else _CHINESE.get(number, 0)
+    return str(value) if value else number

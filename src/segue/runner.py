@@ -4,21 +4,23 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
 from .bootstrap import Registry, RunServices
-from .checkpoints.database import SCHEMA_VERSION, Database
+from .checkpoints.database import Database
 from .checkpoints.event_log import EventLog
 from .checkpoints.lease import Heartbeat, Lease
 from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
+from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.tasks import Tasks, TaskStatus
 from .errors import SegueError, TaskError
-from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict, to_dict
+from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
 from .graphs.chat import build_chat
 from .hub import Hub
 from .nodes.chat.run_mode import ModeGraph
@@ -42,35 +44,48 @@ class Runner:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._runs: dict[str, asyncio.Task[Row]] = {}
         self._controls: dict[str, RunControl] = {}
+        self._fences: dict[str, int] = {}
 
     def _publish(self, stored: list[Row]) -> None:
         for form in stored:
             self.hub.publish(from_dict(form))
 
     async def _tell(self, row: Row, event: Durable) -> None:
-        self._publish([await self.log.append(row["thread_id"], to_dict(event))])
+        self._publish([await self.log.append(row["thread_id"], event, self._fences.get(row["thread_id"]))])
 
     async def _set_status(self, row: Row, status: TaskStatus, **fields: Any) -> None:
         old = (await self.tasks.get(row["task_id"]))["status"]
         if old == status:
             return
-        await self.tasks.set_status(row["task_id"], status, **fields)
+        await self.tasks.set_status(row["task_id"], status, fence=self._fences.get(row["thread_id"]), **fields)
         await self._tell(row, StateChanged(task_id=row["task_id"], old=old, new=status))
 
     def running(self, task_id: str) -> bool:
         return task_id in self._runs
 
-    async def start(self, row: Row) -> asyncio.Task[Row]:
-        """Take the thread's lease and run the task in the background.
+    @asynccontextmanager
+    async def leased(self, thread_id: str) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
+        """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
 
         Raises:
             ThreadBusy: another owner runs a task on the thread.
         """
-        fence = await self._lease.acquire(row["thread_id"], self._owner)
-        run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
-        self._runs[row["task_id"]] = run
-        run.add_done_callback(lambda ended: self._forget(row["task_id"], ended))
-        return run
+        fence = await self._lease.acquire(thread_id, self._owner)
+        begun = False
+
+        def begin(row: Row) -> asyncio.Task[Row]:
+            nonlocal begun
+            begun = True
+            run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
+            self._runs[row["task_id"]] = run
+            run.add_done_callback(lambda ended: self._forget(row["task_id"], ended))
+            return run
+
+        try:
+            yield begin
+        finally:
+            if not begun:
+                await self._lease.release(thread_id, fence)
 
     def _forget(self, task_id: str, run: asyncio.Task[Row]) -> None:
         """What a run raised was stored with its task; whoever waits for the run still gets it."""
@@ -81,12 +96,13 @@ class Runner:
     async def _run(self, row: Row, fence: int) -> Row:
         task_id, thread_id = row["task_id"], row["thread_id"]
         control = self._controls[task_id] = RunControl()
+        self._fences[thread_id] = fence
         self.saver.hold(thread_id, fence)
         try:
-            with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain("lease lost")):
+            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain("lease lost")):
                 return await self._carry(row, fence, control)
         finally:
-            del self._controls[task_id]
+            del self._controls[task_id], self._fences[thread_id]
             self.saver.release(thread_id)
             await self._lease.release(thread_id, fence)
             self.hub.end(task_id)

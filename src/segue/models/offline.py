@@ -92,10 +92,12 @@ def _chunks(text: str) -> Iterator[ChatGenerationChunk]:
     pieces = _PIECES.findall(text)
     for place, piece in enumerate(pieces, start=1):
         if place < len(pieces):
-            yield ChatGenerationChunk(message=AIMessageChunk(piece))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
         else:
             ended = {"finish_reason": "stop"}
-            yield ChatGenerationChunk(message=AIMessageChunk(piece, response_metadata=ended, chunk_position="last"))
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(content=piece, response_metadata=ended, chunk_position="last")
+            )
 
 
 def reply(messages: Sequence[BaseMessage], bound: Mapping[str, Any]) -> str:
@@ -144,10 +146,6 @@ class Task:
     @cached_property
     def small_talk(self) -> str:
         return writing.greeting_or_thanks(self.objective, self.cards, self.language)
-
-    @property
-    def titles(self) -> dict[str, str]:
-        return {card.name: card.title for card in self.cards}
 
     def outcome_of(self, call: Call) -> Outcome | None:
         return next((o for o in self.outcomes if call.matches(o.name, o.arguments)), None)
@@ -215,7 +213,7 @@ def _decision(task: Task) -> dict[str, Any]:
     if done := _steps_done(task):
         result["step_status_update"] = done
     return {
-        "observe": writing.observed(task.outcomes, task.titles, task.language),
+        "observe": writing.observed(task.outcomes, task.cards, task.language),
         "thought": writing.thought(task.intent, pending, task.language),
         "action": {"result": result},
     }
@@ -244,7 +242,7 @@ def _plan(task: Task) -> dict[str, Any]:
                 "step": number,
                 "action": call.card.name,
                 "params": call.arguments,
-                "description": writing.call_text(call.card.title, call.arguments, task.language),
+                "description": writing.call_text(call.card, call.arguments, task.language),
                 "phase": "execution",
                 "depends_on": [] if call.card.read_only else [step["step"] for step in steps],
             }
@@ -265,8 +263,9 @@ def _plan(task: Task) -> dict[str, Any]:
 def _last_step(task: Task) -> str:
     if task.intent.calls or task.small_talk:
         return PHRASES[task.language].write_answer
-    text = writing.ask_text(task.intent.asks, task.language) if task.intent.asks else writing.no_fit((), task.language)
-    return " ".join(text.split())
+    if task.intent.asks:
+        return " ".join(writing.ask_text(task.intent.asks, task.language).split())
+    return PHRASES[task.language].no_fit
 
 
 def _answer(task: Task) -> str:
@@ -278,7 +277,7 @@ def _answer(task: Task) -> str:
 
 
 def _results(task: Task) -> str:
-    parts = [writing.results_text(task.outcomes, task.titles, task.language)]
+    parts = [writing.results_text(task.outcomes, task.cards, task.language)]
     if task.intent.asks:
         parts.append(writing.ask_text(task.intent.asks, task.language))
     return "\n\n".join(parts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .offline_cards import Card, Parameter
 from .offline_filling import Reading, listed_places, read_arguments, value_places
-from .offline_reading import CJK, Found, arithmetic, masked, occurrences, quotations
+from .offline_reading import CJK, Found, arithmetic, masked, occurrences, quotations, unwanted
 
 WEAKEST = 1.5
 """What a tool without a keyword in the text has to score by its words and values."""
@@ -79,7 +79,7 @@ def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
     own = _settle([(fit, _filled(fit.card, text, turns)) for fit in _fitting(cards, text)], text)
     if own.calls or not turns:
         return own
-    before = intend(cards, turns[-1].text, turns[:-1][-_REMEMBERED_TURNS:])
+    before = _before(cards, turns)
     answered = _answered(before, text) if before.asks and not own.asks else Intent()
     if answered != Intent() or not _only_names_values(cards, text):
         return answered if answered != Intent() else own
@@ -87,12 +87,22 @@ def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
     return carried if carried.calls else own
 
 
+def _before(cards: Sequence[Card], turns: Sequence[Turn]) -> Intent:
+    """What the latest of the last turns wanted that wanted something."""
+    for place in range(len(turns) - 1, max(-1, len(turns) - 1 - _REMEMBERED_TURNS), -1):
+        wanted = intend(cards, turns[place].text, turns[:place][-_REMEMBERED_TURNS:])
+        if wanted != Intent():
+            return wanted
+    return Intent()
+
+
 def _fitting(cards: Sequence[Card], text: str) -> list[_Fit]:
     """The tools whose keywords stand in the text; if there are none, those whose words come nearest."""
     spoken = masked(text, quotations(text))
     fits = [_Fit(card, 2.0, frozenset(places)) for card in cards if (places := _keyword_places(card, spoken, text))]
     if fits:
-        return fits
+        wanted = [fit for fit in fits if not _is_declined(fit.card, spoken)]
+        return wanted or [fit for fit in fits if fit.card.read_only]
     weak = [_Fit(card, score) for card in cards if (score := _weak_score(card, spoken, text)) >= WEAKEST]
     best = max((fit.score for fit in weak), default=0.0)
     return [fit for fit in weak if fit.score == best]
@@ -104,6 +114,11 @@ def _keyword_places(card: Card, spoken: str, text: str) -> set[int]:
     if any(parameter.kind == "arithmetic" for parameter in card.parameters) and _is_sum(text):
         places |= set(range(len(text)))
     return places
+
+
+def _is_declined(card: Card, spoken: str) -> bool:
+    """Whether a keyword of the tool stands in the text only to say that it is not wanted."""
+    return any(unwanted(spoken, [word]) and not occurrences(spoken, word) for word in card.keywords)
 
 
 def _covered(hits: Iterable[Found]) -> set[int]:
@@ -169,13 +184,28 @@ def _remembered(card: Card, parameter: Parameter, turns: Sequence[Turn]) -> list
 
 def _settle(found: Sequence[tuple[_Fit, Intent]], text: str) -> Intent:
     """Keep the calls, and ask only for tools that the text names beyond what the calls cover."""
+    evidence = {fit.card.name: _evidence(fit, text) for fit, _ in found}
     able = [(fit, intent) for fit, intent in found if intent.calls]
-    evidence = {fit.card.name: fit.places | _covered(listed_places(fit.card, text)) for fit, _ in found}
-    kept = [(fit, intent) for fit, intent in able if not _says_less(fit.card, able, evidence)]
-    covered = {place for fit, _ in kept for place in evidence[fit.card.name]}
+    kept = [(fit, intent) for fit, intent in able if not _says_less(fit.card, [f.card for f, _ in able], evidence)]
+    covered = {place for fit, _ in kept for place in evidence[fit.card.name].places}
     lacking = [(f, i) for f, i in found if i.asks and not (kept and _is_explained(f, i, covered))]
     asks = [ask for fit, intent in lacking for ask in intent.asks if not _outdone(fit, ask, lacking)]
     return Intent(tuple(call for _, intent in kept for call in intent.calls), tuple(asks))
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What of a text speaks for a tool: places, and whether any of its arguments stands there."""
+
+    places: frozenset[int]
+    has_arguments: bool
+
+
+def _evidence(fit: _Fit, text: str) -> _Evidence:
+    read = read_arguments(fit.card, text)
+    words = (word for parameter in fit.card.parameters if parameter.name in read for word in parameter.keywords)
+    named = _covered(hit for word in words for hit in occurrences(text, word))
+    return _Evidence(frozenset(fit.places | named | _covered(listed_places(fit.card, text))), bool(read))
 
 
 def _is_explained(fit: _Fit, intent: Intent, covered: set[int]) -> bool:
@@ -184,11 +214,15 @@ def _is_explained(fit: _Fit, intent: Intent, covered: set[int]) -> bool:
     return fit.places <= covered or any(parameter.kind == "arithmetic" for parameter in missing)
 
 
-def _says_less(card: Card, able: Sequence[tuple[_Fit, Intent]], evidence: Mapping[str, frozenset[int]]) -> bool:
-    """Whether a tool that needs no argument was called for by words that all belong to another tool that does."""
+def _says_less(card: Card, able: Sequence[Card], evidence: Mapping[str, _Evidence]) -> bool:
+    """Whether all that speaks for a tool speaks for another one too, which needs or finds an argument there."""
     own = evidence[card.name]
-    others = [evidence[fit.card.name] for fit, _ in able if fit.card.required and fit.card.name != card.name]
-    return bool(card.parameters) and not card.required and any(own < other for other in others)
+    for rival in able:
+        other = evidence[rival.name]
+        stronger = (rival.required and not card.required) or (other.has_arguments and not own.has_arguments)
+        if card.parameters and stronger and own.places < other.places:
+            return True
+    return False
 
 
 def _outdone(fit: _Fit, ask: Ask, lacking: Sequence[tuple[_Fit, Intent]]) -> bool:

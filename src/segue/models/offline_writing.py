@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from .offline_cards import Card, Parameter
 from .offline_matching import Ask, Call, Intent
+from .offline_reading import CJK
 from .offline_rendering import rendered
 
 Language = Literal["zh", "en"]
 _SAMPLES = 3
 _LABEL = 90
+_SHORT_LABEL = 8
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Phrases:
     """One language's sentences; braces are filled in."""
 
     comma: str
+    items: str
     name: str
     call: str
     notice: str
@@ -48,6 +51,7 @@ class Phrases:
 
 ZH = Phrases(
     comma="，",
+    items="、",
     name="「{}」",
     call="{title}（{arguments}）",
     notice="*—— 由 Segue 的「离线规划器」按规则拼成：它不是语言模型。*",
@@ -76,6 +80,7 @@ ZH = Phrases(
 )
 EN = Phrases(
     comma=", ",
+    items=", ",
     name="“{}”",
     call="{title} ({arguments})",
     notice="*— Put together by rules by Segue’s offline planner, which is not a language model.*",
@@ -136,32 +141,52 @@ def greeting_or_thanks(text: str, cards: Sequence[Card], language: Language) -> 
     if not re.search(r"\w", said):
         return ""
     if _GREETING.fullmatch(said):
-        return phrases.greeting.format(tools=_titles(cards)) if cards else phrases.greeting_alone
+        return phrases.greeting.format(tools=_titles(cards, language)) if cards else phrases.greeting_alone
     return phrases.welcome if _THANKS.fullmatch(said) else ""
 
 
-def _titles(cards: Iterable[Card]) -> str:
+def in_language(text: str, language: Language) -> str:
+    """The half of a bilingual text that the person reads: of «标题 · Title», of «A label (标签)»."""
+    chinese = re.compile(rf"[{CJK}]")
+    parts = text.split(" · ")
+    if len(parts) == 2 and bool(chinese.search(parts[0])) != bool(chinese.search(parts[1])):
+        return next(part for part in parts if bool(chinese.search(part)) == (language == "zh"))
+    bracketed = re.search(r"\s*[(（]([^()（）]*)[)）]", text)
+    if not bracketed or not chinese.search(bracketed[1]) or chinese.search(text[: bracketed.start()]):
+        return text
+    return bracketed[1] if language == "zh" else text[: bracketed.start()] + text[bracketed.end() :]
+
+
+def _titles(cards: Iterable[Card], language: Language) -> str:
     """One line a tool; a tool without a title is introduced by its description."""
-    return "\n".join(f"- {_title(card)}" for card in cards)
+    return "\n".join(f"- {_title(card, language)}" for card in cards)
 
 
-def _title(card: Card) -> str:
+def _title(card: Card, language: Language) -> str:
     if card.title != card.name or not card.description:
-        return card.title
+        return in_language(card.title, language)
     return re.split(r"(?<=[.。!！])(?:\s|$)|\n", card.description, maxsplit=1)[0][:_LABEL]
 
 
-def _named(cards: Iterable[Card], phrases: Phrases) -> str:
-    return phrases.comma.join(phrases.name.format(title) for title in dict.fromkeys(card.title for card in cards))
-
-
-def call_text(title: str, arguments: Mapping[str, Any], language: Language) -> str:
-    """A call as a person reads it: title and arguments."""
+def _named(cards: Iterable[Card], language: Language) -> str:
     phrases = PHRASES[language]
+    titles = dict.fromkeys(in_language(card.title, language) for card in cards)
+    return phrases.items.join(phrases.name.format(title) for title in titles)
+
+
+def call_text(card: Card, arguments: Mapping[str, Any], language: Language) -> str:
+    """A call as a person reads it: title and arguments."""
+    phrases, title = PHRASES[language], in_language(card.title, language)
     if not arguments:
         return title
-    listed = phrases.comma.join(f"{name}={_plain(value)}" for name, value in arguments.items())
+    labels = {parameter.name: _short_label(parameter, language) for parameter in card.parameters}
+    listed = phrases.comma.join(f"{labels.get(name, name)}={_plain(value)}" for name, value in arguments.items())
     return phrases.call.format(title=title, arguments=listed)
+
+
+def _short_label(parameter: Parameter, language: Language) -> str:
+    label = in_language(parameter.label, language)
+    return label if len(label) <= _SHORT_LABEL else parameter.name
 
 
 def _plain(value: Any) -> str:
@@ -171,30 +196,33 @@ def _plain(value: Any) -> str:
 def no_fit(cards: Sequence[Card], language: Language) -> str:
     """Say that no tool fits, and what the tools can do."""
     phrases = PHRASES[language]
-    return f"{phrases.no_fit}{phrases.can.format(tools=_titles(cards))}" if cards else phrases.no_tools
+    if not cards:
+        return phrases.no_tools
+    return f"{phrases.no_fit}\n\n{phrases.can.format(tools=_titles(cards, language))}"
 
 
 def ask_text(asks: Sequence[Ask], language: Language) -> str:
     """Ask for the missing arguments, each once, with a few of their values."""
     phrases = PHRASES[language]
-    missing: dict[str, Parameter] = {}
+    missing: dict[object, Parameter] = {}
     for parameter in (parameter for ask in asks for parameter in ask.missing):
-        missing.setdefault(parameter.name, parameter)
-    lines = [f"- {_label(parameter, phrases)}" for parameter in missing.values()]
-    return "\n".join([phrases.ask.format(tools=_named((ask.card for ask in asks), phrases)), "", *lines])
+        missing.setdefault(parameter.values or parameter.name, parameter)
+    lines = [f"- {_label(parameter, language)}" for parameter in missing.values()]
+    return "\n".join([phrases.ask.format(tools=_named((ask.card for ask in asks), language)), "", *lines])
 
 
-def _label(parameter: Parameter, phrases: Phrases) -> str:
-    label = parameter.label.rstrip(".。") if len(parameter.label) <= _LABEL else f"{parameter.label[:_LABEL]}…"
-    comma = "、" if phrases is ZH else ", "
-    samples = comma.join(map(str, parameter.values[:_SAMPLES]))
+def _label(parameter: Parameter, language: Language) -> str:
+    phrases, label = PHRASES[language], in_language(parameter.label, language).rstrip(".。")
+    label = label if len(label) <= _LABEL else f"{label[:_LABEL]}…"
+    own = [value for value in parameter.values if bool(re.search(f"[{CJK}]", str(value))) == (language == "zh")]
+    samples = phrases.items.join(map(str, (own or parameter.values)[:_SAMPLES]))
     return f"**{label}** (`{parameter.name}`)" + (f" — {phrases.sample.format(samples)}" if samples else "")
 
 
 def not_run(calls: Sequence[Call], language: Language) -> str:
     """Say which tools it takes where none was run."""
     phrases = PHRASES[language]
-    return phrases.not_run.format(tools=_named((call.card for call in calls), phrases))
+    return phrases.not_run.format(tools=_named((call.card for call in calls), language))
 
 
 def recap(turns_results: Sequence[str], text: str, language: Language) -> str:
@@ -204,22 +232,26 @@ def recap(turns_results: Sequence[str], text: str, language: Language) -> str:
     return "\n\n".join([PHRASES[language].recap, *(rendered(result, language) for result in turns_results)])
 
 
-def results_text(outcomes: Sequence[Outcome], titles: Mapping[str, str], language: Language) -> str:
+def results_text(outcomes: Sequence[Outcome], cards: Sequence[Card], language: Language) -> str:
     """The results one under the other, then what failed."""
     good = [outcome for outcome in outcomes if not outcome.error]
     parts: list[str] = []
     for outcome in good:
-        title = titles.get(outcome.name, outcome.name)
         body = rendered(outcome.value, language)
         alone = isinstance(outcome.value, dict) and isinstance(outcome.value.get("summary"), str) and len(good) == 1
-        parts.append(body if alone else f"### {call_text(title, outcome.arguments, language)}\n\n{body}")
-    failures = [_failure(outcome, titles, language) for outcome in outcomes if outcome.error]
+        parts.append(body if alone else f"### {_made(outcome, cards, language)}\n\n{body}")
+    failures = [
+        f"- {PHRASES[language].failed.format(call=_made(outcome, cards, language), error=_short(outcome.error))}"
+        for outcome in outcomes
+        if outcome.error
+    ]
     return "\n\n".join([*parts, *(["\n".join(failures)] if failures else [])])
 
 
-def _failure(outcome: Outcome, titles: Mapping[str, str], language: Language) -> str:
-    call = call_text(titles.get(outcome.name, outcome.name), outcome.arguments, language)
-    return f"- {PHRASES[language].failed.format(call=call, error=_short(outcome.error))}"
+def _made(outcome: Outcome, cards: Sequence[Card], language: Language) -> str:
+    unknown = Card(outcome.name, outcome.name, "", (), False, ())
+    card = next((card for card in cards if card.name == outcome.name), unknown)
+    return call_text(card, outcome.arguments, language)
 
 
 def _short(error: str) -> str:
@@ -233,13 +265,13 @@ def error_text(error: str, language: Language) -> str:
     return PHRASES[language].error.format(_short(error))
 
 
-def observed(outcomes: Sequence[Outcome], titles: Mapping[str, str], language: Language) -> str:
+def observed(outcomes: Sequence[Outcome], cards: Sequence[Card], language: Language) -> str:
     """What the rounds so far gave."""
     phrases = PHRASES[language]
     if not outcomes:
         return phrases.first_round
     said = [
-        (phrases.went_wrong if outcome.error else phrases.went_well).format(titles.get(outcome.name, outcome.name))
+        (phrases.went_wrong if outcome.error else phrases.went_well).format(_made(outcome, cards, language))
         for outcome in outcomes
     ]
     return phrases.saw.format(phrases.comma.join(said))
@@ -249,10 +281,10 @@ def thought(intent: Intent, pending: Sequence[Call], language: Language) -> str:
     """Why the next action is what it is."""
     phrases = PHRASES[language]
     if pending:
-        calls = phrases.comma.join(call_text(call.card.title, call.arguments, language) for call in pending)
+        calls = phrases.comma.join(call_text(call.card, call.arguments, language) for call in pending)
         return phrases.think_call.format(calls=calls)
     if intent.calls:
         return phrases.think_answer
     if intent.asks:
-        return phrases.think_ask.format(tools=_named((ask.card for ask in intent.asks), phrases))
+        return phrases.think_ask.format(tools=_named((ask.card for ask in intent.asks), language))
     return phrases.think_no_fit

@@ -1,0 +1,83 @@
+# Everything runs in .venv, which is made on first use; Python 3.11 or newer and make are all that is needed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+TYPES := build/types
+DB := segue.db
+MESSAGE := 帮我规划一个北京3日游，包括景点和美食
+PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
+
+# An environment that is active, or another project's settings, must not reach into .venv.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH MAKEFLAGS
+export UV_PYTHON_DOWNLOADS := never
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check types studio bench lock clean
+
+help: ## list these targets
+	@grep -hE '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## /\1|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
+	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --model offline --db $(DB)
+
+test: $(VENV)/.dev ## run the tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev types ## format, lint, types and imports, as CI does
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy -p segue 2>&1); rc=$$?; echo "$$out" | \
+	  sed -E 's#$(TYPES)/segue/(graphs|nodes|tools|prompts|checkpoints)/#\1/#g; s#$(TYPES)/#src/#g'; exit $$rc
+	PYTHONPATH=$(TYPES) $(BIN)/lint-imports
+
+# Type checkers do not follow the package map of an editable install, so they read a copy that is installed like any wheel.
+types: $(VENV)/.dev
+	@rm -rf build && mkdir -p build
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >build/log 2>&1 || { cat build/log; exit 1; }
+	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(TYPES)
+
+studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine only
+	LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
+	  $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --no-reload
+
+bench: $(VENV)/.dev ## run the benchmarks
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+lock: $(VENV)/.dev ## resolve constraints.txt anew
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v uv >/dev/null || $(BIN)/python -m pip install -q uv; \
+	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .langgraph_api
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up. A stamp says what is installed; it is made anew when pyproject.toml or constraints.txt changes.
+$(VENV)/.base: WANTED := -e .
+$(VENV)/.studio: WANTED := -e .[studio]
+$(VENV)/.dev: WANTED := -e .[all] --group dev
+
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV): $(WANTED)"
+	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
+	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
+	uv pip install --quiet --python $(BIN)/python -c constraints.txt $(WANTED) || { \
+	  echo 'uv did not manage it; pip tries.'; \
+	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
+	  $(BIN)/python -m pip install --quiet --upgrade pip && \
+	  $(BIN)/python -m pip install --quiet -c constraints.txt $(WANTED); }
+	@touch $@
+
+$(BIN)/python:
+	@for python in $(PYTHONS); do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  "$$python" -m venv $(VENV) 2>/dev/null && exit 0; \
+	  rm -rf $(VENV); uv venv --quiet --python "$$python" $(VENV) 2>/dev/null && exit 0; \
+	  rm -rf $(VENV); lacking="$$python"; \
+	done; \
+	if [ -n "$$lacking" ]; then \
+	  echo "$$lacking cannot make virtual environments: install its venv module (Debian and Ubuntu: apt install python3-venv)." >&2; \
+	else \
+	  echo 'Segue needs Python 3.11 or newer, and none is on the PATH: install one, or name it: make PYTHON=/path/to/python3.' >&2; \
+	fi; exit 1
