@@ -8,15 +8,16 @@ MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
-unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH MAKEFLAGS
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test check types studio bench lock clean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.* ## /\1|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+	@awk -F ':.* ## ' '/^[a-z]+:.* ## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --model offline --db $(DB)
@@ -55,8 +56,8 @@ clean: ## remove .venv and everything that was built
 
 # Set-up. A stamp says what is installed; it is made anew when pyproject.toml or constraints.txt changes.
 $(VENV)/.base: WANTED := -e .
-$(VENV)/.studio: WANTED := -e .[studio]
-$(VENV)/.dev: WANTED := -e .[all] --group dev
+$(VENV)/.studio: WANTED := -e '.[studio]'
+$(VENV)/.dev: WANTED := -e '.[all]' --group dev
 
 $(VENV)/.base $(VENV)/.studio $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
@@ -67,7 +68,7 @@ $(VENV)/.base $(VENV)/.studio $(VENV)/.dev: pyproject.toml constraints.txt | $(B
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \
 	  $(BIN)/python -m pip install --quiet -c constraints.txt $(WANTED); }
-	@touch $@
+	@touch $@ $(VENV)/.base
 
 $(BIN)/python:
 	@for python in $(PYTHONS); do \

@@ -146,11 +146,19 @@ def as_tool(source: Any) -> BoundTool:
     else:
         raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
     spec = convert_to_openai_tool(inner)
-    if isinstance(inner.args_schema, type):  # LangChain's form leaves out examples and keywords
+    if isinstance(inner.args_schema, type) and issubclass(
+        inner.args_schema, BaseModel
+    ):  # LangChain's form leaves out examples and keywords
         spec["function"]["parameters"] = dereference_refs(inner.args_schema.model_json_schema())
     title = marks.title or inner.name
     segue = {"keywords": list(marks.keywords), "title": title, "read_only": marks.read_only}
     return BoundTool(inner=inner, marks=marks, spec={**spec, "segue": segue})
+
+
+def _origin(bound: BoundTool) -> Any:
+    """What a tool was made of: each `as_tool` of one function gives another LangChain tool."""
+    made_of = getattr(bound.inner, "func", None) or getattr(bound.inner, "coroutine", None)
+    return made_of or bound.inner
 
 
 def _arguments_model(function: Callable[..., Any]) -> type[BaseModel]:
@@ -195,7 +203,7 @@ class ToolSets:
         for item in wanted:
             for source in self._members(item):
                 bound = as_tool(source)
-                if bound.name in found and found[bound.name].inner is not bound.inner:
+                if bound.name in found and _origin(found[bound.name]) != _origin(bound):
                     raise ConfigurationError(f"Two tools are called {bound.name}: rename one.")
                 found[bound.name] = bound
         return found

@@ -63,7 +63,7 @@ def load_agents(path: str | Path) -> list[Agent]:
         tables = tomllib.loads(file.read_text(encoding="utf-8")).get("agent", [])
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
-    if not isinstance(tables, list) or not tables:
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
     return [_agent_of(table, file) for table in tables]
 
@@ -72,15 +72,17 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
     values = dict(table)
     if prompt_file := values.pop("prompt_file", None):
         try:
-            values["prompt"] = (file.parent / prompt_file).read_text(encoding="utf-8")
-        except OSError as error:
+            values["prompt"] = (file.parent / str(prompt_file)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"The prompt file {prompt_file} of {file} cannot be read: {error}.") from error
     try:
         return Agent(**values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"The agent «{table.get('agent_id', '?')}» in {file}: {where}: {first['msg']}.") from error
+        raise ConfigurationError(
+            f"The agent «{table.get('agent_id', '?')}» in {file}: {where}: {first['msg']}."
+        ) from error
 
 
 def load_attribute(name: str) -> Any:
@@ -92,5 +94,5 @@ def load_attribute(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigurationError(f"«{name}» cannot be imported: {error}.") from error

@@ -105,7 +105,7 @@ def ready(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 def natural_key(step_id: str) -> list[tuple[int, int, str]]:
     """Sort "2" before "10" and "2.1" between "2" and "3"."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", step_id) if part]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", step_id) if part]
 
 
 def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
@@ -117,28 +117,35 @@ def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _circle(steps: Sequence[Step]) -> list[str]:
-    """Ids of steps that wait for each other, found by taking away what can run."""
+    """Ids of steps that wait for each other, found by taking away what can run and what nothing waits for."""
     left = {step.step_id: set(step.depends_on) for step in steps}
-    while free := [step_id for step_id, needs in left.items() if not needs & left.keys()]:
+    while free := [i for i, needs in left.items() if not needs & left.keys() or not any(i in n for n in left.values())]:
         for step_id in free:
             del left[step_id]
     return sorted(left, key=natural_key)
 
 
 def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> list[str]:
-    """Say everything that is wrong with a plan; an empty list means that it can run."""
+    """Say everything that is wrong with a plan; an empty list means that it can run.
+
+    A step that is final needs nothing any more: a new plan may leave out what it once depended on.
+    """
     found: list[str] = []
     ids = [step.step_id for step in steps]
+    known = None if tools is None else tuple(tools)
+    to_run = [step for step in steps if step.status not in FINAL]
     if not steps:
         found.append("the plan has no steps")
     if len(steps) > max_steps:
         found.append(f"the plan has {len(steps)} steps; {max_steps} is the most")
     found += [f"step id {twice!r} is used more than once" for twice in sorted({i for i in ids if ids.count(i) > 1})]
-    for step in steps:
-        found += [f"step {step.step_id} depends on {need!r}, which is no step" for need in step.depends_on if need not in ids]
-        if tools is not None and step.uses_tool and step.action not in set(tools):
-            found.append(f"step {step.step_id} names the tool {step.action!r}; there are: {', '.join(tools) or 'none'}")
-    if circle := _circle([step for step in steps if set(step.depends_on) <= set(ids)]):
+    for step in to_run:
+        found += [
+            f"step {step.step_id} depends on {need!r}, which is no step" for need in step.depends_on if need not in ids
+        ]
+        if known is not None and step.uses_tool and step.action not in known:
+            found.append(f"step {step.step_id} names the tool {step.action!r}; there are: {', '.join(known) or 'none'}")
+    if circle := _circle(to_run):
         found.append(f"steps {', '.join(circle)} wait for each other")
     return found
 
@@ -149,6 +156,6 @@ def validate(plan: Plan, tools: Iterable[str] | None = None, max_steps: int = MA
     Raises:
         InvalidPlan: with every problem found, so that one answer can mend all of them.
     """
-    if found := problems(plan.steps, None if tools is None else tuple(tools), max_steps):
+    if found := problems(plan.steps, tools, max_steps):
         raise InvalidPlan("The plan cannot run: " + "; ".join(found) + ".")
     return plan

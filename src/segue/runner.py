@@ -78,7 +78,7 @@ class Runner:
             begun = True
             run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
             self._runs[row["task_id"]] = run
-            run.add_done_callback(lambda ended: self._forget(row["task_id"], ended))
+            run.add_done_callback(_look_at)
             return run
 
         try:
@@ -86,12 +86,6 @@ class Runner:
         finally:
             if not begun:
                 await self._lease.release(thread_id, fence)
-
-    def _forget(self, task_id: str, run: asyncio.Task[Row]) -> None:
-        """What a run raised was stored with its task; whoever waits for the run still gets it."""
-        self._runs.pop(task_id, None)
-        if not run.cancelled():
-            run.exception()
 
     async def _run(self, row: Row, fence: int) -> Row:
         task_id, thread_id = row["task_id"], row["thread_id"]
@@ -105,6 +99,7 @@ class Runner:
             del self._controls[task_id], self._fences[thread_id]
             self.saver.release(thread_id)
             await self._lease.release(thread_id, fence)
+            del self._runs[task_id]
             self.hub.end(task_id)
 
     async def _carry(self, row: Row, fence: int, control: RunControl) -> Row:
@@ -187,6 +182,12 @@ class Runner:
         for control in self._controls.values():
             control.request_drain("the app was closed")
         await asyncio.gather(*self._runs.values(), return_exceptions=True)
+
+
+def _look_at(run: asyncio.Task[Row]) -> None:
+    """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
+    if not run.cancelled():
+        run.exception()
 
 
 def thread_config(thread_id: str) -> dict[str, Any]:

@@ -177,16 +177,21 @@ def test_what_no_store_could_keep_is_unreadable_and_no_crash(text: str) -> None:
         decode(text)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
-    st.sampled_from(["action", "result", "action_type", "output", "tool_calls", "function", "name", "arguments", "plan",
-                     "step_id", "status", "description", "answer", "diagnosis", "notes", "step_status_update", "thought"])
-    | st.text(max_size=3),
-    inner,
-)))  # fmt: skip
-def test_any_json_is_read_or_unreadable(value: Any) -> None:
+KEYS = (
+    "action result action_type output tool_calls function name arguments plan step_id status description answer diagnosis "
+    "notes step_status_update thought summary"
+)
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["PLAN", "ANSWER", "CALL_TOOL", "done"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS.split()) | st.text(max_size=3), inner),
+)
+
+
+@given(any_json, st.sampled_from(ActionType))
+def test_any_json_is_read_or_unreadable(value: Any, kind: ActionType) -> None:
     for text in (
         json.dumps(value),
-        json.dumps({"action": {"action_type": "PLAN", "output": value, "step_status_update": value}}),
+        json.dumps({"action": {"action_type": kind, "output": value, "step_status_update": value}}),
     ):
         try:
             assert isinstance(decode(text), Decision)

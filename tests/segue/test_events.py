@@ -20,8 +20,8 @@ PRESCRIBED = {
     "task_complete",
 }  # fmt: skip
 ALSO_STREAMED = {
-    "thinking", "token", "step_update", "state_changed", "fallback", "attempt_restarted", "waiting", "paused", "resumed",
-    "cancelled",
+    "thinking", "token", "step_update", "state_changed", "fallback", "attempt_restarted", "waiting", "paused",
+    "resumed", "cancelled",
 }  # fmt: skip
 
 every_type = pytest.mark.parametrize("kind", TYPES.values(), ids=list(TYPES))

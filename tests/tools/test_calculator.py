@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -54,7 +55,9 @@ def test_whole_values_are_integers_and_the_summary_says_them() -> None:
     assert result == {"expression": "6/2", "value": 3, "summary": "`6/2` = **3**"}
 
 
-@pytest.mark.parametrize(("expression", "value"), [("2**53-1", 2**53 - 1), ("2**53", str(2**53)), ("2**100", str(2**100))])
+@pytest.mark.parametrize(
+    ("expression", "value"), [("2**53-1", 2**53 - 1), ("2**53", str(2**53)), ("2**100", str(2**100))]
+)
 def test_an_integer_that_json_readers_would_bend_is_given_as_text(expression: str, value: int | str) -> None:
     assert json.loads(json.dumps(calculate(expression)))["value"] == value
     assert f"**{value}**" in calculate(expression)["summary"]
@@ -107,14 +110,13 @@ def test_anything_but_arithmetic_is_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["9**9**9**9", "round(5, -1000000000)", "(" * 249 + "1" + ")" * 249, "99**500*99**400", "((9**99)**99)**99"]
+    "expression",
+    ["9**9**9**9", "round(5, -1000000000)", "(" * 249 + "1" + ")" * 249, "99**500*99**400", "((9**99)**99)**99"],
 )
 def test_hostile_expressions_end_at_once(expression: str) -> None:
     started = time.monotonic()
-    try:
+    with suppress(ValueError):
         calculate(expression)
-    except ValueError:
-        pass
     assert time.monotonic() - started < 2
 
 

@@ -10,7 +10,9 @@ import pytest
 from segue.tools.clock import CLOCK, PLACES, current_time
 from segue.tools.registry import as_tool
 
-BARE = "import sys; sys.modules['tzdata'] = None; from segue.tools.clock import current_time; print(current_time({0!r}))"
+BARE = (
+    "import sys; sys.modules['tzdata'] = None; from segue.tools.clock import current_time; print(current_time({0!r}))"
+)
 
 
 def test_utc_is_now() -> None:
@@ -50,7 +52,7 @@ def test_every_place_has_a_zone(place: str) -> None:
 
 @pytest.mark.parametrize("name", ["Foo/Bar", "", "Asia", "../etc/passwd", "/etc/passwd", "火星", "A" * 5000, "a\0b"])
 def test_an_unknown_zone_is_refused_shortly(name: str) -> None:
-    with pytest.raises(ValueError, match="no time zone.*Asia/Shanghai") as caught:
+    with pytest.raises(ValueError, match=r"no time zone.*Asia/Shanghai") as caught:
         current_time(name)
     assert len(str(caught.value)) < 200
 

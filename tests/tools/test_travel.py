@@ -135,16 +135,16 @@ def test_a_city_is_known_by_its_spellings(name: str) -> None:
 
 
 def test_an_unknown_city_names_the_known_ones_in_its_language() -> None:
-    with pytest.raises(ValueError, match="London.*Beijing.*Baotou"):
+    with pytest.raises(ValueError, match=r"London.*Beijing.*Baotou"):
         travel.get_city_info("London")
-    with pytest.raises(ValueError, match="伦敦.*北京.*包头"):
+    with pytest.raises(ValueError, match=r"伦敦.*北京.*包头"):
         travel.query_attractions(["北京", "伦敦"])
 
 
 def test_an_unknown_interest_or_season_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="skiing.*food"):
+    with pytest.raises(ValueError, match=r"skiing.*food"):
         travel.search_cities(interests=["skiing"])
-    with pytest.raises(ValueError, match="雨季.*春季"):
+    with pytest.raises(ValueError, match=r"雨季.*春季"):
         travel.search_cities(season="雨季")
 
 
@@ -206,7 +206,7 @@ def test_nothing_found_is_said() -> None:
 
 
 def test_bounds_the_wrong_way_round_are_refused() -> None:
-    with pytest.raises(ValueError, match="500.*above.*300"):
+    with pytest.raises(ValueError, match=r"500.*above.*300"):
         travel.search_cities(budget_min=500, budget_max=300)
 
 
@@ -289,7 +289,9 @@ def test_spare_days_are_free_and_told_in_one_line() -> None:
 # Marks and schemas
 
 
-@pytest.mark.parametrize("message", ["帮我规划一个北京3日游", "上海三日游", "plan a trip to Beijing", "An itinerary, please"])
+@pytest.mark.parametrize(
+    "message", ["帮我规划一个北京3日游", "上海三日游", "plan a trip to Beijing", "An itinerary, please"]
+)
 def test_a_whole_trip_calls_for_four_tools(message: str) -> None:
     assert called_for(message) == TRIP_TOOLS
 
@@ -313,7 +315,9 @@ def test_a_question_calls_for_its_tool(message: str, name: str) -> None:
     assert name in called_for(message)
 
 
-@pytest.mark.parametrize("message", ["the metro", "你好", "今天天气怎么样", "我的生日游戏", "谁写了红楼梦", "Who are you?"])
+@pytest.mark.parametrize(
+    "message", ["the metro", "你好", "今天天气怎么样", "我的生日游戏", "谁写了红楼梦", "Who are you?"]
+)
 def test_other_talk_calls_for_no_travel_tool(message: str) -> None:
     assert called_for(message) == set()
 
@@ -334,9 +338,9 @@ def test_names_in_both_languages_are_examples() -> None:
     assert all(len(example) > 1 for example in interests["examples"])
 
 
-@pytest.mark.parametrize("example", TOOLS["search_cities"].spec["function"]["parameters"]["properties"]["interests"]["examples"])
-def test_every_example_of_an_interest_finds_a_city(example: str) -> None:
-    assert travel.search_cities(interests=[example])["count"] > 0
+def test_every_example_of_an_interest_finds_a_city() -> None:
+    interests = TOOLS["search_cities"].spec["function"]["parameters"]["properties"]["interests"]
+    assert [name for name in interests["examples"] if not travel.search_cities(interests=[name])["cities"]] == []
 
 
 async def test_results_are_json_and_fit_into_a_prompt() -> None:

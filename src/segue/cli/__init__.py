@@ -1,1 +1,5 @@
-"""The command line."""
+"""The command line `segue`."""
+
+from .commands import app, main
+
+__all__ = ["app", "main"]

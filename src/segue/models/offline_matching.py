@@ -22,10 +22,18 @@ _FILLING = re.compile(
     rf"|[^A-Za-z{CJK}]",
     re.IGNORECASE,
 )
+_NO_REPLY = re.compile(
+    r"\W*(?:(?:no|nope|cancel|never ?mind|forget it|stop|don't|do not|thanks?|thank you|ok|okay|hi|hello)\b"
+    r"|算了|不|别|取消|没有|没事|谢|好的|你好)",
+    re.IGNORECASE,
+)
 _COMMON = frozenset(
-    """the and for with from that this what when where which who how are was can could would you your please about into
+    re.findall(
+        r"\w+",
+        """the and for with from that this what when where which who how are was can could would you your please about into
     than get list find show give tell search query look make let use all any one some its per explain does did has have
-    not 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""".split()
+    not 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""",
+    )
 )
 
 
@@ -104,6 +112,7 @@ def _fitting(cards: Sequence[Card], text: str) -> list[_Fit]:
         wanted = [fit for fit in fits if not _is_declined(fit.card, spoken)]
         return wanted or [fit for fit in fits if fit.card.read_only]
     weak = [_Fit(card, score) for card in cards if (score := _weak_score(card, spoken, text)) >= WEAKEST]
+    weak = [fit for fit in weak if not _is_declined(fit.card, spoken)]
     best = max((fit.score for fit in weak), default=0.0)
     return [fit for fit in weak if fit.score == best]
 
@@ -132,7 +141,7 @@ def _is_sum(text: str) -> bool:
         return False
     if expression not in text or re.search(r"[+*(]", expression):
         return True
-    return not _FILLING.sub("", text.replace(expression, " "))
+    return not re.search(r"\d", rest := text.replace(expression, " ")) and not _FILLING.sub("", rest)
 
 
 def _weak_score(card: Card, spoken: str, text: str) -> float:
@@ -249,7 +258,8 @@ def _answered(before: Intent, text: str) -> Intent:
 
 
 def _is_short_reply(text: str) -> bool:
-    return 0 < len(text.strip()) <= 60 and not re.search(r"[?？\n]|[吗呢]\W*$", text)
+    """Whether a message may be the text that was asked for: no question, refusal or courtesy."""
+    return 0 < len(text.strip()) <= 60 and not re.search(r"[?？\n]|[吗呢]\W*$", text) and not _NO_REPLY.match(text)
 
 
 def _only_names_values(cards: Sequence[Card], text: str) -> bool:

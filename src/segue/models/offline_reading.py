@@ -24,7 +24,7 @@ _NUMBER = re.compile(
     r"(?P<scale>[百千万](?![米克瓦])|k(?![a-z]))?"
     r"|(?<![第周期])(?P<chinese>(?:[零二两三四五六七八九]|一(?![些下般起共定样直点个切边旦种位])|十(?!分(?!钟)))"
     r"[零一二两三四五六七八九十百千万]*)"
-    r"|(?<!which )(?<!this )(?<!that )(?<!any )\b(?P<english>" + "|".join(_ENGLISH) + r")\b(?!\s+of\b)",
+    r"|(?<!which )(?<!this )(?<!that )(?<!any )\b(?P<english>(?!one\s+of\b)(?:" + "|".join(_ENGLISH) + r"))\b",
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"\s*(?:-|~|–|—|至|到|to|and)\s*", re.IGNORECASE)
@@ -59,6 +59,8 @@ def _pattern(word: str) -> re.Pattern[str]:
             body = body[:-3] + "(?:ies|y)"
         elif word.lower().endswith("y"):
             body = body[:-1] + "(?:ies|ys?)"
+        elif re.search(r"(?:ch|sh|x|ss)es$", word, re.IGNORECASE):
+            body = body[:-2] + "(?:es)?"
         elif word[-1:].isalpha():
             body = (body[:-1] if re.search(r"\w\w[^s]s$", word, re.IGNORECASE) else body) + "(?:es|s)?"
         right = r"(?![A-Za-z0-9_])"

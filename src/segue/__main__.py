@@ -1,0 +1,5 @@
+"""`python -m segue`."""
+
+from .cli import main
+
+main()

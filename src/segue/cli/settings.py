@@ -1,0 +1,91 @@
+"""What a command line asked for, and the commands that go on from it."""
+
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from ..agents import Agent
+    from ..app import App
+
+DEFAULT_DATABASE = "segue.db"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options that the commands share; empty means the default."""
+
+    database: str = DEFAULT_DATABASE
+    agents_file: str = ""
+    agent: str = ""
+    mode: str = ""
+    model: str = ""
+    user: str = "default"
+    session: str = ""
+
+    def agents(self) -> "list[Agent]":
+        """Read the agents file; modules that its tools name are also looked for beside it.
+
+        Raises:
+            ConfigurationError: naming the file, the agent and the field that is wrong.
+        """
+        from ..agents import load_agents
+
+        if not self.agents_file:
+            return []
+        folder = str(Path(self.agents_file).resolve().parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        return load_agents(self.agents_file)
+
+    def chosen_agent(self) -> str:
+        """The agent that was asked for, else the first one of the agents file, else the default one's empty name."""
+        if self.agent or not self.agents_file:
+            return self.agent
+        return self.agents()[0].agent_id
+
+    @asynccontextmanager
+    async def opened(self) -> "AsyncIterator[App]":
+        """Open the app over the database.
+
+        Raises:
+            SegueError: of any kind, saying what to do.
+        """
+        from ..app import open as open_app
+
+        async with open_app(self.database, agents=self.agents()) as app:
+            yield app
+
+    @asynccontextmanager
+    async def reopened(self) -> "AsyncIterator[App]":
+        """Open the app over a database that is there already.
+
+        Raises:
+            DatabaseUnavailable: it is not.
+        """
+        if not self.database.startswith(("file:", ":memory:")) and not Path(self.database).exists():
+            raise DatabaseUnavailable(
+                f"There is no database {self.database} yet: `segue chat` creates it, or name another one with --db."
+            )
+        async with self.opened() as app:
+            yield app
+
+    def _places(self) -> list[str]:
+        database = [] if self.database == DEFAULT_DATABASE else ["--db", self.database]
+        return [*database, *(["--agents", self.agents_file] if self.agents_file else [])]
+
+    def going_on(self, session_id: str) -> str:
+        """The command that continues the thread in another process."""
+        chosen = [*(["--agent", self.agent] if self.agent else []), *(["--model", self.model] if self.model else [])]
+        command = ["segue", "chat", "--session", session_id, *self._places(), *chosen]
+        return f'{shlex.join(command)} "…"'
+
+    def command_on(self, verb: str, task_id: str) -> str:
+        """The command that resumes, cancels or traces a task in another process."""
+        return shlex.join(["segue", verb, task_id, *self._places()])

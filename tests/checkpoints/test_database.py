@@ -1,0 +1,211 @@
+"""Opening a database, and saying what is wrong with it."""
+
+import asyncio
+import multiprocessing
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from segue.checkpoints import schema
+from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.lease import Lease
+from segue.errors import DatabaseTooNew, DatabaseUnavailable
+
+
+@contextmanager
+def plain(path: str) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+async def test_a_new_file_gets_the_schema_and_write_ahead_logging(path: str) -> None:
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_only_the_ledgers_connection_syncs_every_commit(database: Database) -> None:
+    def synchronous(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    assert await database.intents.read(synchronous) == 2
+    assert await database.rows.read(synchronous) == 1
+    assert list(await database.checkpoints.execute_fetchall("PRAGMA synchronous")) == [(1,)]
+
+
+async def test_what_was_written_is_there_after_reopening(path: str) -> None:
+    async with await open_database(path) as database:
+        fence = await Lease(database).acquire("s", "me")
+    async with await open_database(path) as database:
+        assert await Lease(database).holder("s") == "me"
+        await Lease(database).renew("s", fence)
+
+
+async def test_memory_is_a_file_that_goes_with_the_database() -> None:
+    async with await open_database(":memory:") as one, await open_database(":memory:") as two:
+        assert await Lease(one).acquire("s", "one") == await Lease(two).acquire("s", "two") == 1
+        assert Path(one.path).exists()
+    assert not Path(one.path).parent.exists()
+    assert not Path(two.path).parent.exists()
+
+
+async def test_an_older_database_is_upgraded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await (await open_database(path)).close()
+    monkeypatch.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        assert connection.execute("SELECT * FROM memories").fetchall() == []
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+async def test_an_upgrade_that_fails_leaves_the_database_as_it_was(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await open_database(path)).close()
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)", "CREATE NONSENSE")))
+        patched.setattr(schema, "SCHEMA_VERSION", 2)
+        with pytest.raises(sqlite3.OperationalError, match="syntax error"):
+            await open_database(path)
+    with plain(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'memories'").fetchone() == (0,)
+
+
+async def test_a_newer_database_is_refused(path: str) -> None:
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue knows up to 1"):
+        await open_database(path)
+
+
+async def test_another_programs_database_is_left_alone(path: str) -> None:
+    with plain(path) as connection:
+        connection.execute("CREATE TABLE albums (title TEXT)")
+    with pytest.raises(DatabaseUnavailable, match="belongs to another program"):
+        await open_database(path)
+    with plain(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("albums",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+async def test_a_file_of_another_kind_is_refused(path: str) -> None:
+    Path(path).write_text("Dear diary, " * 100)
+    with pytest.raises(DatabaseUnavailable, match="is not a SQLite database"):
+        await open_database(path)
+
+
+async def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match="is a folder"):
+        await open_database(str(tmp_path))
+
+
+async def test_no_name_is_refused() -> None:
+    with pytest.raises(DatabaseUnavailable, match="name a file"):
+        await open_database("")
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match="The folder .*nowhere does not exist: create it"):
+        await open_database(str(tmp_path / "nowhere" / "segue.db"))
+
+
+async def test_a_read_only_database_is_refused(path: str) -> None:
+    await (await open_database(path)).close()
+    with pytest.raises(DatabaseUnavailable, match="is read-only: make it writable, or name another file with --db"):
+        await open_database(f"file:{path}?mode=ro")
+
+
+async def test_a_locked_database_is_refused_at_opening_and_later(path: str) -> None:
+    async with await open_database(path, lock_timeout=0.1) as database:
+        with plain(path) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(DatabaseUnavailable, match="is locked by another process"):
+                await open_database(path, lock_timeout=0.1)
+            with pytest.raises(DatabaseUnavailable, match="is locked by another process"):
+                await Lease(database).acquire("s", "me")
+            with pytest.raises(DatabaseUnavailable, match="is locked by another process"):
+                async with database.transaction():
+                    pass
+            connection.execute("ROLLBACK")
+        assert await Lease(database).acquire("s", "me") == 1
+
+
+async def test_a_full_disk_is_reported_and_nothing_half_written(database: Database) -> None:
+    def fill(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA max_page_count = 1")
+        connection.execute("INSERT INTO leases VALUES ('first', 'me', 1, 0)")
+        connection.execute("INSERT INTO leases VALUES (?, 'me', 1, 0)", ("x" * 100_000,))
+
+    with pytest.raises(DatabaseUnavailable, match="has no room left"):
+        await database.rows.write(fill)
+    assert await database.intents.read(lambda db: db.execute("SELECT count(*) FROM leases").fetchone()[0]) == 0
+
+
+async def test_a_damaged_database_is_reported(path: str) -> None:
+    async with await open_database(path) as database:
+        for n in range(200):
+            await Lease(database).acquire(f"thread {n}" * 20, "me")
+    content = Path(path).read_bytes()
+    Path(path).write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
+    async with await open_database(path) as database:
+        with pytest.raises(DatabaseUnavailable, match="is damaged: restore it from a copy"):
+            await database.rows.read(lambda db: db.execute("SELECT * FROM leases ORDER BY owner").fetchall())
+
+
+async def test_a_faulty_statement_is_no_trouble_with_the_file(database: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        await database.rows.read(lambda db: db.execute("SELECT * FROM nonsense"))
+
+
+async def test_a_cancelled_caller_does_not_cut_a_write_short(database: Database) -> None:
+    blocker = asyncio.ensure_future(database.rows.read(lambda db: db.execute(_SLOW).fetchone()))
+    write = asyncio.ensure_future(Lease(database).acquire("s", "me"))
+    await asyncio.sleep(0.01)
+    write.cancel()
+    await asyncio.wait([blocker, write])
+    assert write.cancelled()
+    assert await Lease(database).holder("s") == "me"
+
+
+async def test_a_cancelled_transaction_of_the_saver_is_rolled_back(database: Database) -> None:
+    async def insert() -> None:
+        async with database.transaction() as connection:
+            await connection.execute("INSERT INTO leases VALUES ('s', 'me', 1, 9e9)")
+            await asyncio.sleep(60)
+
+    task = asyncio.ensure_future(insert())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert await Lease(database).acquire("s", "you") == 1
+
+
+async def test_many_processes_may_create_the_same_database(path: str) -> None:
+    with ProcessPoolExecutor(6, multiprocessing.get_context("spawn")) as pool:
+        fences = list(pool.map(_create, [path] * 24))
+    assert sorted(fences) == list(range(1, 48, 2))
+
+
+def _create(path: str) -> int:
+    async def create() -> int:
+        async with await open_database(path) as database:
+            lease = Lease(database, clock=lambda: 0.0)
+            fence = await lease.acquire("s", "me", ttl=0)
+            await lease.release("s", fence)
+            return fence
+
+    return asyncio.run(create())
+
+
+_SLOW = """
+    WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 1000000)
+    SELECT max(n) FROM count
+"""

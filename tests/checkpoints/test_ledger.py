@@ -1,0 +1,191 @@
+"""The ledger: one run per call, whatever happens to its process."""
+
+import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.lease import Lease
+from segue.checkpoints.ledger import LedgerConflict, ToolLedger
+from segue.errors import DatabaseUnavailable, StaleOwner
+from segue.services import CallKey, Claim, Ledger
+
+from .conftest import Clock
+
+KEY = CallKey("t1", "trace", 0)
+
+
+async def ledger_of(database: Database, thread_id: str = "s") -> ToolLedger:
+    return ToolLedger(database, thread_id, await Lease(database).acquire(thread_id, "me"))
+
+
+async def test_a_call_is_fresh_once_and_finished_ever_after(database: Database, other: Database) -> None:
+    ledger: Ledger = await ledger_of(database)
+    assert await ledger.claim(KEY, "refund", {"order": "4711", "amount": 10}) == Claim("fresh")
+    await ledger.settle(KEY, {"success": {"refunded": 10, "note": "谢谢"}})
+    again = await ledger.claim(KEY, "refund", {"amount": 10, "order": "4711"})
+    assert again == Claim("finished", {"success": {"refunded": 10, "note": "谢谢"}})
+    assert (await ToolLedger(other, "s").read(KEY) or {})["outcome"] == again.outcome
+
+
+async def test_calls_differ_by_thread_task_scope_and_index(database: Database) -> None:
+    ledger, elsewhere = await ledger_of(database), await ledger_of(database, "s2")
+    keys = [KEY, CallKey("t1", "trace", 1), CallKey("t1", "step#2", 0), CallKey("t2", "trace", 0)]
+    claims = [await ledger.claim(key, "refund", {}) for key in keys]
+    assert [*claims, await elsewhere.claim(KEY, "refund", {})] == [Claim("fresh")] * 5
+
+
+async def test_what_a_dead_owner_left_is_interrupted_until_settled(database: Database, other: Database) -> None:
+    clock = Clock()
+    dead = ToolLedger(database, "s", await Lease(database, clock).acquire("s", "me"))
+    await dead.claim(KEY, "refund", {})
+    clock.now += 16
+    ledger = ToolLedger(other, "s", await Lease(other, clock).acquire("s", "you"))
+    assert await ledger.claim(KEY, "refund", {}) == Claim("interrupted")
+    assert await ledger.claim(KEY, "refund", {}) == Claim("interrupted")
+    await ledger.settle(KEY, {"error": "unknown_outcome"})
+    assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"error": "unknown_outcome"})
+
+
+async def test_a_stale_owner_neither_claims_nor_settles(database: Database, other: Database, clock: Clock) -> None:
+    stale = ToolLedger(database, "s", await Lease(database, clock).acquire("s", "me"))
+    await stale.claim(KEY, "refund", {})
+    clock.now += 16
+    ledger = ToolLedger(other, "s", await Lease(other, clock).acquire("s", "you"))
+    with pytest.raises(StaleOwner):
+        await stale.settle(KEY, {"success": 1})
+    with pytest.raises(StaleOwner):
+        await stale.claim(CallKey("t1", "trace", 1), "refund", {})
+    assert await ledger.claim(KEY, "refund", {}) == Claim("interrupted")
+    assert await ledger.claim(CallKey("t1", "trace", 1), "refund", {}) == Claim("fresh")
+
+
+async def test_a_released_owner_is_stale_as_well(database: Database) -> None:
+    lease = Lease(database)
+    fence = await lease.acquire("s", "me")
+    await lease.release("s", fence)
+    with pytest.raises(StaleOwner):
+        await ToolLedger(database, "s", fence).claim(KEY, "refund", {})
+
+
+async def test_a_ledger_without_a_fence_only_reads(database: Database) -> None:
+    await (await ledger_of(database)).claim(KEY, "refund", {})
+    reader = ToolLedger(database, "s")
+    assert (await reader.read(KEY) or {})["state"] == "running"
+    with pytest.raises(StaleOwner):
+        await reader.settle(KEY, {"success": 1})
+
+
+async def test_of_many_claims_at_once_one_is_fresh(database: Database) -> None:
+    ledger = await ledger_of(database)
+    claims = await asyncio.gather(*(ledger.claim(KEY, "refund", {}) for _ in range(30)))
+    assert sorted(claim.state for claim in claims) == ["fresh"] + ["interrupted"] * 29
+
+
+async def test_another_call_under_the_same_key_is_refused(database: Database) -> None:
+    ledger = await ledger_of(database)
+    await ledger.claim(KEY, "refund", {"amount": 10})
+    with pytest.raises(LedgerConflict, match="is now refund"):
+        await ledger.claim(KEY, "refund", {"amount": 11})
+    with pytest.raises(LedgerConflict, match="is now lookup"):
+        await ledger.claim(KEY, "lookup", {"amount": 10})
+
+
+async def test_an_outcome_is_stored_once(database: Database) -> None:
+    ledger = await ledger_of(database)
+    with pytest.raises(LedgerConflict, match="never claimed"):
+        await ledger.settle(KEY, {"success": 1})
+    await ledger.claim(KEY, "refund", {})
+    await ledger.settle(KEY, {"success": 1})
+    await ledger.settle(KEY, {"success": 1})
+    with pytest.raises(LedgerConflict, match="has an outcome already"):
+        await ledger.settle(KEY, {"success": 2})
+    assert (await ledger.read(KEY) or {})["outcome"] == {"success": 1}
+
+
+async def test_the_trace_lists_a_tasks_calls_in_order(database: Database, clock: Clock) -> None:
+    ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"), clock)
+    await ledger.claim(CallKey("t1", "z", 1), "lookup", {"b": 1, "a": [1.5, None]})
+    clock.now += 2
+    await ledger.settle(CallKey("t1", "z", 1), {"success": "found"})
+    await ledger.claim(CallKey("t1", "a", 0), "refund", {})
+    await ledger.claim(CallKey("t2", "a", 0), "other", {})
+    assert await ledger.calls("t1") == [
+        {
+            "name": "lookup",
+            "arguments": {"b": 1, "a": [1.5, None]},
+            "outcome": {"success": "found"},
+            "state": "done",
+            "started_at": 1000.0,
+            "finished_at": 1002.0,
+            "scope": "z",
+            "idx": 1,
+        },
+        {
+            "name": "refund",
+            "arguments": {},
+            "outcome": None,
+            "state": "running",
+            "started_at": 1002.0,
+            "finished_at": None,
+            "scope": "a",
+            "idx": 0,
+        },
+    ]
+    assert await ledger.calls("t9") == []
+    assert await ledger.read(CallKey("t1", "z", 0)) is None
+
+
+async def test_a_claim_whose_caller_was_cancelled_is_taken_back(database: Database, other: Database) -> None:
+    ledger = await ledger_of(database)
+    async with other.transaction():
+        claim = asyncio.ensure_future(ledger.claim(KEY, "refund", {}))
+        await asyncio.sleep(0.05)
+        claim.cancel()
+        await asyncio.sleep(0.05)
+    await asyncio.wait([claim])
+    assert claim.cancelled()
+    assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
+
+
+async def test_an_outcome_is_stored_though_its_caller_was_cancelled(database: Database, other: Database) -> None:
+    ledger = await ledger_of(database)
+    await ledger.claim(KEY, "refund", {})
+    async with other.transaction():
+        settle = asyncio.ensure_future(ledger.settle(KEY, {"success": 1}))
+        await asyncio.sleep(0.05)
+        settle.cancel()
+        await asyncio.wait([settle])
+    assert settle.cancelled()
+    assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"success": 1})
+
+
+async def test_a_locked_database_claims_nothing(path: str) -> None:
+    async with await open_database(path) as database, await open_database(path, lock_timeout=0.05) as impatient:
+        fence = await Lease(database).acquire("s", "me")
+        ledger = ToolLedger(impatient, "s", fence)
+        async with database.transaction():
+            with pytest.raises(DatabaseUnavailable, match="locked"):
+                await ledger.claim(KEY, "refund", {})
+        assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
+
+
+async def test_an_intent_survives_the_death_of_its_process(path: str) -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(Exception, match="terminated abruptly"):
+            pool.submit(_claim_and_die, path).result()
+    async with await open_database(path) as database:
+        fence = await Lease(database, clock=lambda: 9e12).acquire("s", "you")
+        assert await ToolLedger(database, "s", fence).claim(KEY, "refund", {}) == Claim("interrupted")
+
+
+def _claim_and_die(path: str) -> None:
+    async def claim() -> None:
+        database = await open_database(path)
+        await (await ledger_of(database)).claim(KEY, "refund", {})
+        os._exit(1)
+
+    asyncio.run(claim())

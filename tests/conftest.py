@@ -1,0 +1,85 @@
+"""What holds for every test: no network beyond this machine, no settings of the person who runs it."""
+
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORDED = "SEGUE_RECORDED_DATA"
+_SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
+_attempts: list[str] = []
+
+
+class NetworkBlocked(RuntimeError):
+    """A test reached for another machine: answer it with `tests/loopback.py` instead."""
+
+
+def pytest_configure() -> None:
+    for name in [name for name in os.environ if _SETTINGS.search(name) and name != RECORDED]:
+        del os.environ[name]
+    os.environ["LANGSMITH_TRACING"] = "false"
+    sys.addaudithook(_refuse_network)
+
+
+def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Stop name look-ups and connections, of any library, before a packet leaves.
+
+    An audit hook sees what a patched `socket.socket` would miss. It lasts as long as the process.
+    """
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = arguments[1]  # a name for a file socket, None for a connected one
+        host = address[0] if isinstance(address, tuple) and isinstance(address[0], str) else None
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = arguments[0]
+    else:
+        return
+    if not _is_here(host):
+        _attempts.append(f"{event} {host!r}")
+        raise NetworkBlocked(f"{event} to {host!r}: tests may reach loopback addresses only.")
+
+
+def _is_here(host: str | bytes | None) -> bool:
+    """Whether a host is this machine; None and the empty name are."""
+    name = host.decode() if isinstance(host, bytes) else host or ""
+    if name in ("", "localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(autouse=True)
+def network_attempts() -> Iterator[list[str]]:
+    """Fail a test that reached for the network, even where a client library swallowed the error."""
+    _attempts.clear()
+    yield _attempts
+    found = list(_attempts)
+    _attempts.clear()
+    if found:
+        pytest.fail(f"The test reached for the network: {', '.join(found)}.")
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[str], Path]:
+    """Find a file of recorded material by its name.
+
+    Skips where `SEGUE_RECORDED_DATA` is not set; where it is, an absent file is a failure.
+    """
+
+    def find(name: str) -> Path:
+        folder = os.environ.get(RECORDED)
+        if not folder:
+            pytest.skip(f"{RECORDED} is not set: it names the folder of the recorded dialogues.")
+        path = Path(folder) / name
+        if not path.is_file():
+            pytest.fail(f"{RECORDED} is set to {folder}, and there is no {name} in it.")
+        return path
+
+    return find

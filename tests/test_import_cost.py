@@ -1,0 +1,26 @@
+"""`import segue` is next to free: nothing heavy is loaded before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"langgraph", "langchain_core", "langchain_openai", "openai", "pydantic", "typer", "rich", "pytest"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The packages that a fresh interpreter holds after a statement."""
+    program = f"{statement}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+def test_import_segue_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import segue")
+    assert "segue" in loaded
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("name", ["Agent", "Budget"])
+def test_a_name_brings_its_module_when_it_is_used(name: str) -> None:
+    assert "pydantic" in loaded_by(f"import segue; segue.{name}")

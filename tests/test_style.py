@@ -1,0 +1,37 @@
+"""Ceilings that no linter holds: lines of a function, lines of a module."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("graphs", "nodes", "tools", "prompts", "checkpoints", "src")
+MODULE_LINES = 300
+FUNCTION_LINES = 50
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def functions(module: Path) -> Iterator[tuple[str, int]]:
+    """The name and the length in lines of every function, decorators left out."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_module_and_no_function_is_too_long(folder: str) -> None:
+    found = modules(folder)
+    assert found, f"there are no modules in {folder}"
+    long = []
+    for module in found:
+        name = module.relative_to(ROOT)
+        lines = len(module.read_text(encoding="utf-8").splitlines())
+        if lines > MODULE_LINES:
+            long.append(f"{name}: {lines} lines")
+        long += [f"{name}: {function} has {n} lines" for function, n in functions(module) if n > FUNCTION_LINES]
+    assert not long, "\n".join(long)
