@@ -172,9 +172,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
         error = self._lost_writes.pop(key, None)
         if error is not None:
-            raise DatabaseUnavailable(
-                f"A step of session «{key[0]}» could not be saved ({error}); resume it."
-            ) from error
+            what = f"A step of session «{key[0]}» could not be saved ({error}): resume its task."
+            raise DatabaseUnavailable(what) from error
 
 
 def _thread_of(config: RunnableConfig) -> str:

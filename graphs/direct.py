@@ -1,6 +1,7 @@
 """One model call, no tools."""
 
 from langgraph.graph import END, START, StateGraph
+
 from segue.nodes.direct.answer import answer
 from segue.nodes.direct.init import init
 from segue.nodes.direct.state import DirectInput, DirectOutput, DirectState

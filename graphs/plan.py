@@ -1,6 +1,7 @@
 """Plan first, then carry it out: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
 
 from langgraph.graph import END, START, StateGraph
+
 from segue.nodes.plan.answer import answer
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.execute_step import execute_step
@@ -9,7 +10,7 @@ from segue.nodes.plan.init import init
 from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan, after_schedule
 from segue.nodes.plan.schedule import schedule
-from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState
+from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState, StepWork
 from segue.services import RunContext
 
 
@@ -20,7 +21,7 @@ def build_plan() -> StateGraph[PlanState, RunContext, PlanInput, PlanOutput]:
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)
     graph.add_node("SCHEDULE", schedule)
-    graph.add_node("EXECUTE_STEP", execute_step)
+    graph.add_node("EXECUTE_STEP", execute_step, input_schema=StepWork)
     graph.add_node("ANSWER", answer)
     graph.add_node("GIVE_UP", give_up)
 

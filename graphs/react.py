@@ -1,6 +1,7 @@
 """The recursive state machine: INPUT → CALL_LLM → CALL_TOOL | PLAN | REMEND → INPUT … → ANSWER."""
 
 from langgraph.graph import END, START, StateGraph
+
 from segue.nodes.react.answer import answer
 from segue.nodes.react.call_llm import call_llm
 from segue.nodes.react.call_tool import call_tool

@@ -1,11 +1,11 @@
 """What every mode's INIT does first."""
 
 from collections.abc import Mapping
-from typing import Any
-
-from typing_extensions import TypedDict
+from typing import Any, final
 
 from langchain_core.messages import AnyMessage
+from typing_extensions import TypedDict
+
 from segue.prompts.language import language_of
 
 from .context import NodeRuntime, bench
@@ -19,6 +19,7 @@ class Assignment(TypedDict, total=False):
     plan: list[dict[str, Any]]
 
 
+@final
 class Beginning(TypedDict):
     """The channels that every mode resets."""
 

@@ -65,7 +65,8 @@ def _answer_of(envelope: Mapping[str, Any]) -> object:
     action = envelope.get("action")
     if not isinstance(action, dict):
         return None
-    inner = action.get("result") if isinstance(action.get("result"), dict) else action
+    result = action.get("result")
+    inner = result if isinstance(result, dict) else action
     output = inner.get("output") if inner.get("action_type") == "ANSWER" else None
     return output.get("answer") if isinstance(output, dict) else None
 

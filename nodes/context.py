@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langgraph.runtime import Runtime
+
 from segue.agents import Agent
 from segue.bootstrap import default_services
 from segue.events import Delta, Durable, to_dict

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langgraph.channels import DeltaChannel, EphemeralValue
-from langgraph.channels.base import MISSING
 
 
 def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
@@ -13,9 +12,8 @@ def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[B
     grown = list(history)
     places = {message.id: place for place, message in enumerate(grown)}
     for write in writes:
-        for message in convert_to_messages(write if isinstance(write, list) else [write]):
-            if message.id is None:
-                message = message.model_copy(update={"id": f"m{len(grown)}"})
+        for given in convert_to_messages(write if isinstance(write, list) else [write]):
+            message = given if given.id else given.model_copy(update={"id": f"m{len(grown)}"})
             if message.id in places:
                 grown[places[message.id]] = message
             else:
@@ -33,7 +31,7 @@ class Announced(EphemeralValue[Any]):
     """A node's events: passed on for one step and left out of checkpoints, since the event log keeps them."""
 
     def checkpoint(self) -> Any:
-        return MISSING
+        return EphemeralValue(self.typ).checkpoint()
 
 
 History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from langchain_core.messages import AnyMessage
+
 from segue.errors import InvalidMessage
 
 

@@ -21,8 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Marks:
     """What a tool declares of itself.
 
-    `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: running it twice is the same as once, so it
-    may be run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
+    `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: twice is the same as once, so it may be
+    run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
     """
 
     read_only: bool = False
@@ -52,8 +52,8 @@ def tool(
 def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any) -> Any:
     """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
 
-    The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read, and
-    `json_schema_extra={"keywords": [...]}` on a field names words that stand near its value.
+    The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
+    and `json_schema_extra={"keywords": [...]}` on a field names words that stand near its value.
     """
 
     def mark(target: Any) -> Any:

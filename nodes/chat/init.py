@@ -1,5 +1,7 @@
 """INIT: a new task on the thread."""
 
+from typing import cast
+
 from segue.events import TaskStarted
 
 from ..beginning import begin
@@ -17,4 +19,4 @@ async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         agent_id=work.agent.agent_id,
         model=work.model.name,
     )
-    return {**fresh, "mode": "", "gave_up": "", "events": announce(started)}
+    return {**cast(ChatUpdate, fresh), "mode": "", "gave_up": "", "events": announce(started)}

@@ -1,17 +1,18 @@
 """One node a mode: hand its graph a window of the history, take back what is new."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
+
 from segue.events import Answer, Fallback
 
 from ..budgeting import window
 from ..context import NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..results import compose_result
-from .state import ChatState, ChatUpdate
+from .state import ChatNode, ChatState, ChatUpdate
 
 ModeGraph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -19,11 +20,11 @@ FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react"}
 """Who takes over from a mode that gives up."""
 
 
-def run_mode(name: str, graph: ModeGraph) -> Callable[[ChatState, NodeRuntime], Awaitable[ChatUpdate]]:
+def run_mode(name: str, graph: ModeGraph) -> ChatNode:
     """The node of one mode.
 
-    The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages` with
-    its own appended, and may return `result` and `gave_up` (why another mode should take over).
+    The graph is given `messages` (the window, ending with the user's message) and `assignment`; it returns `messages`
+    with its own appended, and may return `result` and `gave_up` (why another mode should take over).
     """
 
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:

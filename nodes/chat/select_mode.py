@@ -1,18 +1,18 @@
 """SELECT_MODE: the mode that was asked for, or the one that suits the message."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 
 from segue.errors import UnknownMode
 from segue.events import ModeSelected
 
 from ..context import NodeRuntime, announce, bench
 from .auto import pick_mode
-from .state import ChatState, ChatUpdate
+from .state import ChatNode, ChatState, ChatUpdate
 
 AUTO = "auto"
 
 
-def select_mode(modes: Collection[str]) -> Callable[[ChatState, NodeRuntime], Awaitable[ChatUpdate]]:
+def select_mode(modes: Collection[str]) -> ChatNode:
     """The node over these modes."""
 
     async def select(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:

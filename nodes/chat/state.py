@@ -1,10 +1,12 @@
 """What the chat graph keeps."""
 
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
 from ..beginning import Assignment
+from ..context import NodeRuntime
 from ..history import Events, History
 
 
@@ -59,3 +61,9 @@ class ChatUpdate(TypedDict, total=False):
     gave_up: str
     result: dict[str, Any] | None
     events: list[dict[str, Any]]
+
+
+class ChatNode(Protocol):
+    """A node of the chat graph that is made for a set of modes or for one."""
+
+    def __call__(self, state: ChatState, runtime: NodeRuntime) -> Awaitable[ChatUpdate]: ...

@@ -1,6 +1,7 @@
 """ANSWER: system, history and user go to the model, its prose is the answer."""
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
 from segue.errors import ModelRefused, UnreadableReply
 from segue.events import Answer, ErrorRaised, TaskComplete, Thinking
 from segue.prompts.load import fill, render, template

@@ -1,5 +1,7 @@
 """INIT: a new task on the thread."""
 
+from typing import cast
+
 from ..beginning import begin
 from ..context import NodeRuntime
 from .state import DirectState, DirectUpdate
@@ -7,4 +9,4 @@ from .state import DirectState, DirectUpdate
 
 async def init(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
-    return {**begin(state["messages"], state.get("assignment"), runtime), "gave_up": ""}
+    return {**cast(DirectUpdate, begin(state["messages"], state.get("assignment"), runtime)), "gave_up": ""}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
 from segue.errors import UnreadableReply
 from segue.events import Answer, StepUpdate, TaskComplete, Thinking
 from segue.plan import Status, Step, ready, set_status
@@ -55,7 +56,8 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 async def _ask(state: PlanState, work: Bench) -> ModelReply:
     language, most = state["language"], work.agent.budget.result_chars
     results = [
-        {"step": o["description"], "tool": o["name"], "result": cut_result(o["result"], most)} for o in state["outcomes"]
+        {"step": o["description"], "tool": o["name"], "result": cut_result(o["result"], most)}
+        for o in state["outcomes"]
     ]
     own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
@@ -72,7 +74,7 @@ async def _ask(state: PlanState, work: Bench) -> ModelReply:
 
 
 def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The answer carries out the steps without a tool; what still waits for a failed step is skipped, with the reason."""
+    """The answer carries out the steps without a tool; what could not run is skipped, with the reason."""
     while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
         for step_id in thoughts:
             steps = set_status(steps, step_id, Status.DONE)

@@ -3,8 +3,10 @@
 from typing import Any
 
 from pydantic import ValidationError
+
 from segue.errors import InvalidPlan
-from segue.events import ErrorRaised, PlanUpdate as PlanUpdated, Thinking
+from segue.events import ErrorRaised, Thinking
+from segue.events import PlanUpdate as PlanUpdated
 from segue.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts.phrases import phrase
 

@@ -10,19 +10,19 @@ from ..context import NodeRuntime, announce, bench
 from .state import PlanUpdate, StepWork
 
 
-async def execute_step(work: StepWork, runtime: NodeRuntime) -> PlanUpdate:
+async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     """Run the call through the ledger; its outcome is folded into the plan by SCHEDULE."""
-    tools = bench(runtime)
-    item = work["item"]
-    banner = phrase("plan_3", work["language"], i=work["place"], n=work["total"], description=item["description"])
-    tools.emit(Thinking(task_id=work["task_id"], step_id=item["step_id"], content=banner))
-    key = CallKey(work["task_id"], f"{item['step_id']}#{item['attempt']}", 0)
-    budget = tools.agent.budget
+    work = bench(runtime)
+    item = state["item"]
+    banner = phrase("plan_3", state["language"], i=state["place"], n=state["total"], description=item["description"])
+    work.emit(Thinking(task_id=state["task_id"], step_id=item["step_id"], content=banner))
+    key = CallKey(state["task_id"], f"{item['step_id']}#{item['attempt']}", 0)
+    budget = work.agent.budget
     outcome = await run_call(
-        tools.tools, item["name"], item["arguments"], key, tools.services.ledger, budget.tool_seconds
+        work.tools, item["name"], item["arguments"], key, work.services.ledger, budget.tool_seconds
     )
     event = ToolResult(
-        task_id=work["task_id"],
+        task_id=state["task_id"],
         step_id=item["step_id"],
         index=0,
         name=item["name"],

@@ -1,5 +1,7 @@
 """GIVE_UP: no plan could be had; another mode takes over."""
 
+from typing import Any
+
 from segue.events import ErrorRaised, TaskComplete
 
 from ..context import NodeRuntime, announce
@@ -13,6 +15,6 @@ async def give_up(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     if state["nested"]:
         return {"gave_up": why}
     result = compose_result("plan", "", usage=state["usage"], error=why)
-    ids = {"task_id": state["task_id"]}
+    ids: dict[str, Any] = {"task_id": state["task_id"]}
     ended = announce(ErrorRaised(message=why, final=True, **ids), TaskComplete(status="error", result=result, **ids))
     return {"gave_up": why, "result": result, "events": ended}

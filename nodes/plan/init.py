@@ -1,5 +1,7 @@
 """INIT: a new task on the thread."""
 
+from typing import cast
+
 from langgraph.types import Overwrite
 
 from ..beginning import begin
@@ -10,7 +12,7 @@ from .state import PlanState, PlanUpdate
 async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     return {
-        **begin(state["messages"], state.get("assignment"), runtime),
+        **cast(PlanUpdate, begin(state["messages"], state.get("assignment"), runtime)),
         "draft": None,
         "asked": 0,
         "complaint": "",

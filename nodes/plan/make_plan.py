@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
+
 from segue.decision import read_object
 from segue.errors import UnreadableReply
 from segue.events import ErrorRaised, Thinking

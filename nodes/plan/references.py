@@ -58,5 +58,7 @@ def _enter(value: Any, part: str, reference: str) -> Any:
         return value[part]
     if isinstance(value, list) and part.isdigit() and int(part) < len(value):
         return value[int(part)]
-    there = list(value) if isinstance(value, Mapping) else f"{len(value)} items" if isinstance(value, list) else "no fields"
+    there = (
+        list(value) if isinstance(value, Mapping) else f"{len(value)} items" if isinstance(value, list) else "no fields"
+    )
     raise DanglingReference(f"{reference!r} breaks off at {part!r}; there is: {there}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+
 from segue.events import StepUpdate, ToolCall
 from segue.plan import Status, Step, ready, set_status
 from segue.services import Tool
@@ -116,7 +117,9 @@ def _pairs(task_id: str, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
     if not ran:
         return []
     ids = [f"{task_id[:8]}-{o['step_id']}-{o['attempt']}" for o in ran]
-    calls = [{"id": i, "name": o["name"], "args": o["arguments"], "type": "tool_call"} for i, o in zip(ids, ran, strict=True)]
+    calls = [
+        {"id": i, "name": o["name"], "args": o["arguments"], "type": "tool_call"} for i, o in zip(ids, ran, strict=True)
+    ]
     return [AIMessage("", tool_calls=calls), *(_result(i, o["result"]) for i, o in zip(ids, ran, strict=True))]
 
 

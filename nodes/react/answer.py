@@ -1,6 +1,7 @@
 """ANSWER: the final answer goes into the history and ends the task."""
 
 from langchain_core.messages import AIMessage
+
 from segue.events import Answer, TaskComplete
 from segue.plan import Step
 

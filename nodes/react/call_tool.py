@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+
 from segue.events import ToolResult
 from segue.plan import Step
 from segue.services import CallKey, Tool
@@ -77,7 +78,9 @@ def _pairs(state: ReactState, outcomes: list[dict[str, Any]]) -> list[AnyMessage
         for call_id, o in zip(ids, outcomes, strict=True)
     ]
     results = [
-        ToolMessage(_content(o["result"]), tool_call_id=call_id, status="error" if "error" in o["result"] else "success")
+        ToolMessage(
+            _content(o["result"]), tool_call_id=call_id, status="error" if "error" in o["result"] else "success"
+        )
         for call_id, o in zip(ids, outcomes, strict=True)
     ]
     return [AIMessage("", tool_calls=calls), *results]

@@ -1,6 +1,7 @@
 """FINISH: the budget is spent; say so, with what was found."""
 
 from langchain_core.messages import AIMessage
+
 from segue.events import Answer, ErrorRaised, TaskComplete
 from segue.prompts.phrases import phrase
 

@@ -1,5 +1,7 @@
 """INIT: a new task on the thread."""
 
+from typing import cast
+
 from langgraph.types import Overwrite
 
 from ..beginning import begin
@@ -11,7 +13,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     assignment = state.get("assignment")
     return {
-        **begin(state["messages"], assignment, runtime),
+        **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
         "iteration": 0,
         "trace_id": "",
         "spent": "",

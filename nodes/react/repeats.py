@@ -14,8 +14,8 @@ def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> str:
         return f"The limit of {most_calls} tool calls is reached: answer with what there is."
     if failures_in_a_row(call, state) >= MOST_FAILURES:
         return (
-            f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is refused: "
-            "change the arguments, use another tool, or answer with what there is."
+            f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
+            "refused: change the arguments, use another tool, or answer with what there is."
         )
     return ""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
 from segue.agents import Agent
 from segue.prompts.load import fill, has_slot, render, template
 
@@ -62,7 +63,13 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
     }
     if record.get("results"):
         shown["result"] = [
-            {"function": {"name": o["name"], "arguments": o["arguments"], "result": cut_result(o["result"], result_chars)}}
+            {
+                "function": {
+                    "name": o["name"],
+                    "arguments": o["arguments"],
+                    "result": cut_result(o["result"], result_chars),
+                }
+            }
             for o in record["results"]
         ]
     if record.get("error"):
@@ -87,7 +94,9 @@ def recent(records: Sequence[dict[str, Any]], most_tokens: int, result_chars: in
 def _line(record: dict[str, Any]) -> str:
     outcome = "error" if record.get("error") else "ok"
     names = ", ".join(o["name"] for o in record.get("results", ()))
-    return cut(f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}", LINE_CHARS)
+    return cut(
+        f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}", LINE_CHARS
+    )
 
 
 def prompt(state: ReactState, work: Bench) -> list[BaseMessage]:

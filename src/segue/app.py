@@ -23,7 +23,7 @@ from .ids import Ids
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
 from .runner import Row, Runner, thread_config
-from .services import AppContext, RunContext
+from .services import AppContext, Model, RunContext
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
@@ -47,6 +47,14 @@ class App:
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
         return [*self._modes, AUTO]
+
+    def model_for(self, agent: str = "", model: str = "") -> Model:
+        """The model that a message to this agent would be answered by.
+
+        Raises:
+            UnknownAgent, UnknownModel, MissingKey.
+        """
+        return self._registry.model_for(self._registry.agent(agent), model)
 
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id.
@@ -111,7 +119,9 @@ class App:
         if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
             raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
         if not _SESSION.match(thread_id):
-            raise InvalidMessage(f"The session name {thread_id[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -")
+            raise InvalidMessage(
+                f"The session name {thread_id[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -"
+            )
         if mode not in self.modes:
             raise UnknownMode(mode, self.modes)
         self._registry.model_for(agent, model)
@@ -246,7 +256,9 @@ class App:
         await self._database.close()
 
 
-def wired_graph(registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]) -> CompiledStateGraph[Any, Any, Any, Any]:
+def wired_graph(
+    registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
+) -> CompiledStateGraph[Any, Any, Any, Any]:
     """A chat graph that carries its services with it."""
     from langgraph.config import get_stream_writer
     from langgraph.graph import END, START, StateGraph
@@ -270,7 +282,7 @@ def wired_graph(registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph
 
 
 @asynccontextmanager
-async def open(  # noqa: A001 - the name that users read: segue.open
+async def open(
     path: str | Path = "segue.db",
     *,
     agents: Iterable[Agent] = (),

@@ -10,7 +10,7 @@ from .errors import UnknownAgent
 from .events import Event, to_dict
 from .ids import Ids
 from .models.build import build_model
-from .services import Ledger, Model
+from .services import Ledger, Model, Tool
 from .tools.builtin import BUILTIN
 from .tools.registry import BoundTool
 
@@ -38,7 +38,7 @@ class Registry:
         return self._agents
 
     def register(self, agent: Agent) -> None:
-        """Add an agent, or replace the one of that id; its tools are resolved now, so that a wrong one is told at once."""
+        """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once."""
         tools = BUILTIN.resolve(agent.tools)
         self._agents[agent.agent_id] = agent
         self._tools[agent.agent_id] = tools
@@ -80,13 +80,25 @@ class RunServices:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._registry = registry
-        self.emit = emit
+        self._emit = emit
         self.ledger = ledger
         self.ids = ids or Ids()
-        self.clock = clock
-        self.agent = registry.agent
-        self.model_for = registry.model_for
-        self.tools_for = registry.tools_for
+        self._clock = clock
+
+    def agent(self, name: str) -> Agent:
+        return self._registry.agent(name)
+
+    def model_for(self, agent: Agent, override: str = "") -> Model:
+        return self._registry.model_for(agent, override)
+
+    def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
+        return self._registry.tools_for(agent)
+
+    def emit(self, event: Event) -> None:
+        self._emit(event)
+
+    def clock(self) -> float:
+        return self._clock()
 
 
 DEFAULT_REGISTRY = Registry()

@@ -1,6 +1,6 @@
 """Everything that can happen, as frozen dataclasses: one type each, one union, one dict form.
 
-Durable events are kept in the event log and numbered per task from 1 (`seq`); deltas are only streamed and have `seq` 0.
+Durable events are kept in the event log and numbered per task from 1 (`seq`); deltas are only streamed, with `seq` 0.
 """
 
 import dataclasses
@@ -241,10 +241,11 @@ class ErrorRaised(Happening):
 
 
 Delta = Thinking | Token | AttemptRestarted | Waiting
-Durable = (
-    TaskStarted | ModeSelected | Fallback | StateChanged | Paused | Resumed | Cancelled | TaskComplete
-    | RecursionStart | Observe | Thought | Action | ToolCall | ToolResult | PlanUpdate | StepUpdate | Answer | ErrorRaised
-)  # fmt: skip
+TaskEvent = TaskStarted | ModeSelected | Fallback | StateChanged | Paused | Resumed | Cancelled | TaskComplete
+RoundEvent = (
+    RecursionStart | Observe | Thought | Action | ToolCall | ToolResult | PlanUpdate | StepUpdate | Answer | ErrorRaised
+)
+Durable = TaskEvent | RoundEvent
 Event = Delta | Durable
 
 TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in (*get_args(Delta), *get_args(Durable))}
@@ -252,7 +253,10 @@ TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in (*get_args(Delta
 
 def to_dict(event: Event) -> dict[str, Any]:
     """The JSON form: the ids at the top, the rest under `data`."""
-    ids = {name: getattr(event, name) for name in ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")}
+    ids = {
+        name: getattr(event, name)
+        for name in ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")
+    }
     return {**ids, "data": event.data}
 
 

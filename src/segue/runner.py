@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
@@ -24,6 +26,7 @@ from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_di
 from .graphs.chat import build_chat
 from .hub import Hub
 from .nodes.chat.run_mode import ModeGraph
+from .nodes.chat.state import ChatInput
 from .services import AppContext
 
 Row = dict[str, Any]
@@ -139,7 +142,7 @@ class Runner:
         context = AppContext.carrying(
             services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
         )
-        config = {
+        config: RunnableConfig = {
             **thread_config(row["thread_id"]),
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
             "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
@@ -150,14 +153,13 @@ class Runner:
         out = await self.graph.ainvoke(given, config, context=context, durability="sync", control=control)
         return dict(out["result"])
 
-    async def _where_it_stands(self, row: Row) -> tuple[Row | None, Row | None]:
+    async def _where_it_stands(self, row: Row) -> tuple[ChatInput | None, Row | None]:
         """What to invoke the graph with: the message, or None to go on; or the result of a task that had ended."""
         state = await self.graph.aget_state(thread_config(row["thread_id"]))
         values = state.values or {}
         known = {values.get("task_id"), (values.get("assignment") or {}).get("task_id")}
         if row["task_id"] not in known:
-            message = {"role": "user", "content": row["message"]}
-            return {"messages": [message], "assignment": {"task_id": row["task_id"]}}, None
+            return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}, None
         if not state.tasks and values.get("result"):
             return None, dict(values["result"])
         return None, None
@@ -190,6 +192,6 @@ def _look_at(run: asyncio.Task[Row]) -> None:
         run.exception()
 
 
-def thread_config(thread_id: str) -> dict[str, Any]:
+def thread_config(thread_id: str) -> RunnableConfig:
     """LangGraph's way to name a thread."""
     return {"configurable": {"thread_id": thread_id}}

@@ -47,8 +47,8 @@ class AppContext(RunContext):
 class ModelRequest:
     """One call of a model.
 
-    `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with an
-    added `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
+    `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
+    `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
     {"language", "objective", "conversation": [{"role", "content"}], "results": [{"name", "arguments", "result"}],
     "plan": [step], "error": str | None}.
     """
@@ -107,7 +107,7 @@ class CallKey:
 class Claim:
     """The ledger's answer to an intent.
 
-    `fresh`: run it. `finished`: it ran, `outcome` is its result. `interrupted`: it was under way when its process ended.
+    `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended.
     """
 
     state: Literal["fresh", "finished", "interrupted"]
@@ -125,11 +125,20 @@ class Ledger(Protocol):
 class Tool(Protocol):
     """A tool as the graphs see it."""
 
-    name: str
-    read_only: bool
-    idempotent: bool
-    needs_approval: bool
-    timeout: float | None
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def idempotent(self) -> bool: ...
+
+    @property
+    def needs_approval(self) -> bool: ...
+
+    @property
+    def timeout(self) -> float | None: ...
 
     @property
     def spec(self) -> Mapping[str, Any]: ...

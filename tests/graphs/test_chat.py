@@ -43,7 +43,13 @@ async def test_direct_answers_without_tools_and_streams(bed: Make) -> None:
 
 
 async def test_all_modes_share_the_threads_history_and_other_threads_see_nothing(bed: Make) -> None:
-    script = ["Hello!", call_tool(("double", {"number": 4})), answer("eight"), plan_json("g", [{"action": "none"}]), "so"]
+    script = [
+        "Hello!",
+        call_tool(("double", {"number": 4})),
+        answer("eight"),
+        plan_json("g", [{"action": "none"}]),
+        "so",
+    ]
     test = bed(build_chat, [*script, "?"])
     await test.send("hello", mode="direct")
     await test.send("double four", mode="react")

@@ -12,7 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 @pytest.mark.parametrize("name", ["react", "direct", "plan", "chat"])
 def test_the_page_shows_the_true_diagram(name: str) -> None:
     drawn = importlib.import_module(f"segue.graphs.{name}").graph.get_graph().draw_mermaid()
-    found = re.search(rf"^### {name}\n.*?```mermaid\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^### {name}\n.*?```mermaid\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     assert found, f"docs/architecture.md has no diagram under the heading {name}"
     assert found[1].strip() == drawn.strip(), f"replace the diagram of {name} by:\n{drawn}"
 

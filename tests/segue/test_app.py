@@ -270,7 +270,7 @@ async def test_get_graph_is_wired_and_composes(app: App) -> None:
     graph = app.get_graph("travel")
     out = await graph.ainvoke({"messages": [("user", "12的5次方是多少？")]})
     assert "248832" in out["result"]["answer"]
-    assert [m.type for m in out["messages"]][0] == "human"
+    assert out["messages"][0].type == "human"
 
 
 def test_the_one_liner() -> None:

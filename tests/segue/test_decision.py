@@ -178,8 +178,8 @@ def test_what_no_store_could_keep_is_unreadable_and_no_crash(text: str) -> None:
 
 
 KEYS = (
-    "action result action_type output tool_calls function name arguments plan step_id status description answer diagnosis "
-    "notes step_status_update thought summary"
+    "action result action_type output tool_calls function name arguments plan step_id status description answer "
+    "diagnosis notes step_status_update thought summary"
 )
 any_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["PLAN", "ANSWER", "CALL_TOOL", "done"]),
@@ -296,7 +296,7 @@ def test_a_call_may_stand_without_its_function_key() -> None:
     ],
 )
 def test_calls_that_are_none_say_what_is_needed(calls: Any) -> None:
-    with pytest.raises(UnreadableReply, match="tool.call"):
+    with pytest.raises(UnreadableReply, match=r"tool.call"):
         decode(nested("CALL_TOOL", {"tool_calls": calls}))
 
 

@@ -102,7 +102,7 @@ def test_what_was_unreadable_still_is_and_says_why(recorded: Recorded) -> None:
     assert len(failed) == 7
     for error_log in failed:
         for text in (error_log, error_log.removeprefix(PREFIX)):
-            with pytest.raises(UnreadableReply, match="cannot be read|goes on after its last brace"):
+            with pytest.raises(UnreadableReply, match=r"cannot be read|goes on after its last brace"):
                 decode(text)
 
 

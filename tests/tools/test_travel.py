@@ -331,11 +331,13 @@ def test_the_tools_only_read_and_explain_every_argument(bound: BoundTool) -> Non
 
 
 def test_names_in_both_languages_are_examples() -> None:
-    cities = TOOLS["query_attractions"].spec["function"]["parameters"]["properties"]["cities"]
-    interests = TOOLS["search_cities"].spec["function"]["parameters"]["properties"]["interests"]
-    assert {"北京", "Beijing", "西安", "Xi'an", "Xian"} <= set(cities["examples"])
-    assert {"美食", "food", "草原", "grassland"} <= set(interests["examples"])
-    assert all(len(example) > 1 for example in interests["examples"])
+    cities = TOOLS["query_attractions"].spec["function"]["parameters"]["properties"]["cities"]["examples"]
+    search = TOOLS["search_cities"].spec["function"]["parameters"]["properties"]
+    interests, seasons = search["interests"]["examples"], search["season"]["examples"]
+    assert {"北京", "Beijing", "西安", "Xi'an", "Xian"} <= set(cities)
+    assert {"美食", "food", "草原", "grassland"} <= set(interests)
+    assert {"春季", "春天", "spring"} <= set(seasons)
+    assert all(len(example) > 1 for example in [*cities, *interests, *seasons])
 
 
 def test_every_example_of_an_interest_finds_a_city() -> None:

@@ -27,14 +27,12 @@ _NO_REPLY = re.compile(
     r"|算了|不|别|取消|没有|没事|谢|好的|你好)",
     re.IGNORECASE,
 )
-_COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        """the and for with from that this what when where which who how are was can could would you your please about into
-    than get list find show give tell search query look make let use all any one some its per explain does did has have
-    not 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""",
-    )
-)
+_COMMON_WORDS = """
+the and for with from that this what when where which who how are was can could would you your please about into than
+get list find show give tell search query look make let use all any one some its per explain does did has have not
+查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 @dataclass(frozen=True)

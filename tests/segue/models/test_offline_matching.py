@@ -42,6 +42,7 @@ async def test_the_tools_that_fit_are_called_once(tools: tuple, text: str, calls
         (LIBRARY, "Explain the metro"),
         (LIBRARY, "解释一下地铁"),
         (LIBRARY, "Please don't renew L-017"),
+        (LIBRARY, "L-017 不要续借"),
         (MACHINES, "What is the capital of France?"),
         (MACHINES, "2024-05-01 or 24/7?"),
     ],

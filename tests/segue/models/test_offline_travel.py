@@ -12,6 +12,11 @@ from segue.tools.travel import TRAVEL
 from .offline_tools import Talk, said
 
 TOOLS = (*TRAVEL, *CALCULATOR, *CLOCK)
+THREE_DAYS_WITHOUT_BUDGET = [
+    ("query_attractions", {"cities": ["北京"]}),
+    ("get_city_info", {"city": "北京"}),
+    ("generate_route", {"city": "北京", "days": 3}),
+]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,9 @@ async def test_a_trip_is_planned_with_every_tool_that_belongs_to_it(text: str, c
         (["北京有什么好玩的", "那上海呢？"], [("query_attractions", {"cities": ["上海"]})]),
         (["北京有什么好玩的", "那三天的预算一共多少？"], [("calculate_budget", {"city": "北京", "days": 3})]),
         (["预算在300到500元的城市"], [("search_cities", {"budget_min": 300, "budget_max": 500})]),
+        (["北京3日游", "预算在300到500元的城市"], [("search_cities", {"budget_min": 300, "budget_max": 500})]),
+        (["推荐北京的美食"], [("get_city_info", {"city": "北京"})]),
+        (["北京的行程，不要预算，三天"], THREE_DAYS_WITHOUT_BUDGET),
         (["现在几点了？"], [("current_time", {})]),
         (["Explain the metro"], []),
         (["北京的地铁怎么坐"], []),

@@ -1,0 +1,136 @@
+"""One line, or a few, for everything that can be seen of a task. Text from outside is never read as markup."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from segue.prompts.language import Language
+from segue.prompts.phrases import phrase
+
+from ..events import (
+    AttemptRestarted,
+    ErrorRaised,
+    Fallback,
+    ModeSelected,
+    RecursionStart,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Waiting,
+)
+from .printable import arguments_line, one_line, printable, result_line
+from .scene import Item
+
+STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
+_RULE = "━"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The characters that stand for a status."""
+
+    steps: Mapping[str, str]
+    ok: str
+    failed: str
+    begins: str
+
+
+SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→")
+PLAIN_SIGNS = Signs({"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"}, "ok", "FAILED", "->")
+
+
+def signs_for(console: Console) -> Signs:
+    """Signs that the console's encoding can write."""
+    return SIGNS if console.encoding.lower().startswith("utf") else PLAIN_SIGNS
+
+
+def mode_line(event: ModeSelected) -> Text:
+    reason = f" ({one_line(event.reason)})" if event.reason else ""
+    return Text.assemble(("mode ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
+
+
+def banner_lines(event: Thinking) -> list[str]:
+    """A banner's lines without its rule and its blank ones; the first is its heading."""
+    lines = [line.strip() for line in printable(event.content).splitlines()]
+    return [line for line in lines if line.strip(_RULE)]
+
+
+def banner_text(lines: Iterable[str]) -> Text:
+    heading, *rest = lines
+    return Text("\n").join([Text(heading, style="bold cyan"), *(Text(line, style="dim") for line in rest)])
+
+
+def round_line(event: RecursionStart, language: Language) -> Text:
+    named = phrase("react", language, i=event.iteration).strip(f"{_RULE}\n ")
+    return Text.assemble((named, "bold cyan"), (f" {event.iteration}/{event.max_iteration}", "dim"))
+
+
+def thought_text(text: str) -> Text:
+    return Text(printable(text).strip(), style="dim italic")
+
+
+def call_line(event: ToolCall, signs: Signs) -> Text:
+    return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
+
+
+def outcome_line(event: ToolResult, signs: Signs, most: int = 100) -> Text:
+    failed = "error" in event.result
+    sign, style = (signs.failed, "red") if failed else (signs.ok, "green")
+    return Text.assemble(
+        (f"{sign} ", style),
+        _call(event.name, event.arguments),
+        (f"  {event.seconds:.2f} s", "dim"),
+        "\n    ",
+        (result_line(event.result, most), "red" if failed else ""),
+    )
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> Text:
+    return Text.assemble((one_line(name), "bold"), (f"({arguments_line(arguments)})", "dim"))
+
+
+def item_line(item: Item, signs: Signs) -> Text:
+    """A step with its status, and why it has it."""
+    style = STYLES.get(item.status, "")
+    text = Text.assemble(
+        (f"{signs.steps.get(item.status, '?')} ", style),
+        (f"{one_line(item.step_id)} ", "dim"),
+        (one_line(item.description or item.status, 120), style if item.status in ("running", "error") else ""),
+    )
+    if item.note and item.status in ("error", "skipped"):
+        text.append(f"  ({one_line(item.note, 80)})", style="dim")
+    return text
+
+
+def fallback_line(event: Fallback) -> Text:
+    switch = f"{one_line(event.from_mode)} gives up, {one_line(event.to_mode)} takes over: {one_line(event.reason, 160)}"
+    return Text(switch, style="yellow")
+
+
+def restart_line(event: AttemptRestarted) -> Text:
+    return Text(f"attempt {event.attempt}, it starts again: {one_line(event.reason, 160)}", style="yellow")
+
+
+def waiting_line(event: Waiting) -> Text:
+    left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
+    return Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")
+
+
+def error_line(event: ErrorRaised) -> Text:
+    return Text(f"! {one_line(event.message, 300)}", style="yellow")
+
+
+def status_line(task: Mapping[str, Any], seconds: float) -> Text:
+    """Mode, steps, tools and tokens of a task that ended."""
+    result = task["result"] or {}
+    reasoning = result.get("reasoning") or {}
+    usage = result.get("usage") or {}
+    parts = [f"mode {result.get('mode') or task['mode']}", f"{reasoning.get('total_steps', 0)} steps"]
+    if tools := reasoning.get("tools_used"):
+        parts.append(f"tools {', '.join(tools)}")
+    if usage.get("input") or usage.get("output"):
+        parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
+    return Text(printable(" · ".join([*parts, f"{seconds:.1f} s"])), style="dim")

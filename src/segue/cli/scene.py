@@ -1,0 +1,113 @@
+"""What a task looks like at this moment, folded from its events."""
+
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+
+from segue.prompts.language import Language, language_of
+
+from ..events import (
+    Answer,
+    AttemptRestarted,
+    Event,
+    Fallback,
+    PlanUpdate,
+    StepUpdate,
+    TaskStarted,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+)
+
+CallKey = tuple[str, int]
+
+
+def call_key(event: ToolCall | ToolResult) -> CallKey:
+    """What pairs a result with its call: the step or the recursion, and the place in it."""
+    return (event.step_id if not event.trace_id else event.trace_id, event.index)
+
+
+def is_banner(event: Thinking) -> bool:
+    """Whether this is a phase banner, which is announced whole, and not a piece of a thought."""
+    return not event.trace_id and event.content.endswith("\n")
+
+
+@dataclass
+class Item:
+    """One step of the plan, with the calls that it made."""
+
+    step_id: str
+    description: str
+    status: str
+    note: str = ""
+    calls: list[ToolResult] = field(default_factory=list)
+
+
+@dataclass
+class Scene:
+    """The plan, the calls under way, and what is being written."""
+
+    language: Language = "en"
+    goal: str = ""
+    items: dict[str, Item] = field(default_factory=dict)
+    running: dict[CallKey, ToolCall] = field(default_factory=dict)
+    thought: str = ""
+    answer: str = ""
+
+    @singledispatchmethod
+    def fold(self, event: Event) -> None:
+        """Take an event in; most kinds leave the scene as it is."""
+
+    @fold.register
+    def _(self, event: TaskStarted) -> None:
+        self.language = language_of(event.message)
+
+    @fold.register
+    def _(self, event: Thinking) -> None:
+        if not is_banner(event):
+            self.thought += event.content
+
+    @fold.register
+    def _(self, event: Thought) -> None:
+        self.thought = ""
+
+    @fold.register
+    def _(self, event: Token) -> None:
+        self.answer += event.content
+
+    @fold.register(AttemptRestarted)
+    @fold.register(Fallback)
+    def _(self, event: AttemptRestarted | Fallback) -> None:
+        self.thought = self.answer = ""
+        if isinstance(event, Fallback):
+            self.items, self.running = {}, {}
+
+    @fold.register
+    def _(self, event: Answer) -> None:
+        self.thought = self.answer = ""
+
+    @fold.register
+    def _(self, event: PlanUpdate) -> None:
+        old = self.items
+        self.goal = event.goal
+        self.items = {}
+        for step in event.steps:
+            step_id = str(step["step_id"])
+            calls = old[step_id].calls if step_id in old and step["status"] == "done" else []
+            self.items[step_id] = Item(step_id, step["description"], step["status"], step.get("note", ""), calls)
+
+    @fold.register
+    def _(self, event: StepUpdate) -> None:
+        item = self.items.setdefault(event.step_id, Item(event.step_id, event.description, event.status))
+        item.status, item.note = event.status, event.note
+
+    @fold.register
+    def _(self, event: ToolCall) -> None:
+        self.running[call_key(event)] = event
+
+    @fold.register
+    def _(self, event: ToolResult) -> None:
+        self.running.pop(call_key(event), None)
+        if event.step_id in self.items:
+            self.items[event.step_id].calls.append(event)

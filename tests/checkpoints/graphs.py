@@ -1,0 +1,92 @@
+"""A small graph with everything that the saver must keep: a subgraph, a DeltaChannel and an events channel."""
+
+import operator
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.channels.base import MISSING
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from segue.events import Thought, to_dict
+
+
+class Announced(EphemeralValue[Any]):
+    """A channel that keeps nothing: neither a checkpoint nor a subgraph sees what was announced."""
+
+    def update(self, values: Sequence[Any]) -> bool:
+        return False
+
+    def checkpoint(self) -> Any:
+        return MISSING
+
+
+def extend(history: list[Any], writes: Sequence[list[Any]]) -> list[Any]:
+    return [*history, *(message for write in writes for message in write)]
+
+
+class Talk(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], DeltaChannel(extend, snapshot_frequency=3)]
+    done: Annotated[list[str], operator.add]
+    events: Annotated[list[dict[str, Any]], Announced(list, guard=False)]
+
+
+class Said(TypedDict, total=False):
+    done: Annotated[list[str], operator.add]
+
+
+Step = Callable[[Talk], Awaitable[dict[str, Any]]]
+
+
+class Crash(Exception):
+    """A node's process ends here."""
+
+
+@dataclass
+class Steps:
+    """Makes nodes and remembers which ones ran; a node named in `crashing` crashes instead."""
+
+    ran: list[str] = field(default_factory=list)
+    crashing: set[str] = field(default_factory=set)
+
+    def node(self, name: str, events: int = 2, quiet: bool = False) -> Step:
+        async def step(state: Talk) -> dict[str, Any]:
+            self.ran.append(name)
+            if name in self.crashing:
+                raise Crash(name)
+            announced = {"events": [thought(f"{name} {n}") for n in range(events)]}
+            return announced if quiet else {**announced, "messages": [AIMessage(name)], "done": [name]}
+
+        return step
+
+
+def thought(text: str, task_id: str = "t1") -> dict[str, Any]:
+    return to_dict(Thought(task_id=task_id, text=text, timestamp=1.0))
+
+
+def build(steps: Steps) -> StateGraph[Any]:
+    """first → inner(second → third) → last."""
+    inner: StateGraph[Any] = StateGraph(Talk, output_schema=Said)
+    inner.add_sequence([("second", steps.node("second")), ("third", steps.node("third"))])
+    inner.add_edge(START, "second")
+    graph: StateGraph[Any] = StateGraph(Talk)
+    graph.add_sequence([("first", steps.node("first")), ("inner", inner.compile()), ("last", steps.node("last"))])
+    graph.add_edge(START, "first")
+    return graph
+
+
+async def run(graph: Any, given: Any, thread_id: str = "s") -> dict[str, Any]:
+    output: dict[str, Any] = await graph.ainvoke(given, config_of(thread_id), durability="sync")
+    return output
+
+
+def config_of(thread_id: str = "s") -> Any:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def compiled(steps: Steps, saver: BaseCheckpointSaver[str]) -> Any:
+    return build(steps).compile(checkpointer=saver)
