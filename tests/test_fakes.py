@@ -29,12 +29,12 @@ async def test_a_reply_streams_in_pieces() -> None:
 async def test_a_tool_call_streams_its_arguments_in_pieces() -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     call = {"name": "add", "args": {"a": 1, "b": 2}, "id": "c1"}
-    reply = AIMessage("a moment", tool_calls=[call], usage_metadata=usage)  # type: ignore[arg-type, list-item]
+    reply = AIMessage("a moment", tool_calls=[call], usage_metadata=usage)
     model = ScriptedChatModel([reply])
     chunks = [chunk async for chunk in model.astream("hi")]
-    whole = sum(chunks[1:], chunks[0])  # type: ignore[arg-type]
-    assert whole.tool_calls == [call | {"type": "tool_call"}]  # type: ignore[attr-defined]
-    assert whole.usage_metadata == usage  # type: ignore[attr-defined]
+    whole = sum(chunks[1:], chunks[0])
+    assert whole.tool_calls == [call | {"type": "tool_call"}]
+    assert whole.usage_metadata == usage
     assert whole.response_metadata["finish_reason"] == "tool_calls"
 
 

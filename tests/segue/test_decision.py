@@ -13,7 +13,7 @@ from segue.plan import Status
 from tests import fakes
 
 ANSWER = fakes.answer("42", thought="easy", observe="the first round")
-POWER = {"name": "power", "arguments": {"base": 12, "exponent": 5}}
+POWER: dict[str, Any] = {"name": "power", "arguments": {"base": 12, "exponent": 5}}
 
 
 def nested(action_type: Any, output: Any, **beside: Any) -> str:

@@ -1,0 +1,209 @@
+"""`segue doctor`: what is installed, what is configured, and whether it works."""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import SegueError
+from .exits import FAILED
+from .lines import signs_for
+from .printable import one_line
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..agents import Agent
+
+PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite", "pydantic", "typer", "rich")
+SECONDS = 3.0
+"""How long the endpoint is tried."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `ok` None is a warning: worth knowing, and Segue works without it."""
+
+    ok: bool | None
+    what: str
+    detail: str
+
+
+def doctor(console: Console, settings: Settings) -> int:
+    """Print every finding; 0 if Segue works as it is."""
+    signs = signs_for(console)
+    failed = False
+    for found in findings(settings, os.environ):
+        failed |= found.ok is False
+        sign, style = ("!", "yellow") if found.ok is None else (signs.ok, "green") if found.ok else (signs.failed, "red")
+        text = Text.assemble((f"{sign} ", style), (f"{found.what:<10} ", "bold"), one_line(found.detail, 400))
+        console.print(text, soft_wrap=True)
+    return FAILED if failed else 0
+
+
+def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at one thing after the other."""
+    yield _python()
+    yield _packages()
+    yield from _extras()
+    yield _database(settings.database)
+    try:
+        agents = _agents(settings)
+    except SegueError as error:
+        yield Finding(False, "agents", str(error))
+        return
+    yield Finding(True, "agents", "; ".join(f"{name} ({_tool_names(agent)})" for name, agent in agents.items()))
+    chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
+    yield from _model(chosen, settings.model, environ)
+    yield _offline()
+
+
+def _python() -> Finding:
+    ok = sys.version_info >= (3, 11)
+    return Finding(ok, "python", f"{platform.python_version()} at {sys.executable}{'' if ok else ': 3.11 or newer is needed'}")
+
+
+def _packages() -> Finding:
+    versions = {name: _version(name) for name in ("segue", *PACKAGES)}
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        return Finding(False, "packages", f"missing: {', '.join(missing)}; install them with: pip install -U segue")
+    return Finding(True, "packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> Iterator[Finding]:
+    """The optional parts that the installed Segue declares."""
+    from packaging.requirements import Requirement
+
+    needed = [Requirement(text) for text in importlib.metadata.requires("segue") or ()]
+    for extra in importlib.metadata.metadata("segue").get_all("Provides-Extra") or ():
+        names = [r.name for r in needed if r.marker and not r.marker.evaluate() and r.marker.evaluate({"extra": extra})]
+        missing = [name for name in names if name != "segue" and _version(name) is None]
+        how = f"not installed ({', '.join(missing)}): pip install 'segue[{extra}]'"
+        yield Finding(None if missing else True, f"[{extra}]", how if missing else "installed")
+
+
+def _database(path: str) -> Finding:
+    """Whether the database can be used, without creating it."""
+    if path == ":memory:" or path.startswith("file:"):
+        return Finding(True, "database", path)
+    file = Path(path).absolute()
+    if not file.exists():
+        if file.parent.is_dir() and os.access(file.parent, os.W_OK):
+            return Finding(True, "database", f"{file} is not there yet; the first message creates it")
+        return Finding(False, "database", f"the folder {file.parent} cannot be written: name another file with --db")
+    return _existing_database(file)
+
+
+def _existing_database(file: Path) -> Finding:
+    from ..checkpoints.schema import SCHEMA_VERSION, check_version
+
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as connection:
+            version = check_version(connection, str(file))
+    except (SegueError, sqlite3.Error) as error:
+        return Finding(False, "database", f"{file}: {error}")
+    if not os.access(file, os.W_OK):
+        return Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
+    return Finding(True, "database", f"{file}, writable, schema version {version} (this Segue: {SCHEMA_VERSION})")
+
+
+def _agents(settings: Settings) -> "dict[str, Agent]":
+    from ..bootstrap import EXAMPLE, Registry
+
+    registry = Registry((EXAMPLE,))
+    for agent in settings.agents():
+        registry.register(agent)
+    return {name: registry.agent(name) for name in registry.agents}
+
+
+def _tool_names(agent: "Agent") -> str:
+    from ..tools.builtin import BUILTIN
+
+    return ", ".join(BUILTIN.resolve(agent.tools)) or "no tools"
+
+
+def _model(agent: "Agent", override: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Which model the agent has and why, whether it has a key, and whether its endpoint answers."""
+    from ..models.build import build_model, chosen_model
+
+    choice = chosen_model(agent, override, environ)
+    name = choice if isinstance(choice, str) else type(choice).__name__
+    yield Finding(True, "model", f"{name}, from {_origin(agent, override, environ)}")
+    if name == "offline":
+        yield Finding(None, "model", "this is no language model: set OPENAI_API_KEY (or OPENAI_BASE_URL), or --model openai:NAME")
+        return
+    key = "the agent's api_key" if agent.api_key else "OPENAI_API_KEY" if environ.get("OPENAI_API_KEY") else ""
+    yield Finding(True if key else None, "key", f"{key} is set (its value is not shown)" if key else "none is set")
+    try:
+        build_model(agent, override, environ)
+    except SegueError as error:
+        yield Finding(None, "model", str(error))
+        return
+    if isinstance(choice, str):
+        yield _endpoint(agent, environ)
+
+
+def _origin(agent: "Agent", override: str, environ: Mapping[str, str]) -> str:
+    if override:
+        return "--model"
+    if agent.model is not None:
+        return f"the agent «{agent.agent_id}»"
+    named = [name for name in ("SEGUE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL") if environ.get(name)]
+    return " and ".join(named[:1] if named[:1] == ["SEGUE_MODEL"] else named) or "the default (nothing is configured)"
+
+
+def _endpoint(agent: "Agent", environ: Mapping[str, str]) -> Finding:
+    """Ask the endpoint for its list of models, with the key that a chat would use."""
+    import httpx
+
+    base = agent.base_url or environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    key = agent.api_key.get_secret_value() if agent.api_key else environ.get("OPENAI_API_KEY")
+    shown = _without_secrets(base)
+    try:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        status = httpx.get(f"{base.rstrip('/')}/models", headers=headers, timeout=SECONDS).status_code
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        return Finding(None, "endpoint", f"{shown} does not answer within {SECONDS:g} s ({type(error).__name__})")
+    if status in (401, 403):
+        return Finding(None, "endpoint", f"{shown} answers, and rejects the key ({status})")
+    return Finding(True, "endpoint", f"{shown} answers ({status})")
+
+
+def _without_secrets(url: str) -> str:
+    """The address without a password or query in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _offline() -> Finding:
+    """Have the offline default answer a message, in memory."""
+    try:
+        result = asyncio.run(_ask_offline())
+    except SegueError as error:
+        return Finding(False, "offline", str(error))
+    return Finding(bool(result["success"]), "offline", f"the embedded planner answers: {one_line(result['answer'], 60)}")
+
+
+async def _ask_offline() -> dict[str, Any]:
+    from ..app import open as open_app
+
+    async with open_app(":memory:") as app:
+        return await app.ask("hello", model="offline", mode="direct")

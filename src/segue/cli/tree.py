@@ -1,0 +1,171 @@
+"""A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatchmethod
+from typing import Any
+
+from rich.text import Text
+from rich.tree import Tree
+
+from ..events import (
+    Action,
+    Answer,
+    ErrorRaised,
+    Event,
+    Fallback,
+    ModeSelected,
+    Observe,
+    Paused,
+    PlanUpdate,
+    RecursionStart,
+    Resumed,
+    StepUpdate,
+    Thought,
+    ToolCall,
+    ToolResult,
+    from_dict,
+)
+from . import lines
+from .lines import Signs
+from .printable import arguments_line, one_line, result_line
+from .scene import CallKey, Item, Scene, call_key
+from .tables import status_text, when
+
+MOST = 160
+"""Columns of one entry."""
+
+
+def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS) -> Tree:
+    """Draw what `App.trace` returned."""
+    task = trace["task"]
+    drawing = _Drawing(Tree(_task_label(task)), signs)
+    for form in trace["events"]:
+        drawing.add(from_dict(form))
+    if trace["calls"]:
+        _add_ledger(drawing.root, trace["calls"], signs)
+    if task["error"]:
+        drawing.root.add(Text(f"error: {one_line(task['error'], MOST)}", style="red"))
+    return drawing.root
+
+
+def _task_label(task: Mapping[str, Any]) -> Text:
+    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task["status"]))
+    text.append(f"\n{one_line(task['message'], MOST)}\n")
+    facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
+    said = "  ".join(f"{name} {one_line(value)}" for name, value in facts.items())
+    return text.append(f"{said}  {when(task['created_at'])}", style="dim")
+
+
+class _Drawing:
+    """Adds events to the tree, each where it belongs."""
+
+    def __init__(self, root: Tree, signs: Signs) -> None:
+        self.root = root
+        self._signs = signs
+        self._mode = root
+        self._recursions: dict[str, Tree] = {}
+        self._calls: dict[CallKey, Tree] = {}
+        self._scene = Scene()
+        self._steps: dict[str, Tree] = {}
+
+    def add(self, event: Event) -> None:
+        self._scene.fold(event)
+        self._add(event)
+
+    def _place(self, event: Event) -> Tree:
+        """The recursion or the step that the event belongs to, else the mode."""
+        return self._recursions.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
+
+    @singledispatchmethod
+    def _add(self, event: Event) -> None:
+        """What the tree shows otherwise, or not at all."""
+
+    @_add.register
+    def _(self, event: ModeSelected) -> None:
+        self._mode = self.root.add(lines.mode_line(event))
+
+    @_add.register
+    def _(self, event: Fallback) -> None:
+        self._mode.add(lines.fallback_line(event))
+        self._mode = self.root.add(Text.assemble(("mode ", "dim"), (one_line(event.to_mode), "bold")))
+        self._steps = {}
+
+    @_add.register
+    def _(self, event: RecursionStart) -> None:
+        label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
+        self._recursions[event.trace_id] = self._mode.add(label)
+
+    @_add.register
+    def _(self, event: Observe) -> None:
+        self._place(event).add(_named("observe", event.text))
+
+    @_add.register
+    def _(self, event: Thought) -> None:
+        self._place(event).add(_named("thought", event.text))
+
+    @_add.register
+    def _(self, event: Action) -> None:
+        self._place(event).add(_named("action", event.action_type))
+
+    @_add.register
+    def _(self, event: PlanUpdate) -> None:
+        plan = self._place(event).add(_named("plan", event.goal))
+        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self._scene.items.items()}
+
+    @_add.register
+    def _(self, event: StepUpdate) -> None:
+        item: Item = self._scene.items[event.step_id]
+        line = lines.item_line(item, self._signs)
+        if event.step_id in self._steps:
+            self._steps[event.step_id].label = line
+        else:
+            self._steps[event.step_id] = self._place(event).add(line)
+
+    @_add.register
+    def _(self, event: ToolCall) -> None:
+        self._calls[call_key(event)] = self._place(event).add(lines.call_line(event, self._signs))
+
+    @_add.register
+    def _(self, event: ToolResult) -> None:
+        line = lines.outcome_line(event, self._signs, MOST)
+        if under_way := self._calls.pop(call_key(event), None):
+            under_way.label = line
+        else:
+            self._place(event).add(line)
+
+    @_add.register
+    def _(self, event: Answer) -> None:
+        self._place(event).add(_named("answer", event.answer))
+
+    @_add.register
+    def _(self, event: ErrorRaised) -> None:
+        self._place(event).add(Text(f"error: {one_line(event.message, MOST)}", style="red"))
+
+    @_add.register
+    def _(self, event: Paused) -> None:
+        self._mode.add(Text(f"paused: {one_line(event.reason, MOST)}", style="yellow"))
+
+    @_add.register
+    def _(self, event: Resumed) -> None:
+        self._mode.add(Text("resumed", style="yellow"))
+
+
+def _named(name: str, text: str) -> Text:
+    return Text.assemble((f"{name}: ", "dim"), one_line(text, MOST))
+
+
+def _add_ledger(root: Tree, calls: Sequence[Mapping[str, Any]], signs: Signs) -> None:
+    """Every call that was begun, and what is known of it."""
+    ledger = root.add(Text(f"ledger: {len(calls)} calls", style="bold"))
+    for call in calls:
+        done = call["state"] == "done"
+        failed = done and "error" in (call["outcome"] or {})
+        sign, style = (signs.begins, "cyan") if not done else (signs.failed, "red") if failed else (signs.ok, "green")
+        text = Text.assemble((f"{sign} ", style), (one_line(call["name"]), "bold"))
+        text.append(f"({arguments_line(call['arguments'])})", style="dim")
+        seconds = f"  {call['finished_at'] - call['started_at']:.2f} s" if done else ""
+        text.append(f"  {call['state'] if done else 'begun, outcome unknown'}{seconds}", style=style)
+        text.append(f"  {one_line(call['scope'], 12)} #{call['idx']}", style="dim")
+        if done:
+            text.append(f"\n    {result_line(call['outcome'], MOST)}")
+        ledger.add(text)
