@@ -17,7 +17,7 @@ async def ask_model(model: Model, request: ModelRequest, on_text: Callable[[str]
     async for piece in model.stream(request):
         if isinstance(piece, TextDelta):
             on_text(piece.text)
-        else:
+        elif isinstance(piece, ModelReply):
             reply = piece
     return reply
 

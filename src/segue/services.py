@@ -50,7 +50,7 @@ class ModelRequest:
     `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
     `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
     {"language", "objective", "conversation": [{"role", "content"}], "results": [{"name", "arguments", "result"}],
-    "plan": [step], "error": str | None}.
+    "plan": [step], "error": str | None}. `native` binds the tools as function calls instead of asking for a schema.
     """
 
     purpose: Purpose
@@ -58,6 +58,7 @@ class ModelRequest:
     schema: Mapping[str, Any] | None = None
     tools: Sequence[Mapping[str, Any]] = ()
     view: Mapping[str, Any] = field(default_factory=dict)
+    native: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,41 @@ class TextDelta:
 
 
 @dataclass(frozen=True)
+class CallDelta:
+    """A function call begins to arrive: what was streamed of this reply so far was its thought."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The call is made again, after `seconds`: discard what was streamed of it."""
+
+    attempt: int
+    reason: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class RawCall:
+    """A function call as the model wrote it: `arguments` is text that may be no JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
 class ModelReply:
     """The whole reply; `usage` counts tokens as {"input", "output"}."""
 
     text: str
     finish_reason: str = "stop"
     usage: Mapping[str, int] = field(default_factory=dict)
+    tool_calls: tuple[RawCall, ...] = ()
+
+
+ModelPiece = TextDelta | CallDelta | Retry | ModelReply
 
 
 class Model(Protocol):
@@ -82,7 +112,7 @@ class Model(Protocol):
     name: str
     is_language_model: bool
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ModelReply]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Yield the deltas, then exactly one `ModelReply`.
 
         Raises:
@@ -116,6 +146,8 @@ class Claim:
 
 class Ledger(Protocol):
     """Remembers every tool call, so that none is run twice."""
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None: ...
 
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim: ...
 

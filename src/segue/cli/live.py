@@ -90,8 +90,7 @@ class LiveView:
         self._console.print(what)
 
     def _flush_thought(self) -> None:
-        if thought := self._scene.thought:
-            self._scene.thought = ""
+        if thought := self._scene.take_thought():
             self._print(lines.thought_text(thought))
 
     def _flush_plan(self) -> None:
@@ -127,7 +126,8 @@ class LiveView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        self._print(lines.thought_text(event.text))
+        if not self._scene.was_told(event):
+            self._print(lines.thought_text(event.text))
 
     @_show.register
     def _(self, event: ToolResult) -> None:

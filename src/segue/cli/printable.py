@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 # Control characters (a terminal would obey them) and marks that turn the reading direction around; newline and tab stay.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_MARKUP = re.compile(r"\*\*|^#+ ", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(```|~~~)")
 
 
@@ -42,8 +43,7 @@ def result_line(result: Any, most: int = 100) -> str:
         return one_line(result["error"], most)
     value = result.get("success")
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
-        first = value["summary"].strip().partition("\n")[0]
-        return one_line(first.replace("**", "").lstrip("# "), most)
+        return one_line(_MARKUP.sub("", value["summary"]), most)
     return one_line(value if isinstance(value, str) else json_line(value), most)
 
 

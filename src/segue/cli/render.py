@@ -106,8 +106,7 @@ class PlainView:
             self._line_is_open = False
 
     def _flush_thought(self) -> None:
-        if thought := self._scene.thought:
-            self._scene.thought = ""
+        if thought := self._scene.take_thought():
             self._print(lines.thought_text(thought))
 
     @singledispatchmethod
@@ -137,7 +136,8 @@ class PlainView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        self._print(lines.thought_text(event.text))
+        if not self._scene.was_told(event):
+            self._print(lines.thought_text(event.text))
 
     @_show.register
     def _(self, event: ToolCall) -> None:

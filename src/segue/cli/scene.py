@@ -53,7 +53,20 @@ class Scene:
     items: dict[str, Item] = field(default_factory=dict)
     running: dict[CallKey, ToolCall] = field(default_factory=dict)
     thought: str = ""
+    told: str = ""
+    """The last thought that was printed while it was written."""
     answer: str = ""
+
+    def take_thought(self) -> str:
+        """The thought so far, which is going to be printed."""
+        if self.thought:
+            self.told, self.thought = self.thought, ""
+            return self.told
+        return ""
+
+    def was_told(self, event: Thought) -> bool:
+        """Whether the whole thought is what was printed already."""
+        return self.told.strip() == event.text.strip()
 
     @singledispatchmethod
     def fold(self, event: Event) -> None:
@@ -70,7 +83,7 @@ class Scene:
 
     @fold.register
     def _(self, event: Thought) -> None:
-        self.thought = ""
+        self.thought = self.told = ""
 
     @fold.register
     def _(self, event: Token) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..services import ModelReply, ModelRequest, TextDelta
+from ..services import ModelPiece, ModelReply, ModelRequest, TextDelta
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -23,7 +23,7 @@ class ChatObject:
     def bound(self, request: ModelRequest) -> "Runnable[Any, Any]":
         return self.chat
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         async for piece in stream_reply(self.bound(request), request):
             yield piece
 
@@ -39,7 +39,7 @@ class Offline(ChatObject):
         )
 
 
-async def stream_reply(runnable: "Runnable[Any, Any]", request: ModelRequest) -> AsyncIterator[TextDelta | ModelReply]:
+async def stream_reply(runnable: "Runnable[Any, Any]", request: ModelRequest) -> AsyncIterator[ModelPiece]:
     """Pass on the deltas of a streaming call and put the reply together from them."""
     whole: AIMessageChunk | None = None
     async for chunk in runnable.astream(list(request.messages)):

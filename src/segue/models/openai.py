@@ -8,7 +8,7 @@ import httpx
 import openai
 
 from ..errors import ModelRefused, ModelUnreachable
-from ..services import ModelReply, ModelRequest, TextDelta
+from ..services import ModelPiece, ModelRequest
 from .chat_object import stream_reply
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class OpenAIModel:
         self.name = name
         self._endpoint = f"{chat.openai_api_base or 'default'}#{chat.model_name}"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ModelReply]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         while True:
             rung = _found.get(self._endpoint, 0)
             try:
@@ -42,7 +42,7 @@ class OpenAIModel:
                     raise ModelRefused(f"{self._who} refused the request: {_reason(error)}.") from error
                 _found[self._endpoint] = rung + 1
 
-    async def _attempt(self, request: ModelRequest, rung: int) -> AsyncIterator[TextDelta | ModelReply]:
+    async def _attempt(self, request: ModelRequest, rung: int) -> AsyncIterator[ModelPiece]:
         bound = self.chat.bind(**_response_format(request, LADDER[rung]))
         try:
             async for piece in stream_reply(bound, request):
