@@ -11,19 +11,20 @@ from langchain_core.messages import convert_to_openai_messages
 from langgraph.graph.state import CompiledStateGraph
 
 from .agents import Agent
-from .bootstrap import EXAMPLE, Registry, RunServices
+from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.ledger import ToolLedger
 from .checkpoints.tasks import TaskStatus
 from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode, UnknownThread
-from .events import Event, from_dict, to_dict
-from .graphs.chat import MODES, build_chat
+from .events import Event, from_dict
+from .graphs.chat import MODES
 from .hub import until_end
 from .ids import Ids
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
 from .runner import Row, Runner, thread_config
-from .services import AppContext, Model, RunContext
+from .services import Model
+from .wired import wired_graph
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
@@ -254,31 +255,6 @@ class App:
         """Pause what runs and close the database."""
         await self._runner.close()
         await self._database.close()
-
-
-def wired_graph(
-    registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """A chat graph that carries its services with it."""
-    from langgraph.config import get_stream_writer
-    from langgraph.graph import END, START, StateGraph
-
-    from .nodes.chat.state import ChatInput, ChatOutput
-
-    chat = build_chat(modes).compile()
-
-    async def segue(state: ChatInput) -> ChatOutput:
-        write = get_stream_writer()
-        services = RunServices(registry, lambda event: write(to_dict(event)))
-        given = list(state["messages"])
-        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, agent=agent_id))
-        return {"messages": out["messages"][len(given) :], "result": out["result"]}
-
-    graph = StateGraph(ChatOutput, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
-    graph.add_node("segue", segue)
-    graph.add_edge(START, "segue")
-    graph.add_edge("segue", END)
-    return graph.compile()
 
 
 @asynccontextmanager

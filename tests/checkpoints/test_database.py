@@ -196,6 +196,16 @@ async def test_a_cancelled_transaction_of_the_saver_is_rolled_back(database: Dat
     assert await Lease(database).acquire("s", "you") == 1
 
 
+async def test_opening_waits_for_a_writer_before_it_switches_to_write_ahead_logging(path: str) -> None:
+    with plain(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        opening = asyncio.ensure_future(open_database(path))
+        await asyncio.sleep(0.3)
+        assert not opening.done()
+        connection.execute("COMMIT")
+        await (await opening).close()
+
+
 async def test_many_processes_may_create_the_same_database(path: str) -> None:
     with ProcessPoolExecutor(6, multiprocessing.get_context("spawn")) as pool:
         fences = list(pool.map(_create, [path] * 24))

@@ -67,7 +67,7 @@ def chat(
     settings = Settings(db, agents, agent, mode, model, user, session)
     if message is None and as_json:
         raise typer.BadParameter("it needs a MESSAGE, or - to read one from standard input", param_hint="--json")
-    with told_in_a_sentence():
+    with told_in_a_sentence(settings):
         if message is None:
             from .interactive import interactive
 

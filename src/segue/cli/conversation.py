@@ -107,8 +107,8 @@ class Conversation:
         self.console.print()
         if task["status"] in ("done", "error") and task["result"]:
             self.console.print(status_line(task, seconds), soft_wrap=True)
-            going_on = Text(printable(self.settings.going_on(task["thread_id"])), style="bold")
-            self.console.print(Text("continue: ", style="dim") + going_on, soft_wrap=True)
+            self.console.print(Text("go on in this session, from any process:", style="dim"))
+            self.console.print(Text(printable(self.settings.going_on(task["thread_id"]))), soft_wrap=True)
 
     def _judge(self, task: Row) -> int:
         """Say what a task that is not done needs, and return the exit code."""
@@ -116,7 +116,7 @@ class Conversation:
         if task["status"] == "done":
             return 0
         if task["status"] == "paused":
-            complain("The task is paused; go on with:", resume)
+            complain("The task is paused. To go on with it:", resume)
             return PAUSED
         hints = [] if task["result"] else [resume]
         complain(task["error"] or f"The task is {task['status']} and did not end.", *hints)

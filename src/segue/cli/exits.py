@@ -6,9 +6,10 @@ from contextlib import contextmanager
 import typer
 from rich.text import Text
 
-from ..errors import InvalidMessage, SegueError, UnknownAgent, UnknownMode, UnknownModel
+from ..errors import InvalidMessage, SegueError, TaskUnfinished, UnknownAgent, UnknownMode, UnknownModel
 from .consoles import complaints
 from .printable import printable
+from .settings import Settings
 
 FAILED = 1
 USAGE = 2
@@ -31,10 +32,13 @@ def code_of(error: SegueError) -> int:
 
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
+def told_in_a_sentence(settings: Settings | None = None) -> Iterator[None]:
     """Turn Segue's own errors into a sentence and an exit code; anything else is a bug and keeps its traceback."""
     try:
         yield
     except SegueError as error:
-        complain(str(error))
+        hints = []
+        if isinstance(error, TaskUnfinished) and settings:
+            hints = [settings.command_on(verb, error.task_id) for verb in ("resume", "cancel")]
+        complain(str(error), *hints)
         raise typer.Exit(code_of(error)) from error

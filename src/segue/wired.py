@@ -1,0 +1,35 @@
+"""The chat graph with an app's agents and tools in it, for graphs of one's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from .bootstrap import Registry, RunServices
+from .events import to_dict
+from .graphs.chat import build_chat
+from .nodes.chat.run_mode import ModeGraph
+from .nodes.chat.state import ChatInput, ChatOutput
+from .services import AppContext, RunContext
+
+
+def wired_graph(
+    registry: Registry, agent_id: str, modes: Mapping[str, ModeGraph]
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """A chat graph that carries its services with it."""
+    chat = build_chat(modes).compile()
+
+    async def segue(state: ChatInput) -> ChatOutput:
+        write = get_stream_writer()
+        services = RunServices(registry, lambda event: write(to_dict(event)))
+        given = list(state["messages"])
+        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, agent=agent_id))
+        return {"messages": out["messages"][len(given) :], "result": out["result"]}
+
+    graph = StateGraph(ChatOutput, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
+    graph.add_node("segue", segue)
+    graph.add_edge(START, "segue")
+    graph.add_edge("segue", END)
+    return graph.compile()
