@@ -36,24 +36,6 @@ def cut_result(result: dict[str, Any], most: int) -> dict[str, Any]:
     return {kind: cut(value if isinstance(value, str) else as_json(value), most)}
 
 
-def window(messages: Sequence[AnyMessage], most_tokens: int) -> list[AnyMessage]:
-    """The latest messages that fit, beginning at a user message, so that no tool result stands without its call."""
-    kept = 0
-    used = 0
-    for place in range(len(messages) - 1, -1, -1):
-        used += tokens(_text_of(messages[place]))
-        if used > most_tokens:
-            break
-        if messages[place].type == "human":
-            kept = len(messages) - place
-    return list(messages[len(messages) - kept :])
-
-
-def _text_of(message: AnyMessage) -> str:
-    calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
-    return message.text + calls
-
-
 def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict[str, Any]]:
     """Messages as plain records: {"role", "content", "tool_calls"?: [{"name", "args"}]}."""
     return [_record(message, result_chars) for message in messages]

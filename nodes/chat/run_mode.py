@@ -8,7 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.events import Answer, Fallback
 
-from ..budgeting import window
+from ..compaction import window
 from ..context import NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..results import compose_result
@@ -31,7 +31,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         """Carry the task in this mode."""
         budget = bench(runtime).agent.budget
         past = before_objective(state["messages"])
-        given = [*window(past, budget.prompt_tokens), state["messages"][len(past)]]
+        given = [*window(past, budget.prompt_tokens, budget.result_chars), state["messages"][len(past)]]
         out = await graph.ainvoke({"messages": given, "assignment": {"task_id": state["task_id"]}})
         if out.get("gave_up") and name in FALLBACKS:
             return _hand_over(state, name, out["gave_up"])

@@ -8,8 +8,9 @@ from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
 from segue.services import ModelReply, ModelRequest
 
-from ..budgeting import conversation, window
+from ..budgeting import conversation
 from ..calling import add_usage, ask_model, token_stream
+from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..results import compose_result
@@ -39,7 +40,8 @@ async def _ask(state: DirectState, work: Bench) -> ModelReply:
     language, budget = state["language"], work.agent.budget
     own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
-    recent = [m if m.type == "human" else AIMessage(m.text) for m in window(spoken, budget.prompt_tokens // 2)]
+    latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
+    recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]
     request = ModelRequest(
         purpose="answer",
         messages=[SystemMessage(render("direct", language, agent_prompt=own)), *recent],

@@ -12,8 +12,9 @@ from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
 from segue.services import ModelRequest
 
-from ..budgeting import as_json, conversation, cut_result, window
+from ..budgeting import as_json, conversation, cut_result
 from ..calling import add_usage, ask_model
+from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..showing_tools import described, plan_schema
@@ -44,9 +45,8 @@ def _read(text: str) -> dict[str, Any]:
 
 def _request(state: PlanState, work: Bench) -> ModelRequest:
     agent, language = work.agent, state["language"]
-    past = conversation(
-        window(before_objective(state["messages"]), agent.budget.prompt_tokens // 4), agent.budget.result_chars
-    )
+    most, chars = agent.budget.prompt_tokens // 4, agent.budget.result_chars
+    past = conversation(window(before_objective(state["messages"]), most, chars), chars)
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget.result_chars))
     own = fill(agent.prompt or template("agent", language), current_state="", tools="")

@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from segue.agents import Agent
 from segue.prompts.load import fill, has_slot, render, template
 
-from ..budgeting import as_json, conversation, cut, cut_result, tokens, window
+from ..budgeting import as_json, conversation, cut, cut_result, tokens
+from ..compaction import window
 from ..context import Bench
 from ..objective import before_objective
 from ..showing_tools import described
@@ -21,7 +22,7 @@ LINES = 60
 def current_state(state: ReactState, work: Bench, earlier: Sequence[str]) -> dict[str, Any]:
     """The snapshot that stands in the system prompt; `earlier` are records that were too old to be shown whole."""
     budget = work.agent.budget
-    past = window(before_objective(state["messages"]), budget.prompt_tokens // 4)
+    past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     last = state["records"][-1] if state["records"] else None
     return {
         "global": {

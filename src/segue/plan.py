@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import count
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -109,11 +110,35 @@ def natural_key(step_id: str) -> list[tuple[int, int, str]]:
 
 
 def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
-    """Merge a new plan into an old one: what is done stays done, and stays in the plan."""
+    """Merge a new plan into an old one: what is done stays done, and stays in the plan.
+
+    A new step that took a finished one's number for something else gets a number of its own.
+    """
     finished = {step.step_id: step for step in old if step.status == Status.DONE}
+    new = _give_way(finished, new)
     proposed = {step.step_id for step in new}
     kept = [step for step in old if step.step_id in finished and step.step_id not in proposed]
     return (*kept, *(finished.get(step.step_id, step) for step in new))
+
+
+def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Step]:
+    def other(step: Step) -> bool:
+        done = finished.get(step.step_id)
+        said = step.description not in ("", done.description if done else "")
+        return done is not None and said and step.status != Status.DONE
+
+    taken = {*finished, *(step.step_id for step in new)}
+    free = (str(number) for number in count(1) if str(number) not in taken)
+    moved = {step.step_id: next(free) for step in new if other(step)}
+    return [
+        step.model_copy(
+            update={
+                "step_id": moved.get(step.step_id, step.step_id),
+                "depends_on": tuple(moved.get(need, need) for need in step.depends_on),
+            }
+        )
+        for step in new
+    ]
 
 
 def _circle(steps: Sequence[Step]) -> list[str]:

@@ -1,13 +1,12 @@
 """A small graph with everything that the saver must keep: a subgraph, a DeltaChannel and an events channel."""
 
 import operator
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.channels import DeltaChannel, EphemeralValue
-from langgraph.channels.base import MISSING
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
@@ -22,7 +21,7 @@ class Announced(EphemeralValue[Any]):
         return False
 
     def checkpoint(self) -> Any:
-        return MISSING
+        return EphemeralValue(self.typ).checkpoint()
 
 
 def extend(history: list[Any], writes: Sequence[list[Any]]) -> list[Any]:
@@ -39,9 +38,6 @@ class Said(TypedDict, total=False):
     done: Annotated[list[str], operator.add]
 
 
-Step = Callable[[Talk], Awaitable[dict[str, Any]]]
-
-
 class Crash(Exception):
     """A node's process ends here."""
 
@@ -53,7 +49,7 @@ class Steps:
     ran: list[str] = field(default_factory=list)
     crashing: set[str] = field(default_factory=set)
 
-    def node(self, name: str, events: int = 2, quiet: bool = False) -> Step:
+    def node(self, name: str, events: int = 2, quiet: bool = False) -> Any:
         async def step(state: Talk) -> dict[str, Any]:
             self.ran.append(name)
             if name in self.crashing:
@@ -68,14 +64,16 @@ def thought(text: str, task_id: str = "t1") -> dict[str, Any]:
     return to_dict(Thought(task_id=task_id, text=text, timestamp=1.0))
 
 
-def build(steps: Steps) -> StateGraph[Any]:
+def build(steps: Steps) -> StateGraph[Any, Any, Any, Any]:
     """first → inner(second → third) → last."""
-    inner: StateGraph[Any] = StateGraph(Talk, output_schema=Said)
-    inner.add_sequence([("second", steps.node("second")), ("third", steps.node("third"))])
-    inner.add_edge(START, "second")
-    graph: StateGraph[Any] = StateGraph(Talk)
-    graph.add_sequence([("first", steps.node("first")), ("inner", inner.compile()), ("last", steps.node("last"))])
-    graph.add_edge(START, "first")
+    inner = chain(StateGraph(Talk, output_schema=Said), second=steps.node("second"), third=steps.node("third"))
+    return chain(StateGraph(Talk), first=steps.node("first"), inner=inner.compile(), last=steps.node("last"))
+
+
+def chain(graph: StateGraph[Any, Any, Any, Any], **nodes: Any) -> StateGraph[Any, Any, Any, Any]:
+    """One node after the other."""
+    graph.add_sequence(list(nodes.items()))
+    graph.add_edge(START, next(iter(nodes)))
     return graph
 
 
@@ -86,6 +84,10 @@ async def run(graph: Any, given: Any, thread_id: str = "s") -> dict[str, Any]:
 
 def config_of(thread_id: str = "s") -> Any:
     return {"configurable": {"thread_id": thread_id}}
+
+
+def at(thread_id: str, checkpoint_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
 
 
 def compiled(steps: Steps, saver: BaseCheckpointSaver[str]) -> Any:

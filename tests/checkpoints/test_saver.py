@@ -22,7 +22,7 @@ from segue.checkpoints.saver import FencedSqliteSaver
 from segue.errors import DatabaseUnavailable, StaleOwner
 
 from .conftest import Clock
-from .graphs import Crash, Steps, Talk, build, compiled, config_of, run, thought
+from .graphs import Crash, Steps, Talk, at, build, chain, compiled, config_of, run, thought
 
 HELLO = {"messages": [HumanMessage("hello")]}
 ALL = [f"{name} {n}" for name in ("first", "second", "third", "last") for n in range(2)]
@@ -56,8 +56,7 @@ async def place(database: Database) -> AsyncIterator[Place]:
 async def test_events_go_to_the_log_and_everything_else_to_the_checkpoint(place: Place) -> None:
     steps = Steps()
     graph = compiled(steps, place.saver)
-    output = await run(graph, HELLO)
-    assert output["done"] == ["first", "second", "third", "last"] or output["done"][:2] == ["first", "first"]
+    await run(graph, HELLO)
     assert await place.texts() == ALL
     assert place.told == await EventLog(place.database).read("t1")
     assert await place.count("SELECT count(*) FROM writes WHERE channel = 'events'") == 0
@@ -84,7 +83,6 @@ async def test_a_crash_anywhere_loses_and_repeats_nothing(place: Place, crashing
 
 async def test_a_node_that_wrote_only_events_counts_as_finished(place: Place) -> None:
     steps = Steps(crashing={"loud"})
-    graph: StateGraph[Any] = StateGraph(Talk)
     graph.add_node("quiet", steps.node("quiet", quiet=True))
     graph.add_node("loud", _after(0.1, steps.node("loud")))
     graph.add_edge(START, "quiet")
@@ -105,7 +103,7 @@ async def test_a_fan_out_numbers_every_branch(place: Place) -> None:
         await asyncio.sleep(0.2 if given["n"] == 7 else 0)
         return await steps.node(f"unit {given['n']}", events=3)({})
 
-    graph: StateGraph[Any] = StateGraph(Talk)
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Talk)
     graph.add_node("unit", unit)
     graph.add_conditional_edges(START, lambda state: [Send("unit", {"n": n}) for n in range(12)], ["unit"])
     wired = graph.compile(checkpointer=place.saver)
@@ -127,10 +125,8 @@ async def test_a_cancelled_run_goes_on_where_it_stood(place: Place) -> None:
             await asyncio.sleep(60)
         return await steps.node("slow")(state)
 
-    graph: StateGraph[Any] = StateGraph(Talk)
-    graph.add_sequence([("first", steps.node("first")), ("slow", slow)])
-    graph.add_edge(START, "first")
-    wired = graph.compile(checkpointer=place.saver)
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Talk)
+    wired = chain(StateGraph(Talk), first=steps.node("first"), slow=slow).compile(checkpointer=place.saver)
     running = asyncio.ensure_future(run(wired, HELLO))
     await started.wait()
     running.cancel()
@@ -145,10 +141,7 @@ async def test_an_answered_question_tells_its_events_once(place: Place) -> None:
         answer = interrupt("sure?")
         return {"events": [thought(f"answered {answer}")], "done": [answer]}
 
-    graph: StateGraph[Any] = StateGraph(Talk)
-    graph.add_sequence([("ask", ask), ("last", Steps().node("last"))])
-    graph.add_edge(START, "ask")
-    wired = graph.compile(checkpointer=place.saver)
+    wired = chain(StateGraph(Talk), ask=ask, last=Steps().node("last")).compile(checkpointer=place.saver)
     await run(wired, HELLO)
     assert await place.texts() == []
     output = await run(wired, Command(resume="yes"))
@@ -166,7 +159,7 @@ async def test_messages_survive_many_turns_of_a_delta_channel(place: Place) -> N
 
 
 async def test_writes_put_again_add_no_event_and_take_no_number(place: Place) -> None:
-    config = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "c1"}}
+    config = at("s", "c1")
     first = [("done", ["a"]), ("events", [thought("one"), thought("two")])]
     await place.saver.aput_writes(config, first, "lg1")
     await place.saver.aput_writes(config, first, "lg1")
@@ -180,7 +173,7 @@ async def test_writes_put_again_add_no_event_and_take_no_number(place: Place) ->
 async def test_a_copied_thread_and_later_input_keep_their_own_events(place: Place) -> None:
     nobody = "00000000-0000-0000-0000-000000000000"
     for thread_id, checkpoint_id in (("s", "c1"), ("copy", "c1"), ("s", "c2")):
-        config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+        config = at(thread_id, checkpoint_id)
         await place.saver.aput_writes(config, [("events", [thought(f"{thread_id} {checkpoint_id}")])], nobody)
     assert await place.texts() == ["s c1", "copy c1", "s c2"]
 
@@ -189,16 +182,16 @@ async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: D
     steps, stopped = Steps(), Steps()
     fence = await Lease(place.database, clock).acquire("s", "me")
     place.saver.hold("s", fence)
-    graph: StateGraph[Any] = StateGraph(Talk)
 
     async def overtaken(state: Talk) -> dict[str, Any]:
         clock.now += 16
         await Lease(other, clock).acquire("s", "you")
         return await steps.node("second")(state)
 
-    graph.add_sequence([("first", steps.node("first")), ("second", overtaken), ("last", stopped.node("last"))])
-    graph.add_edge(START, "first")
-    wired = graph.compile(checkpointer=place.saver)
+    wired = (
+        chain(StateGraph(Talk), first=steps.node("first"), second=overtaken),
+        ("last", stopped.node("last")).compile(checkpointer=place.saver),
+    )
     with pytest.raises(StaleOwner):
         await run(wired, HELLO)
     assert stopped.ran == []
@@ -233,10 +226,9 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place)
         connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
 
     steps = Steps()
-    graph: StateGraph[Any] = StateGraph(Talk)
-    graph.add_sequence([("first", steps.node("first", quiet=True)), ("last", steps.node("last"))])
-    graph.add_edge(START, "first")
-    wired = graph.compile(checkpointer=place.saver)
+    wired = chain(StateGraph(Talk), first=steps.node("first", quiet=True), last=steps.node("last")).compile(
+        checkpointer=place.saver
+    )
     await place.database.rows.write(refuse)
     with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
         await run(wired, HELLO)
@@ -266,19 +258,26 @@ async def test_dropping_subgraphs_leaves_the_conversation(place: Place, other: D
 
 
 async def test_only_known_types_come_back(place: Place) -> None:
-    config = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "c1"}}
-    checkpoint: Any = {"id": "c2", "v": 4, "ts": "", "channel_versions": {}, "versions_seen": {}}
-    values = {"message": AIMessage("hi"), "clock": Clock(), "json": {"a": [1, None, "你好"]}}
-    await place.saver.aput(config, {**checkpoint, "channel_values": {**values, "clock": Steps()}}, {}, {})  # type: ignore[arg-type]
+    config = at("s", "c1")
+    values = {"message": AIMessage("hi"), "steps": Steps(), "json": {"a": [1, None, "你好"]}}
+    checkpoint: Any = {
+        "id": "c2",
+        "v": 4,
+        "ts": "",
+        "channel_versions": {},
+        "versions_seen": {},
+        "channel_values": values,
+    }
+    await place.saver.aput(config, checkpoint, {}, {})
     found = await place.saver.aget_tuple(config_of())
     assert found is not None
     kept = found.checkpoint["channel_values"]
     assert (kept["message"], kept["json"]) == (values["message"], values["json"])
-    assert not isinstance(kept["clock"], Steps)
+    assert not isinstance(kept["steps"], Steps)
     trusting = FencedSqliteSaver(place.database, allowed=[Steps])
     found = await trusting.aget_tuple(config_of())
     assert found is not None
-    assert found.checkpoint["channel_values"]["clock"] == Steps()
+    assert found.checkpoint["channel_values"]["steps"] == Steps()
 
 
 async def test_threads_run_beside_each_other_and_beside_readers(place: Place) -> None:

@@ -42,6 +42,8 @@ class Conversation:
     session: str
     mode: str
     as_json: bool = False
+    framed: bool = True
+    """Whether each task has a header above it and the command that goes on below it."""
     stopped: bool = False
     """Whether a task was stopped without waiting; a tool of it may still run in a thread."""
 
@@ -60,7 +62,7 @@ class Conversation:
             model=self.settings.model,
         )
         view = self._view()
-        if not self.as_json:
+        if self.framed:
             self._introduce(task, language_of(message))
         return await self._carry(task["task_id"], self.app.follow(task["task_id"]), view)
 
@@ -72,7 +74,7 @@ class Conversation:
         view = self._view()
         for form in trace["events"]:
             view.recall(from_dict(form))
-        if not self.as_json:
+        if self.framed:
             self._introduce(trace["task"], language_of(trace["task"]["message"]))
         return await self._carry(task_id, _with_first(first, events), view)
 
@@ -107,8 +109,13 @@ class Conversation:
         self.console.print()
         if task["status"] in ("done", "error") and task["result"]:
             self.console.print(status_line(task, seconds), soft_wrap=True)
-            self.console.print(Text("go on in this session, from any process:", style="dim"))
-            self.console.print(Text(printable(self.settings.going_on(task["thread_id"]))), soft_wrap=True)
+            if self.framed:
+                self.say_how_to_go_on(task["thread_id"])
+
+    def say_how_to_go_on(self, session_id: str) -> None:
+        """Print the command that continues the session in another process, ready to be copied."""
+        self.console.print(Text("go on in this session, from any process:", style="dim"))
+        self.console.print(Text(printable(self.settings.going_on(session_id))), soft_wrap=True)
 
     def _judge(self, task: Row) -> int:
         """Say what a task that is not done needs, and return the exit code."""
@@ -133,12 +140,15 @@ async def _with_first(first: Event | None, rest: AsyncIterator[Event]) -> AsyncI
 class Stage:
     """An event loop with an open conversation; between two runs of it nothing else happens."""
 
-    def __init__(self, settings: Settings, *, as_json: bool = False, must_exist: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, *, as_json: bool = False, framed: bool = True, must_exist: bool = False
+    ) -> None:
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
         self._opening = settings.reopened if must_exist else settings.opened
         self._settings = settings
         self._as_json = as_json
+        self._framed = framed and not as_json
         self.conversation: Conversation
 
     def __enter__(self) -> "Stage":
@@ -150,7 +160,13 @@ class Stage:
             raise
         settings = self._settings
         self.conversation = Conversation(
-            app, settings, output(), settings.session or Ids().thread(), settings.mode, self._as_json
+            app,
+            settings,
+            output(),
+            settings.session or Ids().thread(),
+            settings.mode,
+            self._as_json,
+            self._framed,
         )
         return self
 

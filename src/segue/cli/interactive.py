@@ -24,11 +24,12 @@ def interactive(settings: Settings) -> int:
         sys.stdin.reconfigure(errors="surrogateescape")
     if sys.stdin.isatty():
         import readline  # noqa: F401 - importing it gives input() a history and editing keys
-    with Stage(settings) as stage:
+    with Stage(settings, framed=False) as stage:
         talk = Talk(stage, settings)
         talk.open()
         while (line := _read_line()) is not None and talk.take(line):
             pass
+        talk.close()
     return stage.leave(0)
 
 
@@ -66,6 +67,11 @@ class Talk:
         heading = header(agent.agent_id, model, mode, self._talk.session, self._settings.database)
         greet(self._talk.console, model, heading, "en", "zh")
         self._say("/help lists the commands.")
+
+    def close(self) -> None:
+        """Print how to come back, if anything was said."""
+        if self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
+            self._talk.say_how_to_go_on(self._talk.session)
 
     def take(self, line: str) -> bool:
         """Carry a line out; False means that the person leaves."""

@@ -198,6 +198,9 @@ class LiveView:
             yield Padding(lines.item_line(item, self._signs), (0, 0, 0, 2))
             for outcome in list(item.calls):
                 yield Padding(lines.outcome_line(outcome, self._signs, self._room()), (0, 0, 0, 6))
+            for call in list(self._scene.running.values()):
+                if call.step_id == item.step_id:
+                    yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 6))
         for banner in headings[1:]:
             yield Group(Text(), lines.banner_text(banner))
 
