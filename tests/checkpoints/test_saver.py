@@ -83,6 +83,7 @@ async def test_a_crash_anywhere_loses_and_repeats_nothing(place: Place, crashing
 
 async def test_a_node_that_wrote_only_events_counts_as_finished(place: Place) -> None:
     steps = Steps(crashing={"loud"})
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Talk)
     graph.add_node("quiet", steps.node("quiet", quiet=True))
     graph.add_node("loud", _after(0.1, steps.node("loud")))
     graph.add_edge(START, "quiet")
@@ -99,7 +100,7 @@ async def test_a_node_that_wrote_only_events_counts_as_finished(place: Place) ->
 async def test_a_fan_out_numbers_every_branch(place: Place) -> None:
     steps = Steps(crashing={"unit 7"})
 
-    async def unit(given: dict[str, Any]) -> dict[str, Any]:
+    async def unit(given: Any) -> Any:
         await asyncio.sleep(0.2 if given["n"] == 7 else 0)
         return await steps.node(f"unit {given['n']}", events=3)({})
 
@@ -119,13 +120,12 @@ async def test_a_fan_out_numbers_every_branch(place: Place) -> None:
 async def test_a_cancelled_run_goes_on_where_it_stood(place: Place) -> None:
     steps, started = Steps(), asyncio.Event()
 
-    async def slow(state: Talk) -> dict[str, Any]:
+    async def slow(state: Talk) -> Any:
         if not started.is_set():
             started.set()
             await asyncio.sleep(60)
         return await steps.node("slow")(state)
 
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Talk)
     wired = chain(StateGraph(Talk), first=steps.node("first"), slow=slow).compile(checkpointer=place.saver)
     running = asyncio.ensure_future(run(wired, HELLO))
     await started.wait()
@@ -183,15 +183,13 @@ async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: D
     fence = await Lease(place.database, clock).acquire("s", "me")
     place.saver.hold("s", fence)
 
-    async def overtaken(state: Talk) -> dict[str, Any]:
+    async def overtaken(state: Talk) -> Any:
         clock.now += 16
         await Lease(other, clock).acquire("s", "you")
         return await steps.node("second")(state)
 
-    wired = (
-        chain(StateGraph(Talk), first=steps.node("first"), second=overtaken),
-        ("last", stopped.node("last")).compile(checkpointer=place.saver),
-    )
+    nodes = {"first": steps.node("first"), "second": overtaken, "last": stopped.node("last")}
+    wired = chain(StateGraph(Talk), **nodes).compile(checkpointer=place.saver)
     with pytest.raises(StaleOwner):
         await run(wired, HELLO)
     assert stopped.ran == []

@@ -8,7 +8,7 @@ import typer
 
 from . import options
 from .consoles import output, write_json
-from .exits import FAILED, USAGE, complain, told_in_a_sentence
+from .exits import USAGE, complain, told_in_a_sentence
 from .printable import from_shell
 from .settings import DEFAULT_DATABASE, Settings
 
@@ -52,7 +52,7 @@ def segue(
 @app.command()
 def chat(
     message: Annotated[
-        str | None, typer.Argument(help="The message; - reads it from standard input; without one you talk turn by turn.")
+        str | None, typer.Argument(help="The message, or - for standard input; without one you talk turn by turn.")
     ] = None,
     mode: options.Mode = "",
     session: options.Session = "",
@@ -119,8 +119,9 @@ def tasks(
     """List the tasks, the latest first."""
     from .tables import print_tasks
 
-    wanted = {"agent_id": agent or None, "session_id": session or None, "limit": limit}
-    rows = _ask(Settings(db), lambda opened: opened.tasks(**wanted))
+    rows = _ask(
+        Settings(db), lambda opened: opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
+    )
     write_json(rows, indent=2) if as_json else print_tasks(output(), rows)
 
 

@@ -25,7 +25,11 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..agents import Agent
 
-PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite", "pydantic", "typer", "rich")
+PACKAGES = (
+    "segue",
+    *("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite"),
+    *("pydantic", "typer", "rich"),
+)
 SECONDS = 3.0
 """How long the endpoint is tried."""
 
@@ -45,7 +49,7 @@ def doctor(console: Console, settings: Settings) -> int:
     failed = False
     for found in findings(settings, os.environ):
         failed |= found.ok is False
-        sign, style = ("!", "yellow") if found.ok is None else (signs.ok, "green") if found.ok else (signs.failed, "red")
+        sign, style = {None: ("!", "yellow"), True: (signs.ok, "green"), False: (signs.failed, "red")}[found.ok]
         text = Text.assemble((f"{sign} ", style), (f"{found.what:<10} ", "bold"), one_line(found.detail, 400))
         console.print(text, soft_wrap=True)
     return FAILED if failed else 0
@@ -70,11 +74,12 @@ def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding
 
 def _python() -> Finding:
     ok = sys.version_info >= (3, 11)
-    return Finding(ok, "python", f"{platform.python_version()} at {sys.executable}{'' if ok else ': 3.11 or newer is needed'}")
+    need = "" if ok else ": 3.11 or newer is needed"
+    return Finding(ok, "python", f"{platform.python_version()} at {sys.executable}{need}")
 
 
 def _packages() -> Finding:
-    versions = {name: _version(name) for name in ("segue", *PACKAGES)}
+    versions = {name: _version(name) for name in PACKAGES}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
         return Finding(False, "packages", f"missing: {', '.join(missing)}; install them with: pip install -U segue")
@@ -113,16 +118,23 @@ def _database(path: str) -> Finding:
 
 
 def _existing_database(file: Path) -> Finding:
-    from ..checkpoints.schema import SCHEMA_VERSION, check_version
-
-    try:
-        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as connection:
-            version = check_version(connection, str(file))
-    except (SegueError, sqlite3.Error) as error:
-        return Finding(False, "database", f"{file}: {error}")
+    """Open it as a chat would."""
     if not os.access(file, os.W_OK):
         return Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
-    return Finding(True, "database", f"{file}, writable, schema version {version} (this Segue: {SCHEMA_VERSION})")
+    try:
+        asyncio.run(_list_threads(file))
+        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as connection:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except (SegueError, sqlite3.Error) as error:
+        return Finding(False, "database", str(error))
+    return Finding(True, "database", f"{file}, writable, schema version {version}")
+
+
+async def _list_threads(file: Path) -> None:
+    from ..app import open as open_app
+
+    async with open_app(file) as app:
+        await app.threads()
 
 
 def _agents(settings: Settings) -> "dict[str, Agent]":
@@ -148,7 +160,9 @@ def _model(agent: "Agent", override: str, environ: Mapping[str, str]) -> Iterato
     name = choice if isinstance(choice, str) else type(choice).__name__
     yield Finding(True, "model", f"{name}, from {_origin(agent, override, environ)}")
     if name == "offline":
-        yield Finding(None, "model", "this is no language model: set OPENAI_API_KEY (or OPENAI_BASE_URL), or --model openai:NAME")
+        yield Finding(
+            None, "model", "no language model: set OPENAI_API_KEY (or OPENAI_BASE_URL), or --model openai:NAME"
+        )
         return
     key = "the agent's api_key" if agent.api_key else "OPENAI_API_KEY" if environ.get("OPENAI_API_KEY") else ""
     yield Finding(True if key else None, "key", f"{key} is set (its value is not shown)" if key else "none is set")
@@ -199,7 +213,7 @@ def _offline() -> Finding:
         result = asyncio.run(_ask_offline())
     except SegueError as error:
         return Finding(False, "offline", str(error))
-    return Finding(bool(result["success"]), "offline", f"the embedded planner answers: {one_line(result['answer'], 60)}")
+    return Finding(bool(result["success"]), "offline", f"the embedded planner answers: {result['answer'][:60]}")
 
 
 async def _ask_offline() -> dict[str, Any]:

@@ -39,7 +39,9 @@ class Signs:
 
 
 SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→")
-PLAIN_SIGNS = Signs({"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"}, "ok", "FAILED", "->")
+PLAIN_SIGNS = Signs(
+    {"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"}, "ok", "FAILED", "->"
+)
 
 
 def signs_for(console: Console) -> Signs:
@@ -106,8 +108,8 @@ def item_line(item: Item, signs: Signs) -> Text:
 
 
 def fallback_line(event: Fallback) -> Text:
-    switch = f"{one_line(event.from_mode)} gives up, {one_line(event.to_mode)} takes over: {one_line(event.reason, 160)}"
-    return Text(switch, style="yellow")
+    old, new = one_line(event.from_mode), one_line(event.to_mode)
+    return Text(f"{old} gives up, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
 
 
 def restart_line(event: AttemptRestarted) -> Text:

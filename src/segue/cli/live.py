@@ -176,9 +176,16 @@ class LiveView:
             parts += [Text(), _markdown(answer)]
         if self._notice:
             parts.append(Text(self._notice, style="bold yellow"))
-        seconds = time.monotonic() - self._began
-        self._spinner.update(text=Text(f"{one_line(self._doing, self._room())} {seconds:.0f} s".lstrip(), style="dim"))
+        self._spinner.update(text=self._progress())
         return Tail(Group(*parts, self._spinner))
+
+    def _progress(self) -> Text:
+        """What is being done, how many steps are, and for how long."""
+        items = list(self._scene.items.values())
+        finished = sum(item.status in ("done", "skipped") for item in items)
+        parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
+        seconds = time.monotonic() - self._began
+        return Text(" · ".join(part for part in (*parts, f"{seconds:.0f} s") if part), style="dim")
 
     def _around_the_running(self) -> list[Item]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""

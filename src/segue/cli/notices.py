@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _OFFLINE = {
     "en": (
         "NO LANGUAGE MODEL: this is Segue's embedded offline planner, which works by rules.\n"
-        "For a real model set OPENAI_API_KEY (or OPENAI_BASE_URL), or add --model openai:NAME; `segue doctor` looks it over."
+        "For a real model set OPENAI_API_KEY (or OPENAI_BASE_URL), or add --model openai:NAME; see `segue doctor`."
     ),
     "zh": (
         "没有使用语言模型：这是 Segue 内置的离线规划器，按规则工作。\n"
-        "要使用真实模型，请设置 OPENAI_API_KEY（或 OPENAI_BASE_URL），或加 --model openai:名称；`segue doctor` 可检查配置。"
+        "要使用真实模型，请设置 OPENAI_API_KEY（或 OPENAI_BASE_URL），或加 --model openai:名称；参见 `segue doctor`。"
     ),
 }
 

@@ -13,11 +13,15 @@ Agents = Annotated[
         "--agents",
         envvar="SEGUE_AGENTS",
         metavar="FILE",
-        help="A TOML file of [[agent]] tables; modules beside it can be named in `tools`. Its first agent is the default.",
+        help="A TOML file of [[agent]] tables; `tools` may name modules beside it. Its first agent is the default.",
     ),
 ]
-Model = Annotated[str, typer.Option("--model", help="openai:NAME or offline; else what the agent or the environment names.")]
+Model = Annotated[
+    str, typer.Option("--model", help="openai:NAME or offline; else what the agent or the environment names.")
+]
 User = Annotated[str, typer.Option("--user", help="Whose preferences apply.")]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")
+]
 TaskId = Annotated[str, typer.Argument(metavar="TASK_ID", help="The task's id: see `segue tasks`.")]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-# Control characters (a terminal would obey them) and marks that turn the reading direction around; newline and tab stay.
+# Control characters, which a terminal would obey, and marks that turn the reading direction; newline and tab stay.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MARKUP = re.compile(r"\*\*|^#+ ", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(```|~~~)")

@@ -77,9 +77,9 @@ def print_tasks(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
 def print_agents(console: Console, agents: Iterable["Agent"]) -> None:
     table = _table("agent", "mode", "model", "tools", "what for", whole=("agent",))
     for agent in agents:
-        model = agent.model if isinstance(agent.model, str) else "from the environment" if agent.model is None else "object"
+        model = "from the environment" if agent.model is None else agent.model
         tools = ", ".join(tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools)
-        cells = (agent.agent_id, agent.mode, model, tools or "none", agent.description)
+        cells = (agent.agent_id, agent.mode, str(model), tools or "none", agent.description)
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     console.print(table)
 
