@@ -29,7 +29,7 @@ class Beginning(TypedDict):
     objective: str
     language: str
     started_at: float
-    usage: dict[str, int]
+    usage: dict[str, Any]
     result: None
 
 

@@ -1,46 +1,149 @@
 """Call a model: stream what it writes, count what it uses."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from pydantic_core import from_json
 
-from segue.events import Thinking, Token
-from segue.services import Model, ModelReply, ModelRequest, TextDelta
+from segue.events import AttemptRestarted, ModelCalled, Thinking, Token, Waiting
+from segue.services import CallDelta, ModelReply, ModelRequest, Retry, TextDelta
 
 from .context import Bench
 
+Usage = dict[str, Any]
+"""{"input", "output", "calls"} so far, and "cost" where the agent has prices."""
 
-async def ask_model(model: Model, request: ModelRequest, on_text: Callable[[str], None]) -> ModelReply:
-    """Make one call; `on_text` gets each piece as it arrives."""
+
+class Listener(Protocol):
+    """What becomes of a reply while it is written."""
+
+    def text(self, piece: str) -> None: ...
+
+    def call(self, name: str) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A reply, the task's usage with it, and the event of the call."""
+
+    reply: ModelReply
+    usage: Usage
+    event: ModelCalled
+
+
+async def ask_model(
+    work: Bench, request: ModelRequest, listener: Listener, usage: Mapping[str, Any], ids: Mapping[str, Any]
+) -> Asked:
+    """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
+
+    Raises:
+        ModelError: the call failed for good.
+    """
+    started = time.monotonic()
     reply = ModelReply(text="", finish_reason="empty")
-    async for piece in model.stream(request):
-        if isinstance(piece, TextDelta):
-            on_text(piece.text)
-        elif isinstance(piece, ModelReply):
-            reply = piece
-    return reply
+    async for piece in work.model.stream(request):
+        match piece:
+            case TextDelta():
+                listener.text(piece.text)
+            case CallDelta():
+                listener.call(piece.name)
+            case Retry():
+                listener.restart()
+                _tell_retry(work, piece, ids)
+            case ModelReply():
+                reply = piece
+    return _counted(work, request, reply, usage, ids, time.monotonic() - started)
 
 
-def add_usage(total: Mapping[str, int], reply: ModelReply) -> dict[str, int]:
-    """Tokens and calls so far, with this reply's added."""
-    return {
-        "input": total.get("input", 0) + reply.usage.get("input", 0),
-        "output": total.get("output", 0) + reply.usage.get("output", 0),
-        "calls": total.get("calls", 0) + 1,
-    }
+def _tell_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
+    if retry.seconds:
+        work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **ids))
+    work.emit(AttemptRestarted(attempt=retry.attempt, reason=retry.reason, **ids))
+
+
+def _counted(
+    work: Bench,
+    request: ModelRequest,
+    reply: ModelReply,
+    usage: Mapping[str, Any],
+    ids: Mapping[str, Any],
+    seconds: float,
+) -> Asked:
+    used = {name: reply.usage.get(name, 0) for name in ("input", "output")}
+    total: Usage = {name: usage.get(name, 0) + used[name] for name in used} | {"calls": usage.get("calls", 0) + 1}
+    cost = None
+    if work.agent.prices is not None:
+        cost = work.agent.prices.cost(used["input"], used["output"])
+        total |= {"cost": usage.get("cost", 0.0) + cost, "currency": work.agent.prices.currency}
+    event = ModelCalled(
+        purpose=request.purpose,
+        model=work.model.name,
+        input=used["input"],
+        output=used["output"],
+        seconds=round(seconds, 3),
+        cost=cost,
+        **ids,
+    )
+    return Asked(reply, total, event)
+
+
+class Silent:
+    """Shows nothing of a reply."""
+
+    def text(self, piece: str) -> None:
+        pass
+
+    def call(self, name: str) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
+
+
+class LiveText:
+    """Streams a reply's text as the answer; if calls follow it was the thought, and is told again as that."""
+
+    def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
+        self._work = work
+        self._ids = ids
+        self._said = ""
+        self._calling = False
+
+    def text(self, piece: str) -> None:
+        self._said += piece
+        kind = Thinking if self._calling else Token
+        self._work.emit(kind(content=piece, **self._ids))
+
+    def call(self, name: str) -> None:
+        if self._said and not self._calling:
+            self._work.emit(AttemptRestarted(attempt=1, reason="what was written is the thought", **self._ids))
+            self._work.emit(Thinking(content=self._said, **self._ids))
+        self._calling = True
+
+    def restart(self) -> None:
+        self._said, self._calling = "", False
 
 
 class LiveEnvelope:
     """Reads a json envelope while it is written and streams its thought and its answer."""
 
-    def __init__(self, bench: Bench, task_id: str, trace_id: str, iteration: int) -> None:
-        self._bench = bench
-        self._ids: dict[str, Any] = {"task_id": task_id, "trace_id": trace_id, "iteration": iteration}
-        self._text = ""
-        self._shown = {"thinking": 0, "token": 0}
+    def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
+        self._work = work
+        self._ids = ids
+        self.restart()
 
-    def __call__(self, piece: str) -> None:
+    def restart(self) -> None:
+        self._text = ""
+        self._shown = {Thinking: 0, Token: 0}
+
+    def call(self, name: str) -> None:
+        pass
+
+    def text(self, piece: str) -> None:
         self._text += piece
         start = self._text.find("{")
         if start < 0:
@@ -50,15 +153,15 @@ class LiveEnvelope:
         except ValueError:
             return
         if isinstance(envelope, dict):
-            self._show("thinking", envelope.get("thought"))
-            self._show("token", _answer_of(envelope))
+            self._show(Thinking, envelope.get("thought"))
+            self._show(Token, _answer_of(envelope))
 
-    def _show(self, kind: str, text: object) -> None:
+    def _show(self, kind: type[Thinking] | type[Token], text: object) -> None:
         if not isinstance(text, str) or len(text) <= self._shown[kind]:
             return
         content = text[self._shown[kind] :]
         self._shown[kind] = len(text)
-        self._bench.emit((Thinking if kind == "thinking" else Token)(content=content, **self._ids))
+        self._work.emit(kind(content=content, **self._ids))
 
 
 def _answer_of(envelope: Mapping[str, Any]) -> object:
@@ -69,8 +172,3 @@ def _answer_of(envelope: Mapping[str, Any]) -> object:
     inner = result if isinstance(result, dict) else action
     output = inner.get("output") if inner.get("action_type") == "ANSWER" else None
     return output.get("answer") if isinstance(output, dict) else None
-
-
-def token_stream(bench: Bench, task_id: str) -> Callable[[str], None]:
-    """Stream a reply's text as the answer."""
-    return lambda text: bench.emit(Token(task_id=task_id, content=text))

@@ -28,10 +28,10 @@ def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str
 
 
 class Announced(EphemeralValue[Any]):
-    """A node's events: passed on for one step and left out of checkpoints, since the event log keeps them."""
+    """A node's events: they go with its update to the saver and to streams, and are kept by the event log alone."""
 
-    def checkpoint(self) -> Any:
-        return EphemeralValue(self.typ).checkpoint()
+    def update(self, values: Sequence[Any]) -> bool:
+        return False
 
 
 History = Annotated[list[AnyMessage], DeltaChannel(extend_messages)]

@@ -12,7 +12,7 @@ def compose_result(
     reasoning: str = "",
     total_steps: int = 0,
     plan: Sequence[Mapping[str, Any]] = (),
-    usage: Mapping[str, int] | None = None,
+    usage: Mapping[str, Any] | None = None,
     error: str = "",
 ) -> dict[str, Any]:
     """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?}`.

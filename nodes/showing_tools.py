@@ -72,3 +72,28 @@ def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
         "depends_on",
     )
     return _object({"goal": _TEXT, "steps": {"type": "array", "items": step, "minItems": 1}})
+
+
+def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+
+
+_STEP = _object(
+    {"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "running", "done", "error", "skipped"]}}
+)
+_STEPS = {"type": "array", "items": _STEP, "minItems": 1}
+_WANTED = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type": "object"}})}
+
+CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
+    "plan": _control_tool(
+        "plan",
+        "Write the plan, or rewrite it: all its steps with their status. Finished steps stay.",
+        _object({"plan": _STEPS, "notes": _TEXT}, "notes"),
+    ),
+    "remend": _control_tool(
+        "remend",
+        "Mend a failed call: say what went wrong, and give the corrected calls or a new plan.",
+        _object({"diagnosis": _TEXT, "tool_calls": _WANTED, "plan": _STEPS}, "tool_calls", "plan"),
+    ),
+}
+"""What the native protocol offers beside the agent's tools."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 RECORDED = "SEGUE_RECORDED_DATA"
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
@@ -17,6 +18,10 @@ _attempts: list[str] = []
 
 class NetworkBlocked(RuntimeError):
     """A test reached for another machine: answer it with `tests/loopback.py` instead."""
+
+
+settings.register_profile("segue", deadline=None)  # no test is timed, those of properties neither
+settings.load_profile("segue")
 
 
 def pytest_configure() -> None:

@@ -35,7 +35,7 @@ class ChatState(TypedDict):
     objective: str
     language: str
     started_at: float
-    usage: dict[str, int]
+    usage: dict[str, Any]
     """INIT, as the five above; `usage` also by the modes."""
     mode: str
     """SELECT_MODE, and a mode that gives up in favour of another."""
@@ -56,7 +56,7 @@ class ChatUpdate(TypedDict, total=False):
     objective: str
     language: str
     started_at: float
-    usage: dict[str, int]
+    usage: dict[str, Any]
     mode: str
     gave_up: str
     result: dict[str, Any] | None

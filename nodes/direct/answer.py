@@ -6,10 +6,10 @@ from segue.errors import ModelRefused, UnreadableReply
 from segue.events import Answer, ErrorRaised, TaskComplete, Thinking
 from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
-from segue.services import ModelReply, ModelRequest
+from segue.services import ModelRequest
 
 from ..budgeting import conversation
-from ..calling import add_usage, ask_model, token_stream
+from ..calling import Asked, LiveText, ask_model
 from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
@@ -22,21 +22,21 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work = bench(runtime)
     work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
     try:
-        reply = await _ask(state, work)
+        asked = await _ask(state, work)
     except (ModelRefused, UnreadableReply) as error:
         return {"gave_up": str(error), "events": announce(ErrorRaised(task_id=state["task_id"], message=str(error)))}
-    usage = add_usage(state["usage"], reply)
-    result = compose_result("direct", reply.text, reasoning="[Direct Mode]", usage=usage)
+    text = asked.reply.text
+    result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
     done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
     return {
-        "messages": [AIMessage(reply.text)],
-        "usage": usage,
+        "messages": [AIMessage(text)],
+        "usage": asked.usage,
         "result": result,
-        "events": announce(Answer(task_id=state["task_id"], answer=reply.text), *done),
+        "events": announce(asked.event, Answer(task_id=state["task_id"], answer=text), *done),
     }
 
 
-async def _ask(state: DirectState, work: Bench) -> ModelReply:
+async def _ask(state: DirectState, work: Bench) -> Asked:
     language, budget = state["language"], work.agent.budget
     own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
@@ -55,7 +55,8 @@ async def _ask(state: DirectState, work: Bench) -> ModelReply:
             "error": None,
         },
     )
-    reply = await ask_model(work.model, request, token_stream(work, state["task_id"]))
-    if not reply.text.strip():
+    ids = {"task_id": state["task_id"]}
+    asked = await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
+    if not asked.reply.text.strip():
         raise UnreadableReply("The model's reply is empty.")
-    return reply
+    return asked

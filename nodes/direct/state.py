@@ -35,7 +35,7 @@ class DirectState(TypedDict):
     language: str
     started_at: float
     """INIT, as the four above."""
-    usage: dict[str, int]
+    usage: dict[str, Any]
     """ANSWER."""
     result: dict[str, Any] | None
     """ANSWER."""
@@ -54,7 +54,7 @@ class DirectUpdate(TypedDict, total=False):
     objective: str
     language: str
     started_at: float
-    usage: dict[str, int]
+    usage: dict[str, Any]
     result: dict[str, Any] | None
     gave_up: str
     events: list[dict[str, Any]]

@@ -9,10 +9,10 @@ from segue.events import Answer, StepUpdate, TaskComplete, Thinking
 from segue.plan import Status, Step, ready, set_status
 from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
-from segue.services import ModelReply, ModelRequest
+from segue.services import ModelRequest
 
 from ..budgeting import as_json, cut_result
-from ..calling import add_usage, ask_model, token_stream
+from ..calling import Asked, LiveText, ask_model
 from ..context import Bench, NodeRuntime, announce, bench
 from ..results import compose_result
 from .make_plan import plan_view
@@ -24,8 +24,8 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work = bench(runtime)
     task_id, language = state["task_id"], state["language"]
     work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
-    reply = await _ask(state, work)
-    usage = add_usage(state["usage"], reply)
+    asked = await _ask(state, work)
+    text = asked.reply.text
     old = tuple(Step(**step) for step in state["plan"])
     steps = _close(old)
     plan = [step.model_dump(mode="json") for step in steps]
@@ -33,27 +33,27 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     failed = "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in steps if s.status in undone)
     result = compose_result(
         "plan",
-        reply.text,
+        text,
         history=_history(state, work.agent.budget.result_chars),
         reasoning=f"[Plan Mode] {state['goal']}",
         total_steps=len(plan),
         plan=plan,
-        usage=usage,
+        usage=asked.usage,
         error=failed,
     )
     moved = [_step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
     status = "error" if failed else "done"
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     return {
-        "messages": [AIMessage(reply.text)],
+        "messages": [AIMessage(text)],
         "plan": plan,
-        "usage": usage,
+        "usage": asked.usage,
         "result": result,
-        "events": announce(*moved, Answer(task_id=task_id, answer=reply.text), *done),
+        "events": announce(asked.event, *moved, Answer(task_id=task_id, answer=text), *done),
     }
 
 
-async def _ask(state: PlanState, work: Bench) -> ModelReply:
+async def _ask(state: PlanState, work: Bench) -> Asked:
     language, most = state["language"], work.agent.budget.result_chars
     results = [
         {"step": o["description"], "tool": o["name"], "result": cut_result(o["result"], most)}
@@ -67,10 +67,11 @@ async def _ask(state: PlanState, work: Bench) -> ModelReply:
         tools=[tool.spec for tool in work.tools.values()],
         view=plan_view(state, work),
     )
-    reply = await ask_model(work.model, request, token_stream(work, state["task_id"]))
-    if not reply.text.strip():
+    ids = {"task_id": state["task_id"]}
+    asked = await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
+    if not asked.reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
-    return reply
+    return asked
 
 
 def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -10,10 +10,10 @@ from segue.errors import UnreadableReply
 from segue.events import ErrorRaised, Thinking
 from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
-from segue.services import ModelRequest
+from segue.services import ModelReply, ModelRequest
 
 from ..budgeting import as_json, conversation, cut_result
-from ..calling import add_usage, ask_model
+from ..calling import Silent, ask_model
 from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
@@ -27,17 +27,20 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     language, why = state["language"], state["complaint"]
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
     work.emit(Thinking(task_id=state["task_id"], content=banner))
-    reply = await ask_model(work.model, _request(state, work), lambda _: None)
-    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": add_usage(state["usage"], reply)}
+    ids = {"task_id": state["task_id"]}
+    asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
+    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
     try:
-        return {**update, "draft": _read(reply.text), "complaint": ""}
+        return {**update, "draft": _read(asked.reply), "complaint": "", "events": announce(asked.event)}
     except UnreadableReply as error:
-        event = ErrorRaised(task_id=state["task_id"], message=str(error))
-        return {**update, "draft": None, "complaint": str(error), "events": announce(event)}
+        events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=str(error)))
+        return {**update, "draft": None, "complaint": str(error), "events": events}
 
 
-def _read(text: str) -> dict[str, Any]:
-    draft = read_object(text)
+def _read(reply: ModelReply) -> dict[str, Any]:
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The plan was cut at its length limit: write a shorter one.")
+    draft = read_object(reply.text)
     if not isinstance(draft.get("steps"), list) or not draft["steps"]:
         raise UnreadableReply('The plan needs "steps": a list with at least one step.')
     return draft

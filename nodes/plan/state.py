@@ -51,7 +51,7 @@ class PlanState(TypedDict):
     """Steps under way: {step_id, attempt, name, arguments, description, phase}. SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
-    usage: dict[str, int]
+    usage: dict[str, Any]
     """MAKE_PLAN, ANSWER."""
     result: dict[str, Any] | None
     """ANSWER."""
@@ -78,7 +78,7 @@ class PlanUpdate(TypedDict, total=False):
     plan: list[dict[str, Any]]
     wave: list[dict[str, Any]]
     outcomes: Any
-    usage: dict[str, int]
+    usage: dict[str, Any]
     result: dict[str, Any] | None
     gave_up: str
     events: list[dict[str, Any]]

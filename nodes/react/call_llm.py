@@ -2,61 +2,43 @@
 
 from typing import Any
 
-from segue.decision import ActionType, Decision, decode
+from segue.decision import ActionType, Decision
 from segue.errors import UnreadableReply
 from segue.events import Action, ErrorRaised, Observe, StepUpdate, Thought, ToolCall
 from segue.plan import Step
-from segue.services import ModelReply, ModelRequest
 
-from ..calling import LiveEnvelope, add_usage, ask_model
-from ..context import Bench, NodeRuntime, announce, bench
-from ..showing_tools import envelope_schema
+from ..calling import ask_model
+from ..context import NodeRuntime, announce, bench
 from .progress import begin_step, claimed, step_events
+from .protocols import protocol_of
 from .records import calls_of, ids_of, record_of
-from .snapshot import prompt, view
 from .state import ReactState, ReactUpdate
 
 
 async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Ask the model what to do; a reply that cannot be read becomes the next round's error."""
     work = bench(runtime)
-    reply = await _ask(state, work)
-    usage = add_usage(state["usage"], reply)
+    protocol, ids = protocol_of(work), ids_of(state)
+    asked = await ask_model(work, protocol.request(state, work), protocol.listen(work, ids), state["usage"], ids)
     try:
-        decision = decode(reply.text)
+        decision = protocol.read(asked.reply, work)
     except UnreadableReply as error:
         record = record_of(state, "UNREADABLE", error=str(error))
-        return {
-            "decision": None,
-            "records": [record],
-            "usage": usage,
-            "events": announce(ErrorRaised(message=str(error), **ids_of(state))),
-        }
+        events = announce(asked.event, ErrorRaised(message=str(error), **ids))
+        return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
     steps = tuple(Step(**step) for step in state["plan"])
     moved = begin_step(claimed(steps, decision.step_status_update), decision)
     update: ReactUpdate = {
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
-        "usage": usage,
-        "events": announce(*_events(state, decision, step_events(steps, moved, ids_of(state)))),
+        "usage": asked.usage,
+        "events": announce(asked.event, *_events(state, decision, step_events(steps, moved, ids))),
     }
     if decision.action_type is ActionType.CALL_TOOL:
-        update["calls"] = calls_of(decision)
+        update["calls"] = calls_of(state, decision)
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return update
-
-
-async def _ask(state: ReactState, work: Bench) -> ModelReply:
-    request = ModelRequest(
-        purpose="decide",
-        messages=prompt(state, work),
-        schema=envelope_schema(work.tools),
-        tools=[tool.spec for tool in work.tools.values()],
-        view=view(state, work),
-    )
-    live = LiveEnvelope(work, state["task_id"], state["trace_id"], state["iteration"])
-    return await ask_model(work.model, request, live)
 
 
 def _events(state: ReactState, decision: Decision, steps: list[StepUpdate]) -> list[Any]:
@@ -64,7 +46,7 @@ def _events(state: ReactState, decision: Decision, steps: list[StepUpdate]) -> l
     action = Action(action_type=decision.action_type.value, output=decision.output, **ids)
     calls = [
         ToolCall(index=call["index"], name=call["name"], arguments=call["arguments"], **ids)
-        for call in calls_of(decision)
+        for call in calls_of(state, decision)
     ]
     said = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought else []

@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage
 
+from segue.decision import Decision
 from segue.events import ToolResult
 from segue.plan import Step
 from segue.services import CallKey, Tool
 from segue.tools.run import Outcome, run_call
 
-from ..budgeting import as_json, cut_result
+from ..budgeting import cut_result
 from ..context import Bench, NodeRuntime, announce, bench
 from .progress import end_step, step_events
-from .records import decision_of, ids_of, record_of
+from .records import control_exchange, decision_of, exchange_of, ids_of, record_of
 from .repeats import refusal
 from .state import ReactState, ReactUpdate
 
@@ -53,7 +54,8 @@ async def _run(call: Call, state: ReactState, work: Bench) -> Outcome:
 
 def _result_event(state: ReactState, work: Bench, call: Call, outcome: Outcome) -> ToolResult:
     bounded = cut_result(outcome.result, work.agent.budget.result_chars)
-    return ToolResult(**call, result=bounded, seconds=round(outcome.seconds, 3), **ids_of(state))
+    about = {name: call[name] for name in ("index", "name", "arguments")}
+    return ToolResult(**about, result=bounded, seconds=round(outcome.seconds, 3), **ids_of(state))
 
 
 def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any]]) -> ReactUpdate:
@@ -63,7 +65,8 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
     steps = tuple(Step(**step) for step in state["plan"])
     moved = end_step(steps, decision.step_id, "; ".join(errors)[:200])
     update["records"] = [record_of(state, decision.action_type.value, decision, outcomes, "\n".join(errors))]
-    update["messages"] = _pairs(state, outcomes)
+    native = any(call.call_id for call in decision.tool_calls)
+    update["messages"] = _exchange(decision, native, outcomes)
     update["plan"] = [step.model_dump(mode="json") for step in moved]
     update["events"] = [*update["events"], *announce(*step_events(steps, moved, ids_of(state)))]
     if not errors:
@@ -71,21 +74,9 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
     return update
 
 
-def _pairs(state: ReactState, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
-    ids = [f"{state['trace_id']}-{o['index']}" for o in outcomes]
-    calls = [
-        {"id": call_id, "name": o["name"], "args": o["arguments"], "type": "tool_call"}
-        for call_id, o in zip(ids, outcomes, strict=True)
-    ]
-    results = [
-        ToolMessage(
-            _content(o["result"]), tool_call_id=call_id, status="error" if "error" in o["result"] else "success"
-        )
-        for call_id, o in zip(ids, outcomes, strict=True)
-    ]
-    return [AIMessage("", tool_calls=calls), *results]
-
-
-def _content(result: dict[str, Any]) -> str:
-    value = result["error"] if "error" in result else result["success"]
-    return value if isinstance(value, str) else as_json(value)
+def _exchange(decision: Decision, native: bool, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
+    if decision.control_id:
+        done = [{name: o[name] for name in ("name", "arguments", "result")} for o in outcomes]
+        return control_exchange(decision, {"success": done})
+    calls = [(o["call_id"], o["name"], o["arguments"], o["result"]) for o in outcomes]
+    return exchange_of(decision.thought if native else "", calls)

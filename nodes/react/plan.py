@@ -5,7 +5,7 @@ from segue.events import ErrorRaised, PlanUpdate
 from segue.plan import Plan, Step, keep_finished, validate
 
 from ..context import NodeRuntime, announce
-from .records import decision_of, ids_of, record_of
+from .records import control_exchange, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
 
@@ -23,5 +23,6 @@ async def plan(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     return {
         "plan": steps,
         "records": [record_of(state, decision.action_type.value, decision)],
+        "messages": control_exchange(decision, {"success": "The plan is taken over."}),
         "events": announce(PlanUpdate(goal=state["objective"], steps=steps, **ids_of(state))),
     }

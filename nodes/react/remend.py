@@ -19,7 +19,7 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
     if not decision.tool_calls and not decision.plan:
         return _refused(state, "A REMEND needs tool_calls or a plan that mends the failure.", repairs)
-    calls = calls_of(decision)
+    calls = calls_of(state, decision)
     return {"calls": calls, "repairs": repairs}
 
 

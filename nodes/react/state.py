@@ -58,7 +58,7 @@ class ReactState(TypedDict):
     """How many ran in this task. CALL_TOOL."""
     repairs: int
     """REMENDs in a row. CALL_TOOL, REMEND."""
-    usage: dict[str, int]
+    usage: dict[str, Any]
     """Tokens and model calls. CALL_LLM."""
     result: dict[str, Any] | None
     """ANSWER, FINISH."""
@@ -86,6 +86,6 @@ class ReactUpdate(TypedDict, total=False):
     outcomes: list[dict[str, Any]]
     tool_calls: int
     repairs: int
-    usage: dict[str, int]
+    usage: dict[str, Any]
     result: dict[str, Any] | None
     events: list[dict[str, Any]]

@@ -28,6 +28,19 @@ class Budget(BaseModel):
     """Characters of one tool result in a prompt."""
 
 
+class Prices(BaseModel):
+    """What tokens cost, per million, in one currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    currency: str = "USD"
+
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
+        return (self.input * input_tokens + self.output * output_tokens) / 1_000_000
+
+
 class Agent(BaseModel):
     """A definition: who answers, with what, within which bounds."""
 
@@ -44,10 +57,13 @@ class Agent(BaseModel):
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
-    protocol: Literal["json"] = "json"
+    protocol: Literal["json", "native"] = "json"
+    """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
     mode: str = "auto"
     max_iteration: int = Field(default=30, ge=1)
     budget: Budget = Budget()
+    prices: Prices | None = None
+    """With it, results and traces say what a task cost."""
     system_first: bool = False
     """Put the system message first and close with a user nudge, for endpoints that insist."""
 

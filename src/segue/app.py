@@ -117,6 +117,8 @@ class App:
         """Refuse what cannot run, before anything is stored."""
         if not message.strip():
             raise InvalidMessage("The message is empty: write what you want to be done.")
+        if any("\ud800" <= char <= "\udfff" for char in message):
+            raise InvalidMessage("The message holds bytes that are no text: send it as UTF-8.")
         if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
             raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
         if not _SESSION.match(thread_id):

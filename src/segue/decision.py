@@ -35,6 +35,8 @@ class WantedCall(BaseModel):
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
+    call_id: str = ""
+    """The provider's id, in the native protocol; it may repeat within a thread."""
 
 
 class StepStatusUpdate(BaseModel):
@@ -71,11 +73,13 @@ class Decision(BaseModel):
     answer: str = ""
     step_id: str = ""
     step_status_update: tuple[StepStatusUpdate, ...] = ()
+    control_id: str = ""
+    """The provider's id of the control tool's call that this decision came as, in the native protocol."""
 
     @property
     def output(self) -> dict[str, Any]:
         """The action's output in the form of the envelope."""
-        calls = [{"function": call.model_dump()} for call in self.tool_calls]
+        calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in self.tool_calls]
         plan = [{"step_id": s.step_id, "description": s.description, "status": s.status.value} for s in self.plan]
         match self.action_type:
             case ActionType.CALL_TOOL:

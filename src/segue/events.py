@@ -205,6 +205,19 @@ class ToolResult(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelCalled(Happening):
+    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost where prices are known."""
+
+    type: Literal["model_called"] = "model_called"
+    purpose: str
+    model: str
+    input: int
+    output: int
+    seconds: float
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanUpdate(Happening):
     """The plan was written or rewritten; `steps` are dicts of `Step`."""
 
@@ -243,7 +256,17 @@ class ErrorRaised(Happening):
 Delta = Thinking | Token | AttemptRestarted | Waiting
 TaskEvent = TaskStarted | ModeSelected | Fallback | StateChanged | Paused | Resumed | Cancelled | TaskComplete
 RoundEvent = (
-    RecursionStart | Observe | Thought | Action | ToolCall | ToolResult | PlanUpdate | StepUpdate | Answer | ErrorRaised
+    RecursionStart
+    | Observe
+    | Thought
+    | Action
+    | ToolCall
+    | ToolResult
+    | ModelCalled
+    | PlanUpdate
+    | StepUpdate
+    | Answer
+    | ErrorRaised
 )
 Durable = TaskEvent | RoundEvent
 Event = Delta | Durable

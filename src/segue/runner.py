@@ -21,7 +21,7 @@ from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.tasks import Tasks, TaskStatus
-from .errors import SegueError, TaskError
+from .errors import SegueError, StaleOwner, TaskError
 from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
 from .graphs.chat import build_chat
 from .hub import Hub
@@ -30,6 +30,7 @@ from .nodes.chat.state import ChatInput
 from .services import AppContext
 
 Row = dict[str, Any]
+LEASE_LOST = "another process took over the session"
 
 
 class Runner:
@@ -96,7 +97,7 @@ class Runner:
         self._fences[thread_id] = fence
         self.saver.hold(thread_id, fence)
         try:
-            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain("lease lost")):
+            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain(LEASE_LOST)):
                 return await self._carry(row, fence, control)
         finally:
             del self._controls[task_id], self._fences[thread_id]
@@ -113,7 +114,11 @@ class Runner:
             await self._set_status(row, TaskStatus.RUNNING)
             result = await self._invoke(row, fence, control)
         except GraphDrained:
+            if control.drain_reason == LEASE_LOST:
+                raise StaleOwner(row["thread_id"]) from None
             return await self._pause(row, control.drain_reason or "")
+        except StaleOwner:
+            raise
         except asyncio.CancelledError:
             await self._pause(row, "stopped at once; the last step runs again on resume")
             raise

@@ -7,6 +7,8 @@ import pytest
 
 from segue.checkpoints.database import Database, open_database
 
+from .graphs import Place
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -39,3 +41,8 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+async def place(database: Database) -> Place:
+    return Place(database)

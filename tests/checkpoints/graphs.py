@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
+from segue.checkpoints.database import Database
+from segue.checkpoints.event_log import EventLog
+from segue.checkpoints.saver import FencedSqliteSaver
 from segue.events import Thought, to_dict
 
 
@@ -92,3 +95,27 @@ def at(thread_id: str, checkpoint_id: str) -> Any:
 
 def compiled(steps: Steps, saver: BaseCheckpointSaver[str]) -> Any:
     return build(steps).compile(checkpointer=saver)
+
+
+HELLO = {"messages": [HumanMessage("hello")]}
+ALL = [f"{name} {n}" for name in ("first", "second", "third", "last") for n in range(2)]
+
+
+@dataclass
+class Place:
+    """A saver on a database, and the events that it told of."""
+
+    database: Database
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.saver = FencedSqliteSaver(self.database, self.told.extend)
+
+    async def texts(self, task_id: str = "t1") -> list[str]:
+        """The logged events' texts; their numbers must be contiguous."""
+        kept = await EventLog(self.database).read(task_id)
+        assert [event["seq"] for event in kept] == list(range(1, len(kept) + 1))
+        return [event["data"]["text"] for event in kept]
+
+    async def count(self, query: str, *values: Any) -> int:
+        return int(await self.database.rows.read(lambda db: db.execute(query, values).fetchone()[0]))

@@ -28,8 +28,8 @@ async def test_steps_run_in_order_with_earlier_results_and_the_answer_sees_them(
     assert [s["status"] for s in out["result"]["plan"]] == ["done"] * 3
     assert '{"doubled": 12}' in str(test.model.calls[1][0].content)
     assert test.types == [
-        "plan_update", "step_update", "tool_call", "tool_result", "step_update", "step_update", "tool_call",
-        "tool_result", "step_update", "step_update", "answer", "task_complete",
+        "model_called", "plan_update", "step_update", "tool_call", "tool_result", "step_update", "step_update",
+        "tool_call", "tool_result", "step_update", "model_called", "step_update", "answer", "task_complete",
     ]  # fmt: skip
 
 

@@ -16,8 +16,8 @@ async def test_calls_a_tool_and_answers(bed: Make) -> None:
     assert out["result"]["success"] is True
     assert out["result"]["reasoning"]["tools_used"] == ["double"]
     assert test.types == [
-        "recursion_start", "thought", "action", "tool_call", "tool_result",
-        "recursion_start", "action", "answer", "task_complete",
+        "recursion_start", "model_called", "thought", "action", "tool_call", "tool_result",
+        "recursion_start", "model_called", "action", "answer", "task_complete",
     ]  # fmt: skip
     assert test.of_type("tool_result")[0]["data"]["result"] == {"success": {"doubled": 8}}
     assert {event["task_id"] for event in test.durable} == {"task-1"}

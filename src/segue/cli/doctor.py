@@ -7,7 +7,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,8 @@ def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding
     """Look at one thing after the other."""
     yield _python()
     yield _packages()
-    yield from _extras()
+    declared = importlib.metadata.metadata("segue").get_all("Provides-Extra") or ()
+    yield from extras(declared, importlib.metadata.requires("segue") or ())
     yield _database(settings.database)
     try:
         agents = _agents(settings)
@@ -93,16 +94,19 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _extras() -> Iterator[Finding]:
-    """The optional parts that the installed Segue declares."""
+def extras(names: Iterable[str], requirements: Iterable[str]) -> Iterator[Finding]:
+    """The optional parts that a package's metadata declares; one that only gathers others is left out."""
     from packaging.requirements import Requirement
 
-    needed = [Requirement(text) for text in importlib.metadata.requires("segue") or ()]
-    for extra in importlib.metadata.metadata("segue").get_all("Provides-Extra") or ():
-        names = [r.name for r in needed if r.marker and not r.marker.evaluate() and r.marker.evaluate({"extra": extra})]
-        missing = [name for name in names if name != "segue" and _version(name) is None]
-        how = f"not installed ({', '.join(missing)}): pip install 'segue[{extra}]'"
-        yield Finding(None if missing else True, f"[{extra}]", how if missing else "installed")
+    optional = [needed for needed in map(Requirement, requirements) if needed.marker and not needed.marker.evaluate()]
+    for extra in names:
+        wanted = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
+        missing = [name for name in wanted if _version(name) is None]
+        if missing:
+            how = f"not installed ({', '.join(missing)} missing): pip install 'segue[{extra}]'"
+            yield Finding(None, f"[{extra}]", how)
+        elif wanted:
+            yield Finding(True, f"[{extra}]", "installed")
 
 
 def _database(path: str) -> Finding:
@@ -195,7 +199,7 @@ def _endpoint(agent: "Agent", environ: Mapping[str, str]) -> Finding:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         status = httpx.get(f"{base.rstrip('/')}/models", headers=headers, timeout=SECONDS).status_code
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return Finding(None, "endpoint", f"{shown} does not answer within {SECONDS:g} s ({type(error).__name__})")
+        return Finding(None, "endpoint", f"{shown} could not be reached in {SECONDS:g} s ({type(error).__name__})")
     if status in (401, 403):
         return Finding(None, "endpoint", f"{shown} answers, and rejects the key ({status})")
     return Finding(True, "endpoint", f"{shown} answers ({status})")

@@ -61,7 +61,7 @@ class LiveView:
         self._notice = ""
         self._began = time.monotonic()
         self._spinner = Spinner("dots" if self._signs is lines.SIGNS else "line", style="cyan")
-        self._live = Live(console=console, transient=True, refresh_per_second=10, get_renderable=self._moving)
+        self._live = Live(console=console, transient=True, refresh_per_second=10, get_renderable=self.moving)
 
     def recall(self, event: Event) -> None:
         self._scene.fold(event)
@@ -163,8 +163,8 @@ class LiveView:
 
     # What is still moving
 
-    def _moving(self) -> RenderableType:
-        """Called by the redrawing thread: it reads copies of what the events change."""
+    def moving(self) -> RenderableType:
+        """What is redrawn; another thread asks for it, so it goes by copies of what the events change."""
         scene = self._scene
         parts = list(self._plan_and_headings(self._around_the_running()))
         for call in list(scene.running.values()):

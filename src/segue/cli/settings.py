@@ -69,12 +69,15 @@ class Settings:
         Raises:
             DatabaseUnavailable: it is not.
         """
+        self._check_there()
+        async with self.opened() as app:
+            yield app
+
+    def _check_there(self) -> None:
         if not self.database.startswith(("file:", ":memory:")) and not Path(self.database).exists():
             raise DatabaseUnavailable(
                 f"There is no database {self.database} yet: `segue chat` creates it, or name another one with --db."
             )
-        async with self.opened() as app:
-            yield app
 
     def _places(self) -> list[str]:
         database = [] if self.database == DEFAULT_DATABASE else ["--db", self.database]

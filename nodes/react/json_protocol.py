@@ -1,0 +1,83 @@
+"""The json protocol: the user's request, the system prompt with the live state, and a record for each past round."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from segue.decision import Decision, decode
+from segue.errors import UnreadableReply
+from segue.prompts.load import fill, has_slot, render, template
+from segue.services import ModelReply, ModelRequest
+
+from ..budgeting import as_json, conversation, cut, cut_result, tokens
+from ..compaction import kept_from, window
+from ..context import Bench
+from ..objective import before_objective
+from ..showing_tools import described, envelope_schema
+from .snapshot import current_state, line_of, view
+from .state import ReactState
+
+
+def request(state: ReactState, work: Bench) -> ModelRequest:
+    """[0] the user's request, [1] the system prompt, [2…] the records; `system_first` agents get the system first."""
+    budget = work.agent.budget
+    past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
+    spoken = conversation(past, budget.result_chars)
+    texts = [record_text(record, budget.result_chars) for record in state["records"]]
+    first = kept_from([tokens(text) for text in texts], budget.prompt_tokens // 2)
+    memory = [line_of(record) for record in state["records"][:first]]
+    system = SystemMessage(_system(state, work, as_json(current_state(state, work, memory, spoken))))
+    return ModelRequest(
+        purpose="decide",
+        messages=_ordered(state, work, system, [AIMessage(text) for text in texts[first:]]),
+        schema=envelope_schema(work.tools),
+        tools=[tool.spec for tool in work.tools.values()],
+        view=view(state, spoken),
+    )
+
+
+def read(reply: ModelReply, work: Bench) -> Decision:
+    """Read the envelope.
+
+    Raises:
+        UnreadableReply: it is none, or it was cut.
+    """
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The reply was cut at its length limit: write a shorter one.")
+    return decode(reply.text)
+
+
+def record_text(record: dict[str, Any], result_chars: int) -> str:
+    """A record as the assistant message that stands for it, its results bounded."""
+    shown: dict[str, Any] = {
+        "observe": record.get("observe", ""),
+        "thought": record.get("thought", ""),
+        "action": {"result": {"action_type": record["action_type"], "output": record.get("output", {})}},
+    }
+    if record.get("results"):
+        shown["result"] = [
+            {"function": {**{k: o[k] for k in ("name", "arguments")}, "result": cut_result(o["result"], result_chars)}}
+            for o in record["results"]
+        ]
+    if record.get("error"):
+        shown["error_log"] = cut(record["error"], result_chars)
+    return as_json(shown)
+
+
+def _ordered(state: ReactState, work: Bench, system: SystemMessage, records: Sequence[AIMessage]) -> list[BaseMessage]:
+    user = HumanMessage(state["objective"])
+    if not work.agent.system_first:
+        return [user, system, *records]
+    nudge = HumanMessage(template("nudge", state["language"]))
+    return [system, user, *records, *([nudge] if records else [])]
+
+
+def _system(state: ReactState, work: Bench, snapshot: str) -> str:
+    language = state["language"]
+    own = work.agent.prompt or template("agent", language)
+    slots = {"current_state": snapshot, "tools": described(work.tools, language)}
+    text = render("react", language, agent_prompt=fill(own, **slots), tools=slots["tools"])
+    if has_slot(own, "current_state"):
+        return text
+    return f"{text}\n\n{render('state', language, current_state=snapshot)}"

@@ -1,0 +1,116 @@
+"""The native protocol: a static system message, the thread's own messages, and the live state last.
+
+What stands before the state only grows, so that a prompt begins as the one before it did and providers' caches hit.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+
+from segue.decision import ActionType, Decision, WantedCall, read_steps
+from segue.errors import UnreadableReply
+from segue.prompts.load import fill, render, template
+from segue.services import ModelReply, ModelRequest, RawCall
+
+from ..budgeting import as_json
+from ..compaction import Exchange, shown_text, split, window
+from ..context import Bench
+from ..showing_tools import CONTROL_TOOLS
+from .snapshot import LINE_CHARS, current_state, view
+from .state import ReactState
+
+
+def request(state: ReactState, work: Bench) -> ModelRequest:
+    """The prompt and the bound tools; `plan` and `remend` stand beside the agent's own."""
+    budget = work.agent.budget
+    most = budget.prompt_tokens * 3 // 4
+    left_out, _ = split(state["messages"], most, budget.result_chars)
+    memory = [_line(unit) for unit in left_out]
+    own = fill(work.agent.prompt or template("agent", state["language"]), current_state="", tools="")
+    live = as_json(current_state(state, work, memory, ()))
+    messages: list[BaseMessage] = [
+        SystemMessage(render("native", state["language"], agent_prompt=own)),
+        *(_shown(message, budget.result_chars) for message in window(state["messages"], most, budget.result_chars)),
+        HumanMessage(render("native_state", state["language"], current_state=live)),
+    ]
+    control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
+    specs = [*(tool.spec for tool in work.tools.values()), *control]
+    return ModelRequest(purpose="decide", messages=messages, tools=specs, view=view(state, ()), native=True)
+
+
+def _shown(message: AnyMessage, result_chars: int) -> AnyMessage:
+    if message.type != "tool":
+        return message
+    return message.model_copy(update={"content": shown_text(message, result_chars)})
+
+
+def _line(unit: Exchange) -> str:
+    first = unit[0]
+    if isinstance(first, AIMessage) and first.tool_calls:
+        names = ", ".join(call["name"] for call in first.tool_calls)
+        return f"called {names}: {' | '.join(m.text for m in unit[1:])}"[:LINE_CHARS]
+    return f"{'user' if first.type == 'human' else 'assistant'}: {first.text}"[:LINE_CHARS]
+
+
+def read(reply: ModelReply, work: Bench) -> Decision:
+    """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
+
+    Raises:
+        UnreadableReply: the reply is empty or cut, or a call's arguments are no JSON object; nothing of it is run.
+    """
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The reply was cut at its length limit and nothing of it was run: write a shorter one.")
+    if not reply.tool_calls:
+        if not reply.text.strip():
+            raise UnreadableReply("The reply is empty: call a tool, or answer.")
+        return Decision(action_type=ActionType.ANSWER, answer=reply.text)
+    control = [call for call in reply.tool_calls if call.name in CONTROL_TOOLS and call.name not in work.tools]
+    if not control:
+        wanted = tuple(_wanted(call) for call in reply.tool_calls)
+        return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=wanted)
+    if len(reply.tool_calls) > 1:
+        raise UnreadableReply(f"Call {control[0].name} alone: nothing of this reply was run.")
+    return _control(reply.text, control[0])
+
+
+def _arguments(call: RawCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except json.JSONDecodeError as error:
+        raise UnreadableReply(f"The arguments of {call.name} are no JSON, so it was not run: {error}.") from error
+    if not isinstance(arguments, dict):
+        raise UnreadableReply(f"The arguments of {call.name} are no JSON object, so it was not run.")
+    return arguments
+
+
+def _wanted(call: RawCall) -> WantedCall:
+    return WantedCall(name=call.name, arguments=_arguments(call), call_id=call.id)
+
+
+def _control(thought: str, call: RawCall) -> Decision:
+    arguments = _arguments(call)
+    steps = read_steps(arguments["plan"]) if arguments.get("plan") else ()
+    if call.name == "plan":
+        notes = str(arguments.get("notes") or "")
+        made = steps or read_steps(None)
+        return Decision(thought=thought, action_type=ActionType.PLAN, plan=made, notes=notes, control_id=call.id)
+    return Decision(
+        thought=thought,
+        action_type=ActionType.REMEND,
+        diagnosis=str(arguments.get("diagnosis") or ""),
+        tool_calls=_repairs(arguments.get("tool_calls") or ()),
+        plan=steps,
+        control_id=call.id,
+    )
+
+
+def _repairs(given: Sequence[Any]) -> tuple[WantedCall, ...]:
+    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in given):
+        raise UnreadableReply('The tool_calls of remend need the form [{"name", "arguments"}].')
+    found = [(item["name"], item.get("arguments") or {}) for item in given]
+    return tuple(
+        WantedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else dict(a))
+        for name, a in found
+    )

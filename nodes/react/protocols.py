@@ -1,0 +1,31 @@
+"""The two ways in which a model says what to do; both give one `Decision`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from segue.decision import Decision
+from segue.services import ModelReply, ModelRequest
+
+from ..calling import Listener, LiveEnvelope, LiveText
+from ..context import Bench
+from . import json_protocol, native_protocol
+from .state import ReactState
+
+
+@dataclass(frozen=True)
+class DecisionProtocol:
+    """How a round's prompt is made, its reply streamed and read."""
+
+    request: Callable[[ReactState, Bench], ModelRequest]
+    listen: Callable[[Bench, Mapping[str, Any]], Listener]
+    read: Callable[[ModelReply, Bench], Decision]
+
+
+_JSON = DecisionProtocol(json_protocol.request, LiveEnvelope, json_protocol.read)
+_NATIVE = DecisionProtocol(native_protocol.request, LiveText, native_protocol.read)
+
+
+def protocol_of(work: Bench) -> DecisionProtocol:
+    """The agent's protocol; a planner that is no language model always writes json."""
+    return _NATIVE if work.agent.protocol == "native" and work.model.is_language_model else _JSON

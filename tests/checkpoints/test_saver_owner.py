@@ -1,0 +1,128 @@
+"""The saver when the owner of a thread changes, dies, or cannot write."""
+
+import asyncio
+import multiprocessing
+import os
+import sqlite3
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import pytest
+from langgraph.graph import StateGraph
+
+from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.lease import Lease
+from segue.checkpoints.saver import FencedSqliteSaver
+from segue.errors import DatabaseUnavailable, StaleOwner
+
+from .conftest import Clock
+from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, build, chain, compiled, config_of, run
+
+
+async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: Database, clock: Clock) -> None:
+    steps, stopped = Steps(), Steps()
+    fence = await Lease(place.database, clock).acquire("s", "me")
+    place.saver.hold("s", fence)
+
+    async def overtaken(state: Talk) -> Any:
+        clock.now += 16
+        await Lease(other, clock).acquire("s", "you")
+        return await steps.node("second")(state)
+
+    nodes = {"first": steps.node("first"), "second": overtaken, "last": stopped.node("last")}
+    wired = chain(StateGraph(Talk), **nodes).compile(checkpointer=place.saver)
+    with pytest.raises(StaleOwner):
+        await run(wired, HELLO)
+    assert stopped.ran == []
+    assert await place.texts() == ["first 0", "first 1"]
+    snapshot = await wired.aget_state(config_of())
+    assert (snapshot.next, snapshot.values["done"]) == (("second",), ["first"])
+    with pytest.raises(StaleOwner):
+        await place.saver.drop_subgraphs("s")
+    with pytest.raises(StaleOwner):
+        await place.saver.adelete_thread("s")
+
+
+async def test_the_new_owner_goes_on(place: Place, other: Database) -> None:
+    lease, steps = Lease(place.database), Steps(crashing={"third"})
+    stale = await lease.acquire("s", "me", ttl=0)
+    place.saver.hold("s", stale)
+    with pytest.raises(Crash):
+        await run(compiled(steps, place.saver), HELLO)
+    successor = Place(other)
+    successor.saver.hold("s", await Lease(other).acquire("s", "you"))
+    steps.crashing.clear()
+    await run(compiled(steps, successor.saver), None)
+    assert await place.texts() == ALL
+    with pytest.raises(StaleOwner):
+        await run(compiled(steps, place.saver), HELLO)
+    place.saver.release("s")
+    await run(compiled(steps, place.saver), HELLO)
+
+
+async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place) -> None:
+    def refuse(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
+
+    steps = Steps()
+    wired = chain(StateGraph(Talk), first=steps.node("first", quiet=True), last=steps.node("last")).compile(
+        checkpointer=place.saver
+    )
+    await place.database.rows.write(refuse)
+    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
+        await run(wired, HELLO)
+    assert (await wired.aget_state(config_of())).next == ("first",)
+    assert (steps.ran, place.told) == (["first"], [])
+    await place.database.rows.write(lambda db: db.execute("DROP TRIGGER refuse"))
+    await run(wired, None)
+    assert await place.texts() == ["first 0", "first 1", "last 0", "last 1"]
+    assert steps.ran == ["first", "first", "last"]
+
+
+async def test_dropping_subgraphs_leaves_the_conversation(place: Place, other: Database) -> None:
+    graph = compiled(Steps(), place.saver)
+    await run(graph, HELLO, "s")
+    await run(graph, HELLO, "s2")
+    inner = "SELECT count(*) FROM {} WHERE thread_id = ? AND checkpoint_ns != ''"
+    for table in ("checkpoints", "writes"):
+        assert await place.count(inner.format(table), "s") > 0
+    place.saver.hold("s", await Lease(place.database).acquire("s", "me"))
+    await place.saver.drop_subgraphs("s")
+    for table in ("checkpoints", "writes"):
+        assert await place.count(inner.format(table), "s") == 0
+        assert await place.count(inner.format(table), "s2") > 0
+    await run(graph, HELLO, "s")
+    kept = (await compiled(Steps(), Place(other).saver).aget_state(config_of())).values["messages"]
+    assert [m.content for m in kept] == ["hello", "first", "last"] * 2
+
+
+async def test_a_killed_process_loses_and_repeats_nothing(path: str) -> None:
+    for n, name in enumerate(("second", "third", "last")):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, pytest.raises(BrokenProcessPool):
+            pool.submit(_run_and_die, path, f"s{n}", name).result()
+        async with await open_database(path) as database:
+            place, steps = Place(database), Steps()
+            place.saver.hold(f"s{n}", await Lease(database, clock=lambda: 9e12).acquire(f"s{n}", "you"))
+            await run(compiled(steps, place.saver), None, f"s{n}")
+            assert (await place.texts())[n * len(ALL) :] == ALL
+            assert [f"{ran} 0" for ran in steps.ran] == [text for text in ALL[ALL.index(f"{name} 0") :: 2]]
+
+
+def _run_and_die(path: str, thread_id: str, name: str) -> None:
+    class Mortal(Steps):
+        def node(self, name_: str, events: int = 2, quiet: bool = False) -> Any:
+            step = super().node(name_, events, quiet)
+
+            async def die(state: Talk) -> dict[str, Any]:
+                os._exit(1)
+
+            return die if name_ == name else step
+
+    async def start() -> None:
+        database = await open_database(path)
+        saver = FencedSqliteSaver(database)
+        saver.hold(thread_id, await Lease(database).acquire(thread_id, "me"))
+        await run(build(Mortal()).compile(checkpointer=saver), HELLO, thread_id)
+
+    asyncio.run(start())
