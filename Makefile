@@ -21,6 +21,7 @@ help: ## list these targets
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --model offline --db $(DB)
+	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/python -m pytest
@@ -63,7 +64,7 @@ $(VENV)/.base $(VENV)/.studio $(VENV)/.dev: pyproject.toml constraints.txt | $(B
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \
-	uv pip install --quiet --python $(BIN)/python -c constraints.txt $(WANTED) || { \
+	uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt $(WANTED) || { \
 	  echo 'uv did not manage it; pip tries.'; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip; \
 	  $(BIN)/python -m pip install --quiet --upgrade pip && \

@@ -12,9 +12,14 @@ from segue.nodes.chat.select_mode import select_mode
 from segue.nodes.chat.state import ChatInput, ChatOutput, ChatState
 from segue.services import RunContext
 
-from . import direct, plan, react
+from . import direct, plan, plan_react, react
 
-MODES: Mapping[str, ModeGraph] = {"direct": direct.graph, "react": react.graph, "plan": plan.graph}
+MODES: Mapping[str, ModeGraph] = {
+    "direct": direct.graph,
+    "react": react.graph,
+    "plan": plan.graph,
+    "plan_react": plan_react.graph,
+}
 
 
 def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, ChatInput, ChatOutput]:

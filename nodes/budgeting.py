@@ -16,9 +16,16 @@ def tokens(text: str) -> int:
     return wide + (len(text) - wide + 2) // 3
 
 
-def cut(text: str, most: int) -> str:
-    """The text, or its beginning with a note of how much is left out."""
-    return text if len(text) <= most else f"{text[:most]}… [{len(text) - most} more characters]"
+KEPT_CHARS = 65_536
+"""Characters of a result that the state and the history keep where a ledger has the whole."""
+
+
+def cut(text: str, most: int, ref: str = "") -> str:
+    """The text, or its beginning with a note of how much is left out and how to open it."""
+    if len(text) <= most:
+        return text
+    how = f": recall(ref={ref!r}, offset={most})" if ref else ""
+    return f"{text[:most]}… [{len(text) - most} more characters{how}]"
 
 
 def as_json(value: Any) -> str:
@@ -26,14 +33,19 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def cut_result(result: dict[str, Any], most: int) -> dict[str, Any]:
+def cut_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, Any]:
     """A tool's result as it goes into a prompt or an event: whole where it fits, else its beginning as text."""
     text = as_json(result)
     if len(text) <= most:
         return result
     kind = "error" if "error" in result else "success"
     value = result[kind]
-    return {kind: cut(value if isinstance(value, str) else as_json(value), most)}
+    return {kind: cut(value if isinstance(value, str) else as_json(value), most, ref)}
+
+
+def ref_of(message: AnyMessage) -> str:
+    """The name under which `recall` opens a tool's result; empty where it has none."""
+    return str(message.additional_kwargs.get("ref", ""))
 
 
 def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict[str, Any]]:
@@ -47,5 +59,5 @@ def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
     if isinstance(message, AIMessage) and message.tool_calls:
         record["tool_calls"] = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if isinstance(message, ToolMessage):
-        record["content"] = cut(message.text, result_chars)
+        record["content"] = cut(message.text, result_chars, ref_of(message))
     return record

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from .budgeting import as_json, cut, tokens
+from .budgeting import as_json, cut, ref_of, tokens
 
 Exchange = list[AnyMessage]
 
@@ -12,7 +12,7 @@ Exchange = list[AnyMessage]
 def shown_text(message: AnyMessage, result_chars: int) -> str:
     """What a message costs in a prompt: a tool's result is cut there."""
     if message.type == "tool":
-        return cut(message.text, result_chars)
+        return cut(message.text, result_chars, ref_of(message))
     calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
     return message.text + calls
 

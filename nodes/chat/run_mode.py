@@ -16,7 +16,7 @@ from .state import ChatNode, ChatState, ChatUpdate
 
 ModeGraph = CompiledStateGraph[Any, Any, Any, Any]
 
-FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react"}
+FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react", "plan_react": "react"}
 """Who takes over from a mode that gives up."""
 
 

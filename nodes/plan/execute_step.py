@@ -2,11 +2,12 @@
 
 from segue.events import Thinking, ToolResult
 from segue.prompts.phrases import phrase
-from segue.services import CallKey
 from segue.tools.run import run_call
 
 from ..budgeting import cut_result
 from ..context import NodeRuntime, announce, bench
+from ..exchange import kept
+from .calls import key_of
 from .state import PlanUpdate, StepWork
 
 
@@ -16,7 +17,7 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     item = state["item"]
     banner = phrase("plan_3", state["language"], i=state["place"], n=state["total"], description=item["description"])
     work.emit(Thinking(task_id=state["task_id"], step_id=item["step_id"], content=banner))
-    key = CallKey(state["task_id"], f"{item['step_id']}#{item['attempt']}", 0)
+    key = key_of(state["task_id"], item)
     budget = work.agent.budget
     outcome = await run_call(
         work.tools, item["name"], item["arguments"], key, work.services.ledger, budget.tool_seconds
@@ -30,4 +31,5 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
         result=cut_result(outcome.result, budget.result_chars),
         seconds=round(outcome.seconds, 3),
     )
-    return {"outcomes": [{**item, "result": outcome.result}], "events": announce(event)}
+    result = kept(outcome.result, key, work.services.ledger)
+    return {"outcomes": [{**item, "result": result}], "events": announce(event)}

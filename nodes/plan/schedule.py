@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage
 
 from segue.events import StepUpdate, ToolCall
 from segue.plan import Status, Step, ready, set_status
 from segue.services import Tool
 
-from ..budgeting import as_json
 from ..context import Bench, NodeRuntime, announce, bench
+from ..exchange import Settled, exchange
+from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
 
@@ -27,7 +28,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
     failed = [step for step in begun if step.status is Status.ERROR]
-    update: PlanUpdate = {"messages": _pairs(state["task_id"], ran), "outcomes": broken, "complaint": "", "wave": []}
+    update: PlanUpdate = {"messages": _exchange(state["task_id"], ran), "outcomes": broken, "complaint": "", "wave": []}
     if failed and state["replans"] < MOST_REPLANS:
         why = "; ".join(f"step {step.step_id} ({step.description}) failed: {step.note}" for step in failed)
         return {**update, "complaint": why, "replans": state["replans"] + 1, **_moved(state, settled, begun, [])}
@@ -112,18 +113,12 @@ def _step_event(task_id: str, step: Step) -> StepUpdate:
     )
 
 
-def _pairs(task_id: str, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
+def _exchange(task_id: str, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
     """The wave's calls and results, as the thread's history keeps them."""
-    if not ran:
-        return []
-    ids = [f"{task_id[:8]}-{o['step_id']}-{o['attempt']}" for o in ran]
     calls = [
-        {"id": i, "name": o["name"], "args": o["arguments"], "type": "tool_call"} for i, o in zip(ids, ran, strict=True)
+        Settled(
+            f"{task_id[:8]}-{o['step_id']}-{o['attempt']}", o["name"], o["arguments"], o["result"], key_of(task_id, o)
+        )
+        for o in ran
     ]
-    return [AIMessage("", tool_calls=calls), *(_result(i, o["result"]) for i, o in zip(ids, ran, strict=True))]
-
-
-def _result(call_id: str, result: Mapping[str, Any]) -> ToolMessage:
-    value = result["error"] if "error" in result else result["success"]
-    text = value if isinstance(value, str) else as_json(value)
-    return ToolMessage(text, tool_call_id=call_id, status="error" if "error" in result else "success")
+    return exchange("", calls) if calls else []

@@ -9,13 +9,15 @@ from langchain_core.messages import AnyMessage
 from segue.decision import Decision
 from segue.events import ToolResult
 from segue.plan import Step
-from segue.services import CallKey, Tool
+from segue.services import Tool
 from segue.tools.run import Outcome, run_call
 
 from ..budgeting import cut_result
 from ..context import Bench, NodeRuntime, announce, bench
+from ..exchange import Settled, exchange, kept, recall_ref
 from .progress import end_step, step_events
-from .records import control_exchange, decision_of, exchange_of, ids_of, record_of
+from .recalling import tools_at_hand
+from .records import control_exchange, decision_of, ids_of, key_of, record_of
 from .repeats import refusal
 from .state import ReactState, ReactUpdate
 
@@ -25,9 +27,10 @@ Call = dict[str, Any]
 async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Run one call, or the whole batch at once where every tool in it is read-only."""
     work = bench(runtime)
-    group = _next_group(state["calls"], work.tools)
-    ran = await asyncio.gather(*(_run(call, state, work) for call in group))
-    outcomes = [*state["outcomes"], *({**call, "result": o.result} for call, o in zip(group, ran, strict=True))]
+    tools = tools_at_hand(state, work)
+    group = _next_group(state["calls"], tools)
+    ran = await asyncio.gather(*(_run(call, state, work, tools) for call in group))
+    outcomes = [*state["outcomes"], *(_outcome(state, work, call, o) for call, o in zip(group, ran, strict=True))]
     left = state["calls"][len(group) :]
     update: ReactUpdate = {
         "calls": left,
@@ -44,12 +47,16 @@ def _next_group(calls: list[Call], tools: Mapping[str, Tool]) -> list[Call]:
     return calls[:1]
 
 
-async def _run(call: Call, state: ReactState, work: Bench) -> Outcome:
+async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> Outcome:
     if why := refusal(call, state, work.agent.budget.tool_calls):
         return Outcome({"error": why}, 0.0)
-    key = CallKey(state["task_id"], state["trace_id"], call["index"])
-    budget = work.agent.budget
-    return await run_call(work.tools, call["name"], call["arguments"], key, work.services.ledger, budget.tool_seconds)
+    key, ledger = key_of(state, call["index"]), work.services.ledger
+    return await run_call(tools, call["name"], call["arguments"], key, ledger, work.agent.budget.tool_seconds)
+
+
+def _outcome(state: ReactState, work: Bench, call: Call, ran: Outcome) -> dict[str, Any]:
+    key = key_of(state, call["index"])
+    return {**call, "ref": recall_ref(key), "result": kept(ran.result, key, work.services.ledger)}
 
 
 def _result_event(state: ReactState, work: Bench, call: Call, outcome: Outcome) -> ToolResult:
@@ -66,7 +73,7 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
     moved = end_step(steps, decision.step_id, "; ".join(errors)[:200])
     update["records"] = [record_of(state, decision.action_type.value, decision, outcomes, "\n".join(errors))]
     native = any(call.call_id for call in decision.tool_calls)
-    update["messages"] = _exchange(decision, native, outcomes)
+    update["messages"] = _exchange(state, decision, native, outcomes)
     update["plan"] = [step.model_dump(mode="json") for step in moved]
     update["events"] = [*update["events"], *announce(*step_events(steps, moved, ids_of(state)))]
     if not errors:
@@ -74,9 +81,9 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
     return update
 
 
-def _exchange(decision: Decision, native: bool, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
+def _exchange(state: ReactState, decision: Decision, native: bool, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
     if decision.control_id:
         done = [{name: o[name] for name in ("name", "arguments", "result")} for o in outcomes]
         return control_exchange(decision, {"success": done})
-    calls = [(o["call_id"], o["name"], o["arguments"], o["result"]) for o in outcomes]
-    return exchange_of(decision.thought if native else "", calls)
+    calls = [Settled(o["call_id"], o["name"], o["arguments"], o["result"], key_of(state, o["index"])) for o in outcomes]
+    return exchange(decision.thought if native else "", calls)

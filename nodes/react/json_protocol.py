@@ -15,26 +15,34 @@ from ..compaction import kept_from, window
 from ..context import Bench
 from ..objective import before_objective
 from ..showing_tools import described, envelope_schema
-from .snapshot import current_state, line_of, view
+from .recalling import tools_at_hand
+from .snapshot import MEMORY_SHARE, current_state, line_of, view
 from .state import ReactState
 
 
 def request(state: ReactState, work: Bench) -> ModelRequest:
     """[0] the user's request, [1] the system prompt, [2…] the records; `system_first` agents get the system first."""
-    budget = work.agent.budget
+    budget, tools = work.agent.budget, tools_at_hand(state, work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     texts = [record_text(record, budget.result_chars) for record in state["records"]]
-    first = kept_from([tokens(text) for text in texts], budget.prompt_tokens // 2)
+    first = kept_from([tokens(text) for text in texts], _room(state, work, spoken))
     memory = [line_of(record) for record in state["records"][:first]]
     system = SystemMessage(_system(state, work, as_json(current_state(state, work, memory, spoken))))
     return ModelRequest(
         purpose="decide",
         messages=_ordered(state, work, system, [AIMessage(text) for text in texts[first:]]),
-        schema=envelope_schema(work.tools),
-        tools=[tool.spec for tool in work.tools.values()],
+        schema=envelope_schema(tools),
+        tools=[tool.spec for tool in tools.values()],
         view=view(state, spoken),
     )
+
+
+def _room(state: ReactState, work: Bench, spoken: Sequence[Any]) -> int:
+    """Tokens that are left for records beside the request, the system prompt and the memory's share."""
+    most = work.agent.budget.prompt_tokens
+    bare = _system(state, work, as_json(current_state(state, work, (), spoken)))
+    return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - tokens(state["objective"]))
 
 
 def read(reply: ModelReply, work: Bench) -> Decision:
@@ -57,7 +65,12 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
     }
     if record.get("results"):
         shown["result"] = [
-            {"function": {**{k: o[k] for k in ("name", "arguments")}, "result": cut_result(o["result"], result_chars)}}
+            {
+                "function": {
+                    **{k: o[k] for k in ("name", "arguments")},
+                    "result": cut_result(o["result"], result_chars, o["ref"]),
+                }
+            }
             for o in record["results"]
         ]
     if record.get("error"):
@@ -76,7 +89,7 @@ def _ordered(state: ReactState, work: Bench, system: SystemMessage, records: Seq
 def _system(state: ReactState, work: Bench, snapshot: str) -> str:
     language = state["language"]
     own = work.agent.prompt or template("agent", language)
-    slots = {"current_state": snapshot, "tools": described(work.tools, language)}
+    slots = {"current_state": snapshot, "tools": described(tools_at_hand(state, work), language)}
     text = render("react", language, agent_prompt=fill(own, **slots), tools=slots["tools"])
     if has_slot(own, "current_state"):
         return text

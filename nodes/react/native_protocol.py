@@ -14,10 +14,11 @@ from segue.errors import UnreadableReply
 from segue.prompts.load import fill, render, template
 from segue.services import ModelReply, ModelRequest, RawCall
 
-from ..budgeting import as_json
+from ..budgeting import as_json, tokens
 from ..compaction import Exchange, shown_text, split, window
 from ..context import Bench
 from ..showing_tools import CONTROL_TOOLS
+from .recalling import tools_at_hand
 from .snapshot import LINE_CHARS, current_state, view
 from .state import ReactState
 
@@ -25,18 +26,18 @@ from .state import ReactState
 def request(state: ReactState, work: Bench) -> ModelRequest:
     """The prompt and the bound tools; `plan` and `remend` stand beside the agent's own."""
     budget = work.agent.budget
-    most = budget.prompt_tokens * 3 // 4
-    left_out, _ = split(state["messages"], most, budget.result_chars)
-    memory = [_line(unit) for unit in left_out]
+    control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
+    specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
     own = fill(work.agent.prompt or template("agent", state["language"]), current_state="", tools="")
-    live = as_json(current_state(state, work, memory, ()))
+    system = render("native", state["language"], agent_prompt=own)
+    most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
+    left_out, _ = split(state["messages"], most, budget.result_chars)
+    live = as_json(current_state(state, work, [_line(unit) for unit in left_out], ()))
     messages: list[BaseMessage] = [
-        SystemMessage(render("native", state["language"], agent_prompt=own)),
+        SystemMessage(system),
         *(_shown(message, budget.result_chars) for message in window(state["messages"], most, budget.result_chars)),
         HumanMessage(render("native_state", state["language"], current_state=live)),
     ]
-    control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
-    specs = [*(tool.spec for tool in work.tools.values()), *control]
     return ModelRequest(purpose="decide", messages=messages, tools=specs, view=view(state, ()), native=True)
 
 

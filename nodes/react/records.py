@@ -1,13 +1,14 @@
 """The record of a recursion, the calls it makes, and the ids its events carry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage
 
 from segue.decision import ActionType, Decision
+from segue.services import CallKey
 
-from ..budgeting import as_json
+from ..exchange import Settled, exchange
 from .state import ReactState
 
 
@@ -56,29 +57,17 @@ def calls_of(state: ReactState, decision: Decision) -> list[dict[str, Any]]:
     ]
 
 
-def exchange_of(
-    thought: str, calls: Sequence[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]
-) -> list[AnyMessage]:
-    """A round's calls, each (id, name, arguments, result), and their results as the thread's history keeps them."""
-    made = [{"id": i, "name": n, "args": dict(a), "type": "tool_call"} for i, n, a, _ in calls]
-    results = [
-        ToolMessage(_content(result), tool_call_id=i, status="error" if "error" in result else "success")
-        for i, _, _, result in calls
-    ]
-    return [AIMessage(thought, tool_calls=made), *results]
-
-
-def _content(result: Mapping[str, Any]) -> str:
-    value = result["error"] if "error" in result else result["success"]
-    return value if isinstance(value, str) else as_json(value)
-
-
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:
     """The call of a control tool and what came of it, where the decision came as one."""
     if not decision.control_id:
         return []
     name = "plan" if decision.action_type is ActionType.PLAN else "remend"
-    return exchange_of(decision.thought, [(decision.control_id, name, decision.output, result)])
+    return exchange(decision.thought, [Settled(decision.control_id, name, decision.output, result)])
+
+
+def key_of(state: ReactState, index: int) -> CallKey:
+    """What the ledger knows a call of this recursion by."""
+    return CallKey(state["task_id"], state["trace_id"], index)
 
 
 def decision_of(state: ReactState) -> Decision:

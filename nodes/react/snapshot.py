@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..budgeting import cut
+from ..budgeting import cut, tokens
 from ..context import Bench
 from .state import ReactState
 
 LINE_CHARS = 160
-LINES = 60
-"""How many lines of what no longer fits are kept."""
+MEMORY_SHARE = 8
+"""One part in so many of the prompt's budget goes to lines of what no longer fits whole."""
 
 
 def current_state(state: ReactState, work: Bench, memory: Sequence[str], conversation: Sequence[Any]) -> dict[str, Any]:
@@ -27,11 +27,20 @@ def current_state(state: ReactState, work: Bench, memory: Sequence[str], convers
             "objective": state["objective"],
             "constraints": {"tool_calls_left": budget.tool_calls - state["tool_calls"]},
             "plan": [_step(step) for step in state["plan"]],
-            "memory": list(memory)[-LINES:],
+            "memory": _newest(memory, budget.prompt_tokens // MEMORY_SHARE),
             "conversation": list(conversation),
         },
         "last_recursion": _last(state["records"][-1], budget.result_chars) if state["records"] else None,
     }
+
+
+def _newest(lines: Sequence[str], most_tokens: int) -> list[str]:
+    used = 0
+    for place in range(len(lines) - 1, -1, -1):
+        used += tokens(lines[place])
+        if used > most_tokens:
+            return list(lines[place + 1 :])
+    return list(lines)
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:

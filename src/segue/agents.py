@@ -3,9 +3,9 @@
 import importlib
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from .errors import ConfigurationError
 
@@ -41,6 +41,37 @@ class Prices(BaseModel):
         return (self.input * input_tokens + self.output * output_tokens) / 1_000_000
 
 
+class McpServer(BaseModel):
+    """An MCP server whose tools an agent has: a command that is spoken to over stdin and stdout, or a URL."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w.-]{1,64}$")
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, SecretStr] = {}
+    """Set for the command beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours."""
+    url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    headers: dict[str, SecretStr] = {}
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
+    tools: tuple[str, ...] | None = None
+    """The tools that the agent has of it; None is all of them."""
+    read_only: tuple[str, ...] = ()
+    """Tools that change nothing, beside those that the server itself marks so."""
+    needs_approval: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("give the MCP server either a command or a url")
+        if self.command and self.headers:
+            raise ValueError("headers go with a url")
+        if self.url and (self.args or self.env):
+            raise ValueError("args and env go with a command")
+        return self
+
+
 class Agent(BaseModel):
     """A definition: who answers, with what, within which bounds."""
 
@@ -49,12 +80,16 @@ class Agent(BaseModel):
     agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
     description: str = ""
     model: Any = None
-    """`openai:<name>`, `offline`, a LangChain chat model object, or None: what the environment names."""
+    """`openai:<name>`, `local:<path.gguf>`, `offline`, a LangChain chat model object, or None: what the environment names."""
     base_url: str | None = None
     api_key: SecretStr | None = None
     temperature: float | None = None
+    streaming: bool = True
+    """Ask the endpoint to stream; off for endpoints that cannot."""
     tools: tuple[Any, ...] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
+    mcp: tuple[McpServer, ...] = ()
+    """MCP servers whose tools it has as well; the app connects to them before the agent first runs."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
     protocol: Literal["json", "native"] = "json"
@@ -75,13 +110,29 @@ def load_agents(path: str | Path) -> list[Agent]:
         ConfigurationError: naming the file, the agent and the field that is wrong.
     """
     file = Path(path)
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8")).get("agent", [])
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
+    tables = _read(file).get("agent", [])
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
     return [_agent_of(table, file) for table in tables]
+
+
+def load_modes(path: str | Path) -> dict[str, Any]:
+    """Graphs of one's own from the same file: a `[modes]` table of `name = "module:graph"`.
+
+    Raises:
+        ConfigurationError: naming the file and what is wrong.
+    """
+    table = _read(Path(path)).get("modes", {})
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        raise ConfigurationError(f'The [modes] table of {path} needs lines such as: shout = "my_module:graph".')
+    return {mode: load_attribute(name) for mode, name in table.items()}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
 
 
 def _agent_of(table: dict[str, Any], file: Path) -> Agent:

@@ -7,22 +7,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import convert_to_openai_messages
 from langgraph.graph.state import CompiledStateGraph
+from pydantic import BaseModel
 
 from .agents import Agent
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
-from .checkpoints.ledger import ToolLedger
 from .checkpoints.tasks import TaskStatus
-from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode, UnknownThread
+from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode
 from .events import Event, from_dict
+from .extraction import extract
 from .graphs.chat import MODES
 from .hub import until_end
 from .ids import Ids
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
-from .runner import Row, Runner, thread_config
+from .reading import Reader
+from .runner import Row, Runner
 from .services import Model
 from .wired import wired_graph
 
@@ -30,14 +31,13 @@ _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
 
-class App:
+class App(Reader):
     """Agents, modes and threads over one database."""
 
     def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
-        self._database = database
         self._registry = registry
         self._modes = dict(modes)
-        self._runner = Runner(database, registry, self._modes)
+        super().__init__(database, Runner(database, registry, self._modes))
         self._ids = Ids()
 
     @property
@@ -78,7 +78,7 @@ class App:
         """Take a message on and run its task in the background; returns the task's row.
 
         Raises:
-            InvalidMessage, UnknownAgent, UnknownMode, MissingKey: nothing was stored.
+            InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
             TaskUnfinished: the thread has a task to resume or cancel first.
             ThreadBusy: another owner runs a task on the thread.
         """
@@ -98,6 +98,7 @@ class App:
         chosen = self._registry.agent(agent)
         wanted = mode or chosen.mode
         self._check(message, thread_id, chosen, wanted, model)
+        await self._registry.prepare(chosen)
         async with self._runner.leased(thread_id) as begin:
             last = await self._runner.tasks.latest_of(thread_id)
             if last and last["status"] in _OPEN:
@@ -147,15 +148,23 @@ class App:
                 async for event in until_end(queue, lambda event: event.seq == 0 or event.seq > seen):
                     yield event
 
-    async def ask(self, message: str, **options: Any) -> Row:
+    async def ask(self, message: str, *, response_model: type[BaseModel] | None = None, **options: Any) -> Row:
         """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
+
+        With `response_model` the answer is also given as an object of it, under `object`.
 
         Raises:
             ModelError: the model failed; the task can be resumed.
             And those of `start`.
         """
         row, run = await self._send(message, **options)
-        return await self._result(row, run)
+        result = await self._result(row, run)
+        if response_model is None or not result["success"]:
+            return result
+        model = self.model_for(row["agent_id"], row["model"])
+        made, usage = await extract(model, result["answer"], response_model)
+        spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
+        return {**result, "object": made, "usage": {**result["usage"], **spent}}
 
     async def resume(self, task_id: str) -> Row:
         """Go on with a task that was paused, crashed or failed; returns its result when it ends.
@@ -175,7 +184,9 @@ class App:
             yield event
 
     async def _resume(self, task_id: str) -> tuple[Row, asyncio.Task[Row]]:
-        thread_id = (await self._runner.tasks.get(task_id))["thread_id"]
+        known = await self._runner.tasks.get(task_id)
+        thread_id = known["thread_id"]
+        await self._registry.prepare(self._registry.agent(known["agent_id"]))
         async with self._runner.leased(thread_id) as begin:
             row = await self._runner.tasks.get(task_id)
             if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
@@ -216,36 +227,6 @@ class App:
             raise TaskError(f"Task «{task_id}» is running: pause it first.")
         await self._runner.tasks.set_status(row["task_id"], TaskStatus.CANCELLED)
 
-    async def history(self, session_id: str) -> list[Row]:
-        """The thread's messages in OpenAI's format: user, assistant (with tool_calls), tool.
-
-        Raises:
-            UnknownThread: nothing was said on it.
-        """
-        state = await self._runner.graph.aget_state(thread_config(session_id))
-        if not state.values.get("messages"):
-            raise UnknownThread(session_id)
-        converted = convert_to_openai_messages(state.values["messages"])
-        return converted if isinstance(converted, list) else [converted]
-
-    async def threads(self) -> list[Row]:
-        """Every thread: its turns, last message, last status and when."""
-        return await self._runner.tasks.threads()
-
-    async def tasks(self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> list[Row]:
-        """Tasks, the latest first."""
-        return await self._runner.tasks.list(agent_id=agent_id, thread_id=session_id, limit=limit)
-
-    async def trace(self, task_id: str) -> Row:
-        """Everything about a task: {"task": row, "events": [...], "calls": [...]}.
-
-        Raises:
-            UnknownTask: no task has that id.
-        """
-        row = await self._runner.tasks.get(task_id)
-        calls = await ToolLedger(self._database, row["thread_id"], 0).calls(task_id)
-        return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
-
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.
 
@@ -254,8 +235,9 @@ class App:
         return wired_graph(self._registry, self._registry.agent(agent).agent_id, self._modes)
 
     async def close(self) -> None:
-        """Pause what runs and close the database."""
+        """Pause what runs, end the MCP servers' sessions and close the database."""
         await self._runner.close()
+        await self._registry.close()
         await self._database.close()
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .agents import Agent
-from .errors import UnknownAgent
+from .errors import ConfigurationError, UnknownAgent
 from .events import Event, to_dict
 from .ids import Ids
 from .models.build import build_model
 from .services import Ledger, Model, Tool
 from .tools.builtin import BUILTIN
-from .tools.registry import BoundTool
+from .tools.mcp import McpTool, McpTools
 
 EXAMPLE = Agent(
     agent_id="travel",
@@ -31,7 +31,8 @@ class Registry:
         self._agents = {agent.agent_id: agent for agent in agents}
         self._environ = os.environ if environ is None else environ
         self._models: dict[tuple[str, str], Model] = {}
-        self._tools: dict[str, dict[str, BoundTool]] = {}
+        self._tools: dict[str, Mapping[str, Tool]] = {}
+        self._mcp = McpTools()
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -56,7 +57,23 @@ class Registry:
             raise UnknownAgent(name, self._agents)
         return self._agents[name]
 
-    def tools_for(self, agent: Agent) -> Mapping[str, BoundTool]:
+    async def prepare(self, agent: Agent) -> None:
+        """Connect to the agent's MCP servers, those that are not connected yet, and add their tools to its own.
+
+        Raises:
+            MissingExtra, ToolServerUnavailable.
+            ConfigurationError: two tools have one name.
+        """
+        if agent.mcp:
+            self._tools[agent.agent_id] = _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
+
+    async def close(self) -> None:
+        """End the MCP servers' sessions and let go of the models."""
+        self._models.clear()
+        await self._mcp.close()
+
+    def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
+        """The agent's tools by name; those of MCP servers once `prepare` has been awaited."""
         if agent.agent_id not in self._tools:
             self._tools[agent.agent_id] = BUILTIN.resolve(agent.tools)
         return self._tools[agent.agent_id]
@@ -66,6 +83,18 @@ class Registry:
         if key not in self._models:
             self._models[key] = build_model(agent, override, self._environ)
         return self._models[key]
+
+
+def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str, Tool]:
+    found, owner = dict(own), dict.fromkeys(own, "the agent's own")
+    for tool in served:
+        if tool.name in found:
+            both = f"{owner[tool.name]} and that of the MCP server «{tool.server}»"
+            raise ConfigurationError(
+                f"Two tools are called {tool.name}, {both}: leave one out with a server's `tools`."
+            )
+        found[tool.name], owner[tool.name] = tool, f"that of the MCP server «{tool.server}»"
+    return found
 
 
 class RunServices:

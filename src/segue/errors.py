@@ -4,7 +4,8 @@ SegueError
 ├── InvalidMessage          the message is empty or too long: send another
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownModel
-│   └── MissingKey · MissingExtra
+│   ├── MissingKey · MissingExtra
+│   └── ToolServerUnavailable   an MCP server does not start or answer
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the model wrote something that is no decision: it is asked again
@@ -64,7 +65,10 @@ class UnknownModel(ConfigurationError):
     """A model name is of no kind that Segue knows."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The model «{name}» is unknown; write openai:<name> or offline, or pass a chat model object.")
+        super().__init__(
+            f"The model «{name}» is unknown; write openai:<name>, local:<path.gguf> or offline, "
+            "or pass a chat model object."
+        )
 
 
 class MissingKey(ConfigurationError):
@@ -82,6 +86,16 @@ class MissingExtra(ConfigurationError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'segue[{extra}]'.")
+
+
+class ToolServerUnavailable(ConfigurationError):
+    """An MCP server of the agent does not start or answer."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(
+            f"The MCP server «{server}» cannot be used: {reason.strip().rstrip('.')}. Check its command or url, "
+            "or take it off the agent, then send the message again."
+        )
 
 
 class ModelError(SegueError):

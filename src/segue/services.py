@@ -13,7 +13,7 @@ from .ids import Ids
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-Purpose = Literal["decide", "plan", "answer"]
+Purpose = Literal["decide", "plan", "answer", "extract"]
 
 
 class RunContext(BaseModel):

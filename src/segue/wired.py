@@ -24,6 +24,7 @@ def wired_graph(
     async def segue(state: ChatInput) -> ChatOutput:
         write = get_stream_writer()
         services = RunServices(registry, lambda event: write(to_dict(event)))
+        await registry.prepare(registry.agent(agent_id))
         given = list(state["messages"])
         out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, agent=agent_id))
         return {"messages": out["messages"][len(given) :], "result": out["result"]}

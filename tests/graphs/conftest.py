@@ -50,7 +50,7 @@ class Bed:
 
     async def send(self, message: str, thread: str = "t", **context: Any) -> dict[str, Any]:
         """One turn; returns what the graph returns."""
-        config = {"configurable": {"thread_id": thread}, "recursion_limit": 400}
+        config = {"configurable": {"thread_id": thread}, "recursion_limit": 2000}
         given = {"messages": [("user", message)]}
         carried = AppContext.carrying(self.services, **context)
         output: dict[str, Any] = {}

@@ -188,14 +188,53 @@ async def test_thought_and_answer_are_streamed_in_pieces(bed: Make) -> None:
     assert len(said["token"]) > 1
 
 
-async def test_large_results_are_cut_in_prompts_and_whole_in_the_history(bed: Make) -> None:
-    def large(size: int) -> str:
-        """Give a long text."""
-        return "x" * size
+def large(size: int) -> str:
+    """Give a long text."""
+    return "".join(f"{n:09d};" for n in range(size // 10))
 
+
+async def test_large_results_are_cut_in_prompts_and_whole_in_the_history(bed: Make) -> None:
     script = [call_tool(("large", {"size": 9000})), answer("ok")]
     test = bed(build_react, script, tools=(large,), budget=Budget(result_chars=100))
     out = await test.send("go")
     record: Any = json.loads(str(test.model.calls[1][2].content))
-    assert record["result"][0]["function"]["result"]["success"].endswith("[8900 more characters]")
+    shown = record["result"][0]["function"]["result"]["success"]
+    assert shown.endswith("[8900 more characters: recall(ref='task-1.trace-1.0', offset=100)]")
     assert len(out["messages"][2].content) == 9000
+
+
+async def test_recall_opens_what_was_cut_and_is_offered_only_then(bed: Make) -> None:
+    script = [
+        call_tool(("large", {"size": 9000})),
+        call_tool(("recall", {"ref": "task-1.trace-1.0", "offset": 500})),
+        call_tool(("recall", {"ref": "nonsense"})),
+        answer("ok"),
+    ]
+    test = bed(build_react, script, tools=(large,), budget=Budget(result_chars=500))
+    await test.send("go")
+    first, second, third = (event["data"]["result"] for event in test.of_type("tool_result"))
+    assert second["success"]["text"].startswith("000000050;") and second["success"]["next_offset"] == 750
+    assert "copy the ref" in third["error"]
+    assert "`recall`" not in str(test.model.calls[0][1].content)
+    assert "`recall`" in str(test.model.calls[1][1].content)
+    assert first != second
+
+
+async def test_context_stays_within_its_budget_for_two_hundred_rounds(bed: Make) -> None:
+    script = [call_tool(("double", {"number": n}), thought="and one more, " * 20) for n in range(200)]
+    budget = Budget(prompt_tokens=6000, tool_calls=500)
+    test = bed(build_react, [*script, answer("done")], max_iteration=300, budget=budget)
+    out = await test.send("count")
+    assert out["result"]["answer"] == "done"
+    for sent in test.model.calls:
+        assert sum(len(str(m.content)) for m in sent) / 3 < 6000
+        assert sent[0].content == "count"
+    assert "#1 CALL_TOOL" not in str(test.model.calls[-1][1].content)
+    assert "CALL_TOOL double ok" in str(test.model.calls[-1][1].content)
+
+
+async def test_endless_replanning_ends_at_the_budget(bed: Make) -> None:
+    test = bed(build_react, [plan([f"step {n}"]) for n in range(10)], max_iteration=10)
+    out = await test.send("go")
+    assert out["result"]["success"] is False
+    assert "go on" in out["result"]["answer"]

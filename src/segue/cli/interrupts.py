@@ -32,12 +32,12 @@ class Interrupts:
 
     def __call__(self) -> None:
         self.count += 1
-        if self.stopped:
+        if self.count == 1:
+            self._view.notice("pausing at the next boundary… (press again to stop now)")
+            self._asking = asyncio.get_running_loop().create_task(self._pause())
+        elif self.count == 2:  # a third one must not cut off how the second one is written down
             self._view.notice("stopping now…")
             self._app.stop_now(self._task_id)
-            return
-        self._view.notice("pausing at the next boundary… (press again to stop now)")
-        self._asking = asyncio.get_running_loop().create_task(self._pause())
 
     async def _pause(self) -> None:
         with suppress(TaskError):  # it ended before it could be asked

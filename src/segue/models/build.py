@@ -1,11 +1,14 @@
 """From an agent's model name to a model that can be called."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..agents import Agent
 from ..errors import MissingKey, UnknownModel
 from ..services import Model
+
+if TYPE_CHECKING:
+    from langchain_openai.chat_models.base import BaseChatOpenAI
 
 DEFAULT_OPENAI_MODEL = "gpt-4.1-mini"
 
@@ -29,37 +32,52 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
     Raises:
         UnknownModel: the name is of no known kind.
         MissingKey: an endpoint needs one and none is set.
+        MissingExtra, ConfigurationError: a model in a file cannot be run, or there is no such file.
     """
     choice = chosen_model(agent, override, environ)
     if not isinstance(choice, str):
-        return _of_object(choice)
+        return _of_object(choice, agent)
     if choice == "offline":
         from .chat_object import Offline
         from .offline import OfflinePlanner
 
         return Offline(OfflinePlanner(), "offline")
     kind, _, name = choice.partition(":")
+    if kind == "local" and name:
+        from .local import local_model
+
+        return local_model(agent, name)
     if kind != "openai" or not name:
         raise UnknownModel(choice)
     return _openai(agent, name, environ)
 
 
-def _of_object(choice: Any) -> Model:
+def _of_object(choice: Any, agent: Agent) -> Model:
     from langchain_core.language_models import BaseChatModel
 
     from .chat_object import ChatObject
 
     if not isinstance(choice, BaseChatModel):
         raise UnknownModel(repr(choice))
-    if type(choice).__module__.startswith("langchain_openai"):
+    if _speaks_chat_completions(choice):
         from .openai import OpenAIModel
 
-        return OpenAIModel(choice, choice.model_name)  # type: ignore[attr-defined, arg-type]
-    return ChatObject(choice)
+        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming)
+    return ChatObject(choice, streaming=agent.streaming)
+
+
+def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":
+    """Whether a chat model is LangChain's OpenAI client or made from it, and not told to use the Responses API."""
+    if not any(kind.__module__.startswith("langchain_openai.") for kind in type(choice).__mro__):
+        return False
+    from langchain_openai.chat_models.base import BaseChatOpenAI
+
+    return isinstance(choice, BaseChatOpenAI) and not choice.use_responses_api
 
 
 def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
     from langchain_openai import ChatOpenAI
+    from openai import DefaultAsyncHttpxClient
     from pydantic import SecretStr
 
     from .openai import OpenAIModel
@@ -74,7 +92,8 @@ def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
         api_key=key or SecretStr("none"),
         temperature=agent.temperature,
         stream_usage=True,
-        max_retries=2,
-        timeout=120,
+        use_responses_api=False,
+        max_retries=0,
+        http_async_client=DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel(chat, f"openai:{name}")
+    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming)

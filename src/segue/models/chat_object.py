@@ -1,35 +1,70 @@
 """A LangChain chat model object as an agent's model."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ..services import ModelPiece, ModelReply, ModelRequest, TextDelta
+from ..errors import ModelRefused
+from ..services import CallDelta, ModelPiece, ModelReply, ModelRequest, TextDelta
+from .raw_calls import GrowingCalls, as_text, plain_specs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessageChunk
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
+
+_WAYS_TO_SAY_IT = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
+_NAMES_FOR_IT = ("finish_reason", "stop_reason", "done_reason")
 
 
 class ChatObject:
-    """Any chat model: the prompt alone says what form the reply has to have."""
+    """Any chat model: what it raises passes through, and in the json protocol the prompt alone says the form.
+
+    The reply's `finish_reason` is put in OpenAI's words; `stop` where the model gives none.
+    """
 
     is_language_model = True
 
-    def __init__(self, chat: "BaseChatModel", name: str = "") -> None:
+    def __init__(self, chat: "BaseChatModel", name: str = "", *, streaming: bool = True) -> None:
         self.chat = chat
         self.name = name or str(getattr(chat, "model_name", "") or type(chat).__name__)
+        self._streaming = streaming
 
     def bound(self, request: ModelRequest) -> "Runnable[Any, Any]":
-        return self.chat
+        """The chat model with what the request binds to it.
+
+        Raises:
+            ModelRefused: it takes no tools.
+        """
+        if not request.native or not request.tools:
+            return self.chat
+        try:
+            return self.chat.bind_tools(plain_specs(request.tools))
+        except NotImplementedError as error:
+            raise ModelRefused(f'The model «{self.name}» takes no tools: set protocol="json" on the agent.') from error
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        async for piece in stream_reply(self.bound(request), request):
-            yield piece
+        reading = _MessageReading()
+        async with aclosing(self._messages(request)) as messages:
+            async for message in messages:
+                for piece in reading.take_in(message):
+                    yield piece
+        yield reading.reply()
+
+    async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
+        runnable = self.bound(request)
+        if not self._streaming:
+            yield await runnable.ainvoke(list(request.messages))
+            return
+        async for chunk in runnable.astream(list(request.messages)):
+            yield chunk
 
 
 class Offline(ChatObject):
-    """The embedded planner, which is told purpose, schema, tools and view instead of reading the prompt."""
+    """The embedded planner, which is told purpose, schema, tools and view instead of reading the prompt.
+
+    It always decides in json, `native` or not.
+    """
 
     is_language_model = False
 
@@ -39,21 +74,51 @@ class Offline(ChatObject):
         )
 
 
-async def stream_reply(runnable: "Runnable[Any, Any]", request: ModelRequest) -> AsyncIterator[ModelPiece]:
-    """Pass on the deltas of a streaming call and put the reply together from them."""
-    whole: AIMessageChunk | None = None
-    async for chunk in runnable.astream(list(request.messages)):
-        whole = chunk if whole is None else whole + chunk
-        if text := chunk.text:
-            yield TextDelta(text)
-    if whole is None:
-        yield ModelReply(text="", finish_reason="empty")
-        return
-    reason = str(whole.response_metadata.get("finish_reason") or "")
-    yield ModelReply(text=whole.text, finish_reason=reason, usage=_usage(whole.usage_metadata))
+class _MessageReading:
+    """A reply put together from a message, or from its chunks."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._calls = GrowingCalls()
+        self._usage: dict[str, int] = {}
+        self._finish_reason = ""
+
+    def take_in(self, message: "AIMessage") -> list[ModelPiece]:
+        fresh: list[ModelPiece] = []
+        if text := str(message.text):
+            self._text.append(text)
+            fresh.append(TextDelta(text))
+        for index, call in _calls(message):
+            name, arguments = call["name"] or "", as_text(call["args"])
+            if told := self._calls.add(index, call["id"] or "", name, arguments):
+                fresh.append(CallDelta(told))
+        for name, count in _counted(message.usage_metadata).items():
+            self._usage[name] = self._usage.get(name, 0) + count
+        self._finish_reason = _finish_reason(message.response_metadata) or self._finish_reason
+        return fresh
+
+    def reply(self) -> ModelReply:
+        return ModelReply(
+            text="".join(self._text),
+            finish_reason=self._finish_reason or "stop",
+            usage=self._usage,
+            tool_calls=self._calls.whole(),
+        )
 
 
-def _usage(counted: Mapping[str, Any] | None) -> dict[str, int]:
-    if not counted:
-        return {}
-    return {"input": counted["input_tokens"], "output": counted["output_tokens"]}
+def _calls(message: "AIMessage") -> list[tuple[object, Any]]:
+    """A message's calls with their index; only chunks, and calls that LangChain could not parse, hold the raw text."""
+    from langchain_core.messages import AIMessageChunk
+
+    if isinstance(message, AIMessageChunk):
+        return [(chunk.get("index"), chunk) for chunk in message.tool_call_chunks]
+    return list(enumerate([*message.tool_calls, *message.invalid_tool_calls]))
+
+
+def _finish_reason(metadata: Mapping[str, Any]) -> str:
+    said = next((str(metadata[name]).lower() for name in _NAMES_FOR_IT if metadata.get(name)), "")
+    return _WAYS_TO_SAY_IT.get(said, said)
+
+
+def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    return {"input": usage["input_tokens"], "output": usage["output_tokens"]} if usage else {}

@@ -1,23 +1,25 @@
-"""OpenAI-compatible endpoints: which form of structured output they take, and their faults in a sentence."""
+"""OpenAI-compatible endpoints: asked in the form they take, asked again where that may help."""
 
-import json
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import openai
+from pydantic import SecretStr
 
-from ..errors import ModelRefused, ModelUnreachable
-from ..services import ModelPiece, ModelRequest
-from .chat_object import stream_reply
+from ..errors import ModelError, ModelRefused, ModelUnreachable
+from ..services import ModelPiece, ModelRequest, Retry
+from .openai_faults import Censor, Fault, Faulty
+from .openai_wire import Wire
+from .raw_calls import plain_specs
+from .response_formats import Quirks, blames_tools, learn, quirks_of, response_format
+from .retrying import ATTEMPTS, LONGEST_WAIT, Patience
 
 if TYPE_CHECKING:
-    from langchain_openai import ChatOpenAI
+    from langchain_openai.chat_models.base import BaseChatOpenAI
 
-LADDER = ("json_schema", "json_object", "prompt")
-"""Ways to ask for JSON, the strictest first; what an endpoint refuses is not tried on it again."""
-
-_found: dict[str, int] = {}
+CONNECT_SECONDS = 10.0
 
 
 class OpenAIModel:
@@ -25,65 +27,122 @@ class OpenAIModel:
 
     is_language_model = True
 
-    def __init__(self, chat: "ChatOpenAI", name: str) -> None:
+    def __init__(
+        self, chat: "BaseChatOpenAI", name: str, *, streaming: bool = True, patience: Patience | None = None
+    ) -> None:
         self.chat = chat
         self.name = name
-        self._endpoint = f"{chat.openai_api_base or 'default'}#{chat.model_name}"
+        self._patience = patience or Patience()
+        self._streaming = streaming and not chat.disable_streaming
+        self._completions = _patient_client(chat, self._patience.silence if self._streaming else self._patience.whole)
+        self._address = _address(chat)
+        self._censor = Censor(_keys(chat))
+        self._endpoint = f"{self._address}#{chat.model_name}"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        while True:
-            rung = _found.get(self._endpoint, 0)
-            try:
-                async for piece in self._attempt(request, rung):
-                    yield piece
-                return
-            except openai.BadRequestError as error:
-                if request.schema is None or rung + 1 == len(LADDER) or not _blames_format(error):
-                    raise ModelRefused(f"{self._who} refused the request: {_reason(error)}.") from error
-                _found[self._endpoint] = rung + 1
+        """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
 
-    async def _attempt(self, request: ModelRequest, rung: int) -> AsyncIterator[ModelPiece]:
-        bound = self.chat.bind(**_response_format(request, LADDER[rung]))
+        A reply cut at its length limit is a reply, with the finish_reason `length`.
+
+        Raises:
+            ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
+        """
+        attempt = 1
+        while True:
+            quirks = quirks_of(self._endpoint)
+            try:
+                async with aclosing(self._attempt(request, quirks)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except Faulty as faulty:
+                fault = faulty.fault
+            # Raised out here an error has no context: what the client raised may hold the key.
+            if learn(self._endpoint, quirks, request, fault):
+                continue
+            if end := self._end(request, fault, attempt):
+                raise end
+            attempt += 1
+            seconds = self._patience.before(attempt, fault.wait)
+            yield Retry(attempt=attempt, reason=f"{self._who} {fault.reason}", seconds=seconds)
+            await self._patience.sleep(seconds)
+
+    async def _attempt(self, request: ModelRequest, quirks: Quirks) -> AsyncGenerator[ModelPiece, None]:
+        wire = Wire(self._completions, self._patience, self._censor)
+        chunks = self._bound(request, quirks, wire).astream(list(request.messages))
         try:
-            async for piece in stream_reply(bound, request):
-                yield piece
-        except openai.BadRequestError:
-            raise
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise ModelRefused(f"{self._who} rejected the key: check OPENAI_API_KEY ({_reason(error)}).") from error
-        except openai.NotFoundError as error:
-            raise ModelRefused(f"{self._who} was not found: check the model's name and base_url.") from error
-        except (openai.APIConnectionError, httpx.TransportError) as error:
-            raise ModelUnreachable(
-                f"{self._who} could not be reached: check the address and the network, then resume."
-            ) from error
-        except openai.APIStatusError as error:
-            raise ModelUnreachable(
-                f"{self._who} answered {error.status_code}: wait a moment, then resume ({_reason(error)})."
-            ) from error
-        except (openai.APIError, json.JSONDecodeError) as error:
-            raise ModelUnreachable(f"{self._who} broke off its reply: resume to ask again ({error}).") from error
+            async for _ in chunks:
+                for piece in wire.reading.take():
+                    yield piece
+        finally:
+            await wire.close()
+        for piece in wire.reading.take():
+            yield piece
+        yield wire.reading.reply()
+
+    def _bound(self, request: ModelRequest, quirks: Quirks, wire: Wire) -> Any:
+        """A copy of the chat model for one attempt.
+
+        The response format goes in `extra_body`: named openly, LangChain hands the call to the client's parser, which
+        has errors of its own for a reply that was cut.
+        """
+        copy = self.chat.model_copy(
+            update={
+                "async_client": wire,
+                "extra_body": {**(self.chat.extra_body or {}), **response_format(request, quirks)} or None,
+                "stream_usage": quirks.usage and self.chat.stream_usage is not False,
+                "stream_chunk_timeout": None,
+                "disable_streaming": not self._streaming,
+                "use_responses_api": False,
+                "cache": False,
+            }
+        )
+        return copy.bind(tools=plain_specs(request.tools)) if request.native and request.tools else copy
+
+    def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
+        """What the call ends with, unless it is worth another attempt."""
+        if not fault.again:
+            advice = fault.advice
+            if request.native and blames_tools(fault):
+                advice = 'if it takes no tools, set protocol="json" on the agent'
+            return ModelRefused(f"{self._who} {fault.reason}: {advice}.")
+        if fault.wait is not None and fault.wait > LONGEST_WAIT:
+            advice = f"it asks to be left alone until {self._patience.moment(fault.wait)}; resume then"
+            return ModelUnreachable(f"{self._who} {fault.reason}: {advice}.")
+        if attempt >= ATTEMPTS:
+            return ModelUnreachable(f"{self._who} {fault.reason}, the last of {ATTEMPTS} attempts: {fault.advice}.")
+        return None
 
     @property
     def _who(self) -> str:
-        return f"The model «{self.name}» at {self.chat.openai_api_base or 'api.openai.com'}"
+        return f"The model «{self.name}» at {self._address}"
 
 
-def _response_format(request: ModelRequest, way: str) -> Mapping[str, Any]:
-    if request.schema is None or way == "prompt":
-        return {}
-    if way == "json_object":
-        return {"response_format": {"type": "json_object"}}
-    schema = {"name": request.purpose, "schema": request.schema, "strict": False}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+def timeouts(silence: float) -> openai.Timeout:
+    """The client's own time limits; between pieces of a reply it waits as long as we do."""
+    return openai.Timeout(connect=CONNECT_SECONDS, read=silence, write=silence, pool=CONNECT_SECONDS)
 
 
-def _blames_format(error: openai.BadRequestError) -> bool:
-    text = str(error).lower()
-    return any(word in text for word in ("response_format", "json_schema", "json_object", "schema", "grammar"))
+def _patient_client(chat: "BaseChatOpenAI", silence: float) -> Any:
+    """The chat model's completions client with our timeouts, unless it has its own, and without retries: we retry."""
+    root = chat.root_async_client
+    if root is None:
+        return chat.async_client
+    if chat.request_timeout is None:
+        return root.with_options(max_retries=0, timeout=timeouts(silence)).chat.completions
+    return root.with_options(max_retries=0).chat.completions
 
 
-def _reason(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)[:200].rstrip(".")
+def _address(chat: "BaseChatOpenAI") -> str:
+    """Where the endpoint is, without what a URL may hold of a key."""
+    root = chat.root_async_client
+    url = str(root.base_url if root is not None else chat.openai_api_base or "")
+    return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0]).rstrip("/")
+
+
+def _keys(chat: "BaseChatOpenAI") -> list[str]:
+    key = chat.openai_api_key
+    keys = [key.get_secret_value()] if isinstance(key, SecretStr) else []
+    if chat.root_async_client is not None:
+        keys.append(str(chat.root_async_client.api_key or ""))
+    return keys

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from segue.cli import app
 
 SECONDS = 60
 
@@ -98,7 +101,8 @@ class Shell:
 
     def rows(self, command: str) -> list[dict[str, Any]]:
         """What `segue threads` or `segue tasks` lists."""
-        rows: list[dict[str, Any]] = json.loads(self(command, "--json").stdout)
+        listed = CliRunner().invoke(app, [command, "--json", "--db", str(self.folder / "segue.db")])
+        rows: list[dict[str, Any]] = json.loads(listed.stdout)
         return rows
 
 

@@ -2,11 +2,11 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.text import Text
 
 from segue.cli.live import LiveView
 from segue.cli.render import JsonView, PlainView
@@ -33,8 +33,8 @@ from segue.events import (
 )
 from segue.prompts.phrases import phrase
 
-TASK = {"task_id": "t"}
-ROUND = {"task_id": "t", "trace_id": "r1", "iteration": 1}
+TASK: dict[str, Any] = {"task_id": "t"}
+ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 
 REACT: list[Event] = [
     TaskStarted(message="北京怎么样", agent_id="travel", model="m", **TASK),
@@ -47,7 +47,12 @@ REACT: list[Event] = [
     Action(action_type="CALL_TOOL", output={}, **ROUND),
     ToolCall(index=0, name="get_city_info", arguments={"city": "北京"}, **ROUND),
     ToolResult(
-        index=0, name="get_city_info", arguments={"city": "北京"}, result={"success": {"summary": "很好"}}, seconds=0.5, **ROUND
+        index=0,
+        name="get_city_info",
+        arguments={"city": "北京"},
+        result={"success": {"summary": "很好"}},
+        seconds=0.5,
+        **ROUND,
     ),
     Token(content="北京", **ROUND),
     Token(content="很好", **ROUND),
@@ -93,24 +98,36 @@ def plain(events: Sequence[Event], encoding: str = "utf-8") -> str:
     return raw.getvalue().decode(encoding)
 
 
-def live(events: Sequence[Event], width: int = 80) -> str:
-    """What stays in the terminal's scrollback, without what was only redrawn."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=24, color_system=None)
+def terminal(width: int = 80, height: int = 24) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+
+
+class Terminal(Console):
+    """Keeps on paper what is printed for good, without what is only redrawn."""
+
+    def __init__(self) -> None:
+        super().__init__(file=io.StringIO(), force_terminal=True, width=80, height=24, color_system=None)
+        self.paper = Console(file=io.StringIO(), width=80, color_system=None)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        self.paper.print(*objects, **options)
+        super().print(*objects, **options)
+
+
+def live(events: Sequence[Event]) -> str:
+    """What stays above when a task is shown in a terminal."""
+    console = Terminal()
     view = LiveView(console)
-    kept: list[str] = []
-    print_above = console.print
-    paper = Console(file=io.StringIO(), width=width, color_system=None)
-
-    def both(*what: object) -> None:
-        paper.print(*what)
-        print_above(*what)
-
-    console.print = both  # type: ignore[method-assign, assignment]
     for event in events:
         view.show(event)
     view.finish()
-    kept.append(paper.file.getvalue())  # type: ignore[attr-defined]
-    return "".join(kept)
+    assert "\x1b]0;" not in written(console), "a text could set the terminal's title"
+    return written(console.paper)
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
 def test_react_as_lines_shows_each_thing_once() -> None:
@@ -192,43 +209,42 @@ def test_react_in_the_terminal_shows_each_thing_once() -> None:
     assert shown.count('get_city_info(city="北京")') == 1
 
 
-def frame(view: LiveView, console: Console) -> str:
-    with console.capture() as captured:
-        console.print(view.moving())
-    return captured.get()
+def frame(view: LiveView, width: int = 80, height: int = 24) -> str:
+    """What is redrawn at this moment."""
+    console = terminal(width, height)
+    console.print(view.moving())
+    return written(console)
 
 
 def test_what_moves_is_the_plan_the_calls_and_the_answer_as_it_is_written() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24, color_system=None)
-    view = LiveView(console)
+    view = LiveView(terminal())
     try:
         for event in PLAN[:8]:
             view.show(event)
-        shown = frame(view, console)
+        shown = frame(view)
         assert "▶ 1 Look up" in shown
         assert "→ look_up()" in shown
         assert "☐ 3 Write" in shown
         assert "[1/3] Look up · 0/3" in shown
         view.notice("pausing…")
-        assert "pausing…" in frame(view, console)
+        assert "pausing…" in frame(view)
         for event in PLAN[8:17]:
             view.show(event)
-        assert "The trip." in frame(view, console)
+        assert "The trip." in frame(view)
     finally:
         view.finish()
 
 
 def test_what_moves_never_grows_higher_than_the_terminal() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=40, height=12, color_system=None)
-    view = LiveView(console)
+    view = LiveView(terminal(40, 12))
     try:
         view.show(PlanUpdate(goal="", steps=[step(str(n), f"step {n}") for n in range(40)], **TASK))
         view.show(StepUpdate(step_id="20", status="running", **TASK))
         for n in range(20):
             view.show(StepUpdate(step_id=str(n), status="done", **TASK))
-        assert "▶ 20 step 20" in frame(view, console)
+        assert "▶ 20 step 20" in frame(view, 40, 12)
         view.show(Token(content="".join(f"- 第 {n} 行北京\n" for n in range(60)), **TASK))
-        shown = frame(view, console)
+        shown = frame(view, 40, 12)
         assert len(shown.splitlines()) <= 11
         assert "第 59 行北京" in shown
     finally:
@@ -236,7 +252,9 @@ def test_what_moves_never_grows_higher_than_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("shown_by", [plain, live])
-def test_text_from_outside_is_neither_markup_nor_a_command_to_the_terminal(shown_by: object) -> None:
+def test_text_from_outside_is_neither_markup_nor_a_command_to_the_terminal(
+    shown_by: Callable[[list[Event]], str],
+) -> None:
     nasty = "[red]x[/red] [/] \x1b[2J\x1b]0;title\x07 [link=http://evil]y[/link]"
     events: list[Event] = [
         ModeSelected(mode=nasty, reason=nasty, **TASK),
@@ -253,7 +271,7 @@ def test_text_from_outside_is_neither_markup_nor_a_command_to_the_terminal(shown
         Token(content=nasty, **TASK),
         Answer(answer=f"{nasty} [a](http://evil)", **TASK),
     ]
-    shown = shown_by(events)  # type: ignore[operator]
+    shown = shown_by(events)
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert shown.count("[red]x[/red]") >= len(events) - 1
@@ -316,5 +334,3 @@ def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     written = capsys.readouterr().out
     assert [json.loads(line) for line in written.splitlines()] == [to_dict(event) for event in REACT]
     assert written.isascii()
-
-

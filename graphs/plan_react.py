@@ -1,0 +1,37 @@
+"""A plan whose steps need judgement: MAKE_PLAN → DECOMPOSE → REACT, the react graph with that plan preloaded."""
+
+from langgraph.graph import END, START, StateGraph
+
+from segue.nodes.plan.decompose import decompose
+from segue.nodes.plan.give_up import give_up
+from segue.nodes.plan.init import init
+from segue.nodes.plan.make_plan import make_plan
+from segue.nodes.plan.routes import after_decompose, after_make_plan
+from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState
+from segue.nodes.plan_react.react import react
+from segue.services import RunContext
+
+from .react import graph as react_graph
+
+
+def build_plan_react() -> StateGraph[PlanState, RunContext, PlanInput, PlanOutput]:
+    """The graph, to be compiled with a checkpointer or without."""
+    graph = StateGraph(PlanState, RunContext, input_schema=PlanInput, output_schema=PlanOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("MAKE_PLAN", make_plan)
+    graph.add_node("DECOMPOSE", decompose)
+    graph.add_node("REACT", react(react_graph))
+    graph.add_node("GIVE_UP", give_up)
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "MAKE_PLAN")
+    graph.add_conditional_edges("MAKE_PLAN", after_make_plan)
+    graph.add_conditional_edges(
+        "DECOMPOSE", after_decompose, {"SCHEDULE": "REACT", "MAKE_PLAN": "MAKE_PLAN", "GIVE_UP": "GIVE_UP"}
+    )
+    graph.add_edge("REACT", END)
+    graph.add_edge("GIVE_UP", END)
+    return graph
+
+
+graph = build_plan_react().compile()

@@ -1,0 +1,159 @@
+"""A small language model in this process: it gets a schema that it cannot leave, and its habits are made up for.
+
+Such models pad text arguments with blanks, do not stop by themselves, and ask for a call again whose result they have.
+"""
+
+import asyncio
+import importlib.util
+import json
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from ..agents import Agent
+from ..decision import decode
+from ..errors import MissingExtra, ModelRefused, UnreadableReply
+from ..services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from .local_engine import Completion, Engine, Message, engine_of
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+MAX_TOKENS = 1024
+_ROLES = {"human": "user", "ai": "assistant"}
+_ARGUMENTS = ("arguments", "params")
+
+
+class LocalModel:
+    """A GGUF file as an agent's model, in the json protocol."""
+
+    is_language_model = True
+
+    def __init__(self, engine: Engine, name: str, temperature: float = 0.0) -> None:
+        self.name = name
+        self._engine = engine
+        self._temperature = temperature
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        """Complete in a thread. A reply that asks only for calls that have succeeded in this task is discarded, and the
+        model is asked once more with nothing but ANSWER in the schema, so that it answers from the results.
+        """
+        if request.native:
+            raise ModelRefused(f'The model «{self.name}» takes no bound tools: give the agent protocol="json".')
+        messages = in_template_order(request.messages)
+        first = second = ModelReply("")
+        async with aclosing(self._attempt(messages, request.schema)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    first = piece
+                else:
+                    yield piece
+        if not _repeats(first.text, request):
+            yield first
+            return
+        yield Retry(2, "it asked for a call whose result it has")
+        async with aclosing(self._attempt(messages, answer_only(request.schema))) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    second = piece
+                else:
+                    yield piece
+        yield _with_usage_of(first, second)
+
+    async def _attempt(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None
+    ) -> AsyncGenerator[TextDelta | ModelReply, None]:
+        """Stream one completion; the engine stops at its next token once nobody listens."""
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        loop, left = asyncio.get_running_loop(), threading.Event()
+
+        def on_text(text: str) -> bool:
+            if not left.is_set():
+                loop.call_soon_threadsafe(pieces.put_nowait, text)
+            return left.is_set()
+
+        run = asyncio.create_task(
+            asyncio.to_thread(self._engine.complete, messages, schema, MAX_TOKENS, self._temperature, on_text)
+        )
+        run.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (text := await pieces.get()) is not None:
+                yield TextDelta(text)
+            done = await run
+        except (ValueError, RuntimeError) as error:
+            raise ModelRefused(f"The model «{self.name}» cannot answer: {str(error).rstrip('.')}.") from error
+        finally:
+            left.set()
+        yield _reply(done, schema is not None)
+
+
+def in_template_order(messages: Sequence["BaseMessage"]) -> list[Message]:
+    """Roles and texts, the system messages first: some chat templates refuse or ignore them elsewhere."""
+    system = [{"role": "system", "content": m.text} for m in messages if m.type == "system"]
+    spoken = [{"role": _ROLES.get(m.type, "user"), "content": m.text} for m in messages if m.type != "system"]
+    return [*system, *spoken]
+
+
+def _reply(done: Completion, is_json: bool) -> ModelReply:
+    text = stripped(done.text) if is_json else done.text
+    return ModelReply(text=text, finish_reason=done.finish_reason, usage=done.usage)
+
+
+def stripped(text: str) -> str:
+    """The JSON of a reply, without blanks around the strings in its arguments; what is no JSON stays as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return json.dumps(_strip(value, inside=False), ensure_ascii=False)
+
+
+def _strip(value: Any, inside: bool) -> Any:
+    if isinstance(value, dict):
+        return {key: _strip(item, inside or key in _ARGUMENTS) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strip(item, inside) for item in value]
+    return value.strip() if inside and isinstance(value, str) else value
+
+
+def _repeats(text: str, request: ModelRequest) -> bool:
+    """Whether a decision wants nothing but calls that have succeeded already."""
+    if request.purpose != "decide" or answer_only(request.schema) is None:
+        return False
+    try:
+        wanted = decode(text).tool_calls
+    except UnreadableReply:
+        return False
+    results = request.view.get("results", ())
+    done = [(each["name"], each["arguments"]) for each in results if "success" in each["result"]]
+    return bool(wanted) and all((call.name, dict(call.arguments)) in done for call in wanted)
+
+
+def answer_only(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The schema of a decision with its ANSWER arm alone; None where the schema is not a decision's."""
+    try:
+        narrowed: dict[str, Any] = json.loads(json.dumps(schema))
+        result = narrowed["properties"]["action"]["properties"]["result"]
+        arms = [arm for arm in result["anyOf"] if arm["properties"]["action_type"]["const"] == "ANSWER"]
+    except (TypeError, KeyError):
+        return None
+    result["anyOf"] = arms
+    return narrowed if arms else None
+
+
+def _with_usage_of(first: ModelReply, second: ModelReply) -> ModelReply:
+    usage = {kind: first.usage.get(kind, 0) + second.usage.get(kind, 0) for kind in {*first.usage, *second.usage}}
+    return ModelReply(text=second.text, finish_reason=second.finish_reason, usage=usage)
+
+
+def local_model(agent: Agent, path: str) -> LocalModel:
+    """The model in the GGUF file at `path`; its weights are loaded when it is first asked.
+
+    Raises:
+        MissingExtra: the extra `local` is not installed.
+        ConfigurationError: the file is not there or is no GGUF file.
+    """
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise MissingExtra(f"The model «local:{path}»", "local")
+    return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0)

@@ -1,0 +1,136 @@
+"""What goes wrong at an OpenAI-compatible endpoint: whether asking again may help, and what to tell the operator."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import openai
+
+_MISSPELT = ("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")
+_REASON_CHARS = 200
+_QUOTA = "insufficient_quota"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an attempt failed.
+
+    `reason` goes on where «The model x at y» leaves off; `advice` says what to do. `again`: asking again may help.
+    `said` is all that the endpoint said, in lower case. `wait` is its Retry-After in seconds.
+    """
+
+    reason: str
+    advice: str = "check the endpoint, then resume"
+    again: bool = True
+    status: int = 0
+    said: str = ""
+    wait: float | None = None
+
+
+class Faulty(Exception):
+    """An attempt failed; carries the fault out through LangChain."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+class Censor:
+    """Takes keys out of what an endpoint says."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        known = [re.escape(key) for key in keys if len(key) > 5]
+        self._secret = re.compile("|".join([*known, r"(?i:bearer\s+)\S+", r"\bsk-[\w*.-]{6,}"]))
+
+    def __call__(self, text: str) -> str:
+        return self._secret.sub("***", text)
+
+
+def fault_of(error: openai.OpenAIError, censor: Censor, clock: Callable[[], float]) -> Fault:
+    """Name an error of the client."""
+    if isinstance(error, openai.APIStatusError):
+        wait = retry_after(error.response.headers, clock)
+        return status_fault(error.status_code, error.body or error.message, censor, wait)
+    if isinstance(error, openai.APIConnectionError):
+        return _connection_fault(error, censor)
+    if isinstance(error, openai.APIError):
+        return body_fault(error.body or error.message, censor)
+    return Fault(f"could not be asked ({_words(str(error), censor)})", "check the key and the settings", again=False)
+
+
+def _connection_fault(error: openai.APIConnectionError, censor: Censor) -> Fault:
+    cause = error.__cause__
+    why = _words(str(cause or error), censor) or type(cause).__name__
+    if type(cause).__name__ in _MISSPELT:
+        return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", again=False)
+    return Fault(f"could not be reached ({why})", "check the address and the network, then resume")
+
+
+def body_fault(body: object, censor: Censor) -> Fault:
+    """Name an error object that stands where a reply should; its `code` may be an HTTP status."""
+    code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
+    if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
+        return status_fault(429 if code == _QUOTA else int(code), body, censor)
+    return Fault(f"broke off its reply ({_words(body, censor)})", said=_all(body))
+
+
+def status_fault(status: int, body: object, censor: Censor, wait: float | None = None) -> Fault:
+    """Name an HTTP error."""
+    why, said = _words(body, censor), _all(body)
+    if status in (401, 403):
+        return Fault(
+            f"rejected the key ({why})", "check OPENAI_API_KEY or the agent's api_key", False, status=status, said=said
+        )
+    if status == 404:
+        return Fault(f"was not found ({why})", "check the model's name and base_url", False, status=status, said=said)
+    if status == 429 and _QUOTA in said:
+        return Fault(f"has no credit left ({why})", "top up the account or use another key", False, status=status)
+    if status in (408, 409, 429) or status >= 500:
+        return Fault(f"answered {status} ({why})", "wait a moment, then resume", status=status, said=said, wait=wait)
+    too_long = "context" in said and any(word in said for word in ("length", "window", "maximum"))
+    advice = "lower the agent's budget.prompt_tokens" if too_long else "change what it names, then resume"
+    return Fault(f"refused the request ({why})", advice, False, status=status, said=said)
+
+
+def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
+    """Read for how many seconds an endpoint asks to be left alone; None where it doesn't say."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            return max(float(headers.get(name, "")) / unit, 0.0)
+        except ValueError:
+            continue
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(aware.timestamp() - clock(), 0.0)
+
+
+def _words(body: object, censor: Censor) -> str:
+    """What an error body says, in a line."""
+    text = " ".join(censor(_message(body)).split())
+    if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
+        return "a web page"
+    return text[:_REASON_CHARS].rstrip(". ") or "no reason given"
+
+
+def _message(body: object) -> str:
+    while isinstance(body, Mapping):
+        inner = next((body[key] for key in ("message", "detail", "error") if body.get(key)), None)
+        if inner is None:
+            break
+        body = inner
+    return body if isinstance(body, str) else _dumped(body)
+
+
+def _all(body: object) -> str:
+    return (body if isinstance(body, str) else _dumped(body)).lower()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

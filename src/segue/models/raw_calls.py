@@ -1,0 +1,86 @@
+"""Function calls: the specs a model is given, and what it writes, kept as raw text."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from ..services import RawCall
+
+_NOISE = ("examples", "keywords")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES = ("default", "enum", "const", "required")
+
+
+def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Tool specs as OpenAI has them: without the `segue` key, and without what in a schema only Segue reads."""
+    return [{"type": "function", "function": _plain_function(tool["function"])} for tool in tools]
+
+
+def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(function) | {"parameters": _plain(function.get("parameters") or {"type": "object", "properties": {}})}
+
+
+def _plain(schema: Any) -> Any:
+    """A schema without its noise; a parameter that is called `keywords` stays."""
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: _plain_part(key, part) for key, part in schema.items() if key not in _NOISE}
+
+
+def _plain_part(key: str, part: Any) -> Any:
+    if key in _VALUES:
+        return part
+    if key in _NAMED and isinstance(part, Mapping):
+        return {name: _plain(inner) for name, inner in part.items()}
+    return _plain(part)
+
+
+@dataclass
+class _Growing:
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class GrowingCalls:
+    """Function calls put together from their pieces, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Growing] = []
+        self._at: dict[object, _Growing] = {}
+
+    def add(self, index: object, call_id: str, name: str, arguments: str) -> str:
+        """Take in a piece; say the call's name where it is new.
+
+        A piece without index belongs to the last call. Another id makes another call, even under an index that is
+        taken: there are endpoints that give every call the index 0.
+        """
+        call = self._at.get(index) if index is not None else self._calls[-1] if self._calls else None
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = _Growing(call_id)
+            self._calls.append(call)
+            self._at[index] = call
+        call.id = call.id or call_id
+        call.arguments.append(arguments)
+        if call.name or not name:
+            return ""
+        call.name = name
+        return name
+
+    def whole(self) -> tuple[RawCall, ...]:
+        """The calls as written; one that came without an id gets one, because results are paired by it."""
+        return tuple(
+            RawCall(id=call.id or f"call_{uuid4().hex}", name=call.name, arguments="".join(call.arguments))
+            for call in self._calls
+        )
+
+
+def as_text(arguments: object) -> str:
+    """Arguments as text: as written where they are text, else as JSON."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -1,0 +1,152 @@
+"""The native protocol: real tool calls, a static prompt prefix, paired history."""
+
+import json
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from segue.agents import Budget, Prices
+from segue.graphs.chat import build_chat
+from segue.graphs.react import build_react
+from tests.fakes import answer, call_tool
+from tests.graphs.conftest import Bed, Make
+
+
+def calls(*wanted: tuple[str, str, dict[str, Any]], text: str = "") -> AIMessage:
+    return AIMessage(text, tool_calls=[{"id": i, "name": n, "args": a, "type": "tool_call"} for i, n, a in wanted])
+
+
+def native(bed: Make, script: list[Any], build: Any = build_react, **fields: Any) -> Bed:
+    return bed(build, script, protocol="native", **fields)
+
+
+async def test_tool_calls_are_run_and_plain_text_is_the_answer(bed: Make) -> None:
+    script = [calls(("call_7", "double", {"number": 4}), text="let me look"), AIMessage("it is 8")]
+    with (test := native(bed, script)).model:
+        out = await test.send("double four")
+    assert out["result"]["answer"] == "it is 8"
+    assert [(m.type, m.content) for m in out["messages"]] == [
+        ("human", "double four"), ("ai", "let me look"), ("tool", '{"doubled": 8}'), ("ai", "it is 8"),
+    ]  # fmt: skip
+    assert out["messages"][1].tool_calls[0]["id"] == out["messages"][2].tool_call_id == "call_7"
+    assert test.of_type("thought")[0]["data"]["text"] == "let me look"
+
+
+async def test_the_prompt_is_system_then_history_then_state(bed: Make) -> None:
+    test = native(bed, [calls(("c", "double", {"number": 4})), AIMessage("8")])
+    await test.send("double four")
+    first, second = test.model.calls
+    assert [m.type for m in first] == ["system", "human", "human"]
+    assert [m.type for m in second] == ["system", "human", "ai", "tool", "human"]
+    assert second[:2] == first[:2]
+    assert '"iteration": 2' in str(second[-1].content)
+    offered = [spec["function"]["name"] for spec in test.model.bound_tools[0]]
+    assert offered == ["double", "note", "fail", "plan", "remend"]
+
+
+async def test_control_tools_plan_and_remend(bed: Make) -> None:
+    plan = {"plan": [{"step_id": "1", "description": "try", "status": "pending"}]}
+    mend = {"diagnosis": "wrong tool", "tool_calls": [{"name": "double", "arguments": {"number": 1}}]}
+    script = [
+        calls(("p", "plan", plan)),
+        calls(("f", "fail", {"reason": "x"})),
+        calls(("r", "remend", mend)),
+        AIMessage("two"),
+    ]
+    with (test := native(bed, script)).model:
+        out = await test.send("go")
+    assert out["result"]["answer"] == "two"
+    assert [e["data"]["action_type"] for e in test.of_type("action")] == ["PLAN", "CALL_TOOL", "REMEND", "ANSWER"]
+    paired = [m.tool_call_id for m in out["messages"] if m.type == "tool"]
+    assert paired == ["p", "f", "r"]
+    assert out["result"]["reasoning"]["tools_used"] == ["fail", "double"]
+
+
+async def test_cut_or_broken_calls_are_never_run_and_leave_no_trace_in_the_history(bed: Make) -> None:
+    cut = calls(("c", "note", {"text": "half"}))
+    cut.response_metadata["finish_reason"] = "length"
+    broken = AIMessage(
+        "", invalid_tool_calls=[{"id": "b", "name": "note", "args": '{"text": "x', "error": None, "type": "invalid_tool_call"}]
+    )
+    with (test := native(bed, [cut, broken, AIMessage(""), AIMessage("ok")])).model:
+        out = await test.send("go")
+    assert test.of_type("tool_call") == []
+    assert [m.type for m in out["messages"]] == ["human", "ai"]
+    errors = [e["data"]["message"] for e in test.of_type("error")]
+    assert "length limit" in errors[0] and "no JSON" in errors[1] and "empty" in errors[2]
+    assert "no JSON" in str(test.model.calls[2][-1].content)
+
+
+async def test_control_tools_are_called_alone(bed: Make) -> None:
+    both = calls(("p", "plan", {"plan": [{"step_id": "1", "description": "x"}]}), ("d", "double", {"number": 1}))
+    test = native(bed, [both, AIMessage("ok")])
+    await test.send("go")
+    assert "Call plan alone" in test.of_type("error")[0]["data"]["message"]
+
+
+async def test_an_agents_own_tool_called_plan_is_its_own(bed: Make) -> None:
+    def plan(what: str) -> str:
+        """Plan something."""
+        return f"planned {what}"
+
+    test = native(bed, [calls(("p", "plan", {"what": "tea"})), AIMessage("ok")], tools=(plan,))
+    out = await test.send("go")
+    assert out["messages"][2].content == "planned tea"
+
+
+async def test_text_that_turns_out_to_be_a_thought_is_told_again_as_one(bed: Make) -> None:
+    test = native(bed, [calls(("c", "double", {"number": 1}), text="a long enough thought"), AIMessage("an answer")])
+    await test.send("go")
+    said = [event.type for event in test.deltas]
+    assert said[said.index("attempt_restarted") + 1] == "thinking"
+    after = test.deltas[said.index("attempt_restarted") + 2 :]
+    assert "".join(e.content for e in after if e.type == "token") == "an answer"
+
+
+async def test_history_stays_paired_across_turns_and_protocols(bed: Make) -> None:
+    repeated = [calls(("call_1", "double", {"number": 1})), AIMessage("2"), calls(("call_1", "double", {"number": 2}))]
+    test = native(bed, [*repeated, AIMessage("4")], build_chat, mode="react")
+    await test.send("one")
+    out = await test.send("two")
+    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"] * 2
+    assert [m.type for m in test.model.calls[3]] == [
+        "system", "human", "ai", "tool", "ai", "human", "ai", "tool", "human",
+    ]  # fmt: skip
+
+
+async def test_a_json_turn_before_a_native_one_is_paired_too(bed: Make) -> None:
+    test = bed(build_chat, [call_tool(("double", {"number": 1})), answer("2"), AIMessage("as before")], mode="react")
+    await test.send("one")
+    agent = test.registry.agent("a").model_copy(update={"protocol": "native"})
+    test.registry.register(agent)
+    await test.send("again")
+    sent = test.model.calls[2]
+    assert [m.type for m in sent] == ["system", "human", "ai", "tool", "ai", "human", "human"]
+    assert sent[2].tool_calls[0]["id"] == sent[3].tool_call_id  # type: ignore[attr-defined]
+
+
+async def test_context_stays_within_its_budget_for_two_hundred_rounds_and_pairs_are_whole(bed: Make) -> None:
+    def page(number: int) -> str:
+        """Read a page."""
+        return f"page {number} " + "word " * 200
+
+    script = [calls((f"c{n}", "page", {"number": n})) for n in range(200)]
+    budget = Budget(prompt_tokens=6000, tool_calls=500)
+    test = native(bed, [*script, AIMessage("read")], tools=(page,), max_iteration=300, budget=budget)
+    out = await test.send("read the book")
+    assert out["result"]["answer"] == "read"
+    for sent in test.model.calls:
+        text = "".join(str(m.content) + json.dumps(getattr(m, "tool_calls", [])) for m in sent)
+        assert len(text) / 3 < 6000
+        assert sent[1].content == "read the book"
+        open_calls = {c["id"] for m in sent for c in getattr(m, "tool_calls", [])}
+        assert open_calls == {m.tool_call_id for m in sent if m.type == "tool"}  # type: ignore[attr-defined]
+    assert len(out["messages"]) == 402
+
+
+async def test_usage_and_cost_are_counted(bed: Make) -> None:
+    counted = AIMessage("hi", usage_metadata={"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100})
+    test = native(bed, [counted], prices=Prices(input=2.0, output=10.0))
+    out = await test.send("go")
+    assert out["result"]["usage"] == {"input": 1000, "output": 100, "calls": 1, "cost": 0.003, "currency": "USD"}
+    assert test.of_type("model_called")[0]["data"]["cost"] == 0.003

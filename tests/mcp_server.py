@@ -1,0 +1,71 @@
+"""An MCP server to test against, made with the SDK: `python tests/mcp_server.py` on stdio, `… http` on a free port."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+
+server = MCPServer("shop", log_level="ERROR")
+
+
+@server.tool(title="Stock", annotations=ToolAnnotations(read_only_hint=True))
+def stock(item: str) -> dict[str, int]:
+    """How many of an item there are."""
+    return {item: 7}
+
+
+@server.tool(annotations=ToolAnnotations(idempotent_hint=True))
+def label(item: str) -> CallToolResult:
+    """Print a label."""
+    return CallToolResult(content=[TextContent(type="text", text="printed:"), TextContent(type="text", text=item)])
+
+
+@server.tool()
+def picture() -> Image:
+    """Show the shop."""
+    return Image(data=b"123456", format="png")
+
+
+@server.tool()
+def refuse() -> str:
+    """Always fails."""
+    raise ToolError("the shop is closed")
+
+
+@server.tool()
+def whoami() -> str:
+    """The process, and what it was told."""
+    return f"{os.getpid()} {os.environ.get('SHOP_TOKEN', 'nothing')} {os.environ.get('SEGUE_MODEL', 'nothing')}"
+
+
+@server.tool()
+def die() -> str:
+    """End the server at once."""
+    os._exit(3)
+
+
+@server.tool(annotations=ToolAnnotations(idempotent_hint=True))
+def die_once(marker: str) -> str:
+    """End the server at once, unless the marker's file is there."""
+    if Path(marker).exists():
+        return "survived"
+    Path(marker).touch()
+    os._exit(3)
+
+
+def serve_http() -> None:
+    """Serve on a free port of this machine and say which on stdout."""
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error")).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    serve_http() if sys.argv[1:2] == ["http"] else server.run("stdio")

@@ -1,0 +1,227 @@
+"""The command line in processes of their own: one goes on where another one ended."""
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import SECONDS, Shell
+
+
+def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
+    planned = shell("chat", "帮我规划北京3日游，包括景点和预算", "--mode", "plan")
+    said = planned.stdout.decode()
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stderr == b""
+    for phase in ("阶段一", "阶段二", "阶段三", "阶段四"):
+        assert said.count(phase) == 1
+    assert "☑ 1 " in said
+    assert "2495" in said
+    command = shlex.split(said.splitlines()[-1])
+    assert command[:3] == ["segue", "chat", "--session"]
+
+    followed = shell(*command[1:-1], "上海呢？预算多少，3天")
+    assert followed.returncode == 0
+    assert "上海" in followed.stdout.decode()
+
+    (thread,) = shell.rows("threads")
+    assert (thread["thread_id"], thread["turns"]) == (command[3], 2)
+    second, first = shell.rows("tasks")
+    assert [first["mode"], first["status"], second["status"]] == ["plan", "done", "done"]
+    history = shell("history", command[3]).stdout.decode()
+    assert "you: 帮我规划北京3日游" in history
+    assert "you: 上海呢" in history
+    roles = [message["role"] for message in json.loads(shell("history", command[3], "--json").stdout)]
+    assert roles[0] == "user"
+    assert {"assistant", "tool"} <= set(roles)
+    tree = shell("trace", first["task_id"]).stdout.decode()
+    assert "plan: " in tree
+    assert "calculate_budget(" in tree
+    assert "ledger: " in tree
+    trace = json.loads(shell("trace", first["task_id"], "--json").stdout)
+    assert trace["task"]["task_id"] == first["task_id"]
+    assert all(call["state"] == "done" for call in trace["calls"])
+
+
+def test_bytes_that_are_no_text_and_a_locale_without_chinese_stop_nothing(shell: Shell) -> None:
+    odd = shell(
+        "chat", "北京\udcff".encode("utf-8", "surrogateescape"), LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
+    )
+    assert odd.returncode == 0, odd.stderr
+    assert odd.stdout.isascii()
+    (task,) = shell.rows("tasks")
+    assert task["message"] == "北京\ufffd"
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(shell: Shell) -> None:
+    shell("chat", "hello")
+    (thread,) = shell.rows("threads")
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "segue", "history", thread["thread_id"]],
+        cwd=shell.folder,
+        env=shell.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert listing.stdout is not None
+    listing.stdout.close()
+    assert listing.stderr is not None
+    assert b"Traceback" not in listing.stderr.read()
+    listing.stderr.close()
+    listing.wait(SECONDS)
+
+
+def begin_and_wait(pages: Shell, *options: str) -> "subprocess.Popen[bytes]":
+    process = pages.begin("chat", "please fetch it, then store it", "--agents", "agents.toml", *options)
+    pages.until("effects", "fetch begun")
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
+    pages: Shell, let_go: Callable[[], None], number: signal.Signals
+) -> None:
+    process = begin_and_wait(pages)
+    process.send_signal(number)
+    pages.until("err", "pausing at the next boundary")
+    let_go()
+    assert process.wait(SECONDS) == 130
+    *_, command = pages.read("err").splitlines()
+    (task,) = pages.rows("tasks")
+    assert shlex.split(command) == ["segue", "resume", task["task_id"], "--agents", "agents.toml"]
+    assert task["status"] == "paused"
+    assert pages.read("effects").splitlines() == ["fetch begun", "fetch done"]
+
+    refused = pages("chat", "hello", "--session", task["thread_id"], "--agents", "agents.toml")
+    assert refused.returncode == 1
+    assert command in refused.stderr.decode()
+
+    resumed = pages(*shlex.split(command)[1:])
+    assert resumed.returncode == 0, resumed.stderr
+    assert "☑ 2 Store" in resumed.stdout.decode()
+    assert "stored [red]" in resumed.stdout.decode()
+    assert b"\x1b" not in resumed.stdout
+    assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
+
+
+def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Callable[[], None]) -> None:
+    process = begin_and_wait(pages)
+    process.send_signal(signal.SIGINT)
+    pages.until("err", "pausing at the next boundary")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 130
+    assert pages.read("effects") == "fetch begun\n", "the tool was never let go"
+    (task,) = pages.rows("tasks")
+    assert task["status"] == "paused"
+    assert "begun, outcome unknown" in pages("trace", task["task_id"]).stdout.decode()
+    let_go()
+    resumed = pages("resume", task["task_id"], "--agents", "agents.toml")
+    assert "unknown_outcome" in resumed.stdout.decode()
+    assert pages.read("effects").splitlines() == ["fetch begun", "store done"]
+
+
+def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None]) -> None:
+    process = begin_and_wait(pages, "--json")
+    process.send_signal(signal.SIGINT)
+    pages.until("err", "pausing at the next boundary")
+    let_go()
+    assert process.wait(SECONDS) == 130
+    lines = [json.loads(line) for line in pages.read("out").splitlines()]
+    assert [lines[-2]["type"], lines[-1]["type"], lines[-1]["status"]] == ["paused", "result", "paused"]
+
+
+def test_a_paused_task_can_be_given_up(pages: Shell, let_go: Callable[[], None]) -> None:
+    process = begin_and_wait(pages)
+    process.send_signal(signal.SIGINT)
+    pages.until("err", "pausing at the next boundary")
+    let_go()
+    process.wait(SECONDS)
+    (task,) = pages.rows("tasks")
+    assert pages("cancel", task["task_id"]).returncode == 0
+    assert pages.rows("tasks")[0]["status"] == "cancelled"
+    assert pages("resume", task["task_id"], "--agents", "agents.toml").returncode == 1
+
+
+def test_an_endpoint_that_cannot_be_reached_leaves_a_task_to_resume(shell: Shell) -> None:
+    failed = shell("chat", "hello", OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="sk-x")
+    assert failed.returncode == 1
+    sentence, command = failed.stderr.decode().splitlines()
+    assert "could not be reached" in sentence
+    (task,) = shell.rows("tasks")
+    assert shlex.split(command) == ["segue", "resume", task["task_id"]]
+    assert b"Traceback" not in failed.stderr + failed.stdout
+    assert shell("resume", task["task_id"]).returncode == 0
+
+
+def test_turn_by_turn_with_commands(shell: Shell) -> None:
+    typed = [
+        "hello",
+        "/history",
+        "/mode plan",
+        "/mode wild",
+        "/nope",
+        "/help",
+        "/resume",
+        "",
+        "帮我规划北京3日游",
+        "/exit",
+        "never",
+    ]
+    talk = shell("chat", stdin="\n".join(typed).encode())
+    said = talk.stdout.decode()
+    assert talk.returncode == 0
+    assert "NO LANGUAGE MODEL" in said
+    assert "没有使用语言模型" in said
+    assert said.count("NO LANGUAGE MODEL") == 1, "it is said once, not at every turn"
+    assert "you: hello" in said
+    assert "From now on: mode plan." in said
+    assert "Write /mode and one of: " in said
+    assert "There is no command /nope." in said
+    assert "阶段四" in said
+    assert said.splitlines()[-1].startswith("segue chat --session ")
+    assert "there is nothing to resume" in talk.stderr.decode()
+    assert [task["mode"] for task in shell.rows("tasks")] == ["plan", "auto"]
+
+
+def test_end_of_input_leaves(shell: Shell) -> None:
+    assert shell("chat").returncode == 0
+
+
+def test_in_a_terminal_the_answer_is_drawn_and_colours_are_used(shell: Shell) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "segue", "chat", "帮我规划北京3日游", "--mode", "plan"],
+        cwd=shell.folder,
+        env={**shell.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = read_all(ours)
+    assert process.wait(SECONDS) == 0
+    assert "\x1b[" in seen
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    assert "☑ 1 " in text
+    assert " • " in text, "Markdown is drawn"
+    assert "segue chat --session " in text
+
+
+def read_all(terminal: int) -> str:
+    """Everything that is written to a terminal until its other side is closed."""
+    seen = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    finally:
+        os.close(terminal)
+    return seen.decode()

@@ -1,0 +1,127 @@
+"""The trace of a task as a tree."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from segue.cli.tree import trace_tree
+from segue.events import (
+    Action,
+    Answer,
+    ErrorRaised,
+    Event,
+    Fallback,
+    ModeSelected,
+    Observe,
+    Paused,
+    PlanUpdate,
+    RecursionStart,
+    Resumed,
+    StepUpdate,
+    Thought,
+    ToolCall,
+    ToolResult,
+    to_dict,
+)
+
+TASK: dict[str, Any] = {"task_id": "t"}
+ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
+ROW = {
+    "task_id": "t",
+    "thread_id": "s1",
+    "agent_id": "travel",
+    "user_id": "default",
+    "mode": "auto",
+    "status": "done",
+    "message": "[red]hello[/red]",
+    "error": None,
+    "created_at": 0.0,
+}
+
+
+def call(name: str, state: str, outcome: dict[str, Any] | None) -> dict[str, Any]:
+    times = {"started_at": 1.0, "finished_at": 1.5 if outcome else None}
+    return {"name": name, "arguments": {"n": 1}, "state": state, "outcome": outcome, "scope": "1#1", "idx": 0, **times}
+
+
+def drawn(events: list[Event], calls: list[dict[str, Any]] | None = None, **row: Any) -> list[str]:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    trace = {"task": {**ROW, **row}, "events": [to_dict(event) for event in events], "calls": calls or []}
+    console.print(trace_tree(trace))
+    assert isinstance(console.file, io.StringIO)
+    return [line.strip(" │├└─") for line in console.file.getvalue().splitlines()]
+
+
+def test_a_round_holds_what_was_seen_thought_and_done() -> None:
+    shown = drawn(
+        [
+            ModeSelected(mode="react", reason="picked", **TASK),
+            RecursionStart(max_iteration=30, **ROUND),
+            Observe(text="first", **ROUND),
+            Thought(text="look", **ROUND),
+            Action(action_type="CALL_TOOL", output={}, **ROUND),
+            ToolCall(index=0, name="look", arguments={"n": 1}, **ROUND),
+            ToolResult(index=0, name="look", arguments={"n": 1}, result={"error": "dark"}, seconds=0.5, **ROUND),
+            ErrorRaised(message="odd", **ROUND),
+            Answer(answer="done", **ROUND),
+        ]
+    )
+    assert shown[:2] == ["task t  done", "[red]hello[/red]"]
+    assert shown[3:] == [
+        "mode react (picked)",
+        "round 1  trace abcdef01",
+        "observe: first",
+        "thought: look",
+        "action: CALL_TOOL",
+        "✗ look(n=1)  0.50 s",
+        "dark",
+        "error: odd",
+        "answer: done",
+    ]
+
+
+def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
+    steps = [{"step_id": "1", "description": "Look", "status": "pending"}]
+    shown = drawn(
+        [
+            ModeSelected(mode="plan", reason="asked for", **TASK),
+            PlanUpdate(goal="see", steps=steps, **TASK),
+            StepUpdate(step_id="1", status="running", **TASK),
+            ToolCall(step_id="1", index=0, name="look", arguments={}, **TASK),
+            Paused(reason="asked", **TASK),
+            Resumed(**TASK),
+            ToolResult(step_id="1", index=0, name="look", arguments={}, result={"success": "light"}, **TASK),
+            StepUpdate(step_id="1", status="done", **TASK),
+            Fallback(from_mode="plan", to_mode="react", reason="lost", **TASK),
+        ]
+    )
+    assert shown[3:] == [
+        "mode plan (asked for)",
+        "plan: see",
+        "☑ 1 Look",
+        "✓ look()  0.00 s",
+        "light",
+        "paused: asked",
+        "resumed",
+        "plan gives up, react takes over: lost",
+        "mode react",
+    ]
+
+
+def test_the_ledger_says_which_calls_ended_and_how() -> None:
+    calls = [
+        call("good", "done", {"success": "yes"}),
+        call("bad", "done", {"error": "no"}),
+        call("cut", "running", None),
+    ]
+    shown = drawn([], calls, status="error", error="gone")
+    assert shown[3:] == [
+        "ledger: 3 calls",
+        "✓ good(n=1)  done  0.50 s  1#1 #0",
+        "yes",
+        "✗ bad(n=1)  done  0.50 s  1#1 #0",
+        "no",
+        "→ cut(n=1)  begun, outcome unknown  1#1 #0",
+        "error: gone",
+    ]
