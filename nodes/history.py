@@ -9,7 +9,7 @@ from langgraph.channels import DeltaChannel, EphemeralValue
 
 def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
     """Append messages; one with an id that is there already replaces it. A missing id becomes the message's place."""
-    grown = list(history)
+    grown = convert_to_messages(history)
     places = {message.id: place for place, message in enumerate(grown)}
     for write in writes:
         for given in convert_to_messages(write if isinstance(write, list) else [write]):

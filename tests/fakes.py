@@ -165,17 +165,19 @@ class ScriptedChatModel(BaseChatModel):
 
 
 def _finish_reason(reply: AIMessage) -> str:
-    return "tool_calls" if reply.tool_calls else "stop"
+    return "tool_calls" if reply.tool_calls or reply.invalid_tool_calls else "stop"
 
 
 def _chunks(reply: AIMessage) -> Iterator[ChatGenerationChunk]:
     """A message in pieces: its text, then the arguments of its tool calls, then how it ended."""
     for piece in pieces(reply.text):
         yield ChatGenerationChunk(message=AIMessageChunk(content=piece, id=reply.id))
-    for index, call in enumerate(reply.tool_calls):
-        opening = tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
+    raw = [(call["name"], json.dumps(call["args"], ensure_ascii=False), call["id"]) for call in reply.tool_calls]
+    raw += [(str(call["name"]), str(call["args"]), call["id"]) for call in reply.invalid_tool_calls]
+    for index, (name, args, call_id) in enumerate(raw):
+        opening = tool_call_chunk(name=name, args="", id=call_id, index=index)
         yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[opening], id=reply.id))
-        for piece in pieces(json.dumps(call["args"], ensure_ascii=False)):
+        for piece in pieces(args):
             more = tool_call_chunk(name=None, args=piece, id=None, index=index)
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[more], id=reply.id))
     end = AIMessageChunk(

@@ -80,7 +80,7 @@ class Agent(BaseModel):
     agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
     description: str = ""
     model: Any = None
-    """`openai:<name>`, `local:<path.gguf>`, `offline`, a LangChain chat model object, or None: what the environment names."""
+    """`openai:<name>`, `local:<path.gguf>`, `offline`, a LangChain chat model object, or None: see `chosen_model`."""
     base_url: str | None = None
     api_key: SecretStr | None = None
     temperature: float | None = None

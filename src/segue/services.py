@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from .agents import Agent
 from .events import Event
@@ -21,10 +21,10 @@ class RunContext(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    agent: str = ""
-    mode: str = ""
-    user_id: str = "default"
-    model: str = ""
+    agent: str = Field(default="", description="id of a registered agent; empty: the first one, travel")
+    mode: str = Field(default="", description="direct, react, plan, plan_react or auto; empty: the agent's own")
+    user_id: str = Field(default="default", description="whose preferences apply")
+    model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
 
 
 class AppContext(RunContext):

@@ -20,6 +20,7 @@ MADE = [
     errors.UnknownModel("gpt"),
     errors.MissingKey("openai:gpt-4.1-mini"),
     errors.MissingExtra("The server", "serve"),
+    errors.ToolServerUnavailable("shop", "its command was not found"),
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
     errors.UnknownThread("s1"),
@@ -40,7 +41,7 @@ def drawn() -> dict[str, str]:
             continue
         depth = len(found[1]) // 4
         names = found[2].split(" · ")
-        parents |= {name: line_of[depth - 1] if depth else "Exception" for name in names}
+        parents |= {name: line_of[depth - 1] if depth else "RuntimeError" for name in names}
         line_of[depth:] = [names[-1]]
     return parents
 

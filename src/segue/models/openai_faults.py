@@ -67,6 +67,8 @@ def _connection_fault(error: openai.APIConnectionError, censor: Censor) -> Fault
     why = _words(str(cause or error), censor) or type(cause).__name__
     if type(cause).__name__ in _MISSPELT:
         return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", again=False)
+    if isinstance(cause, Exception) and not type(cause).__name__.startswith("Connect"):
+        return Fault(f"broke off the connection ({why})")
     return Fault(f"could not be reached ({why})", "check the address and the network, then resume")
 
 

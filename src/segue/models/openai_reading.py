@@ -35,12 +35,12 @@ class Reading:
         choices = [choice for choice in data.get("choices") or () if isinstance(_message(choice), dict)]
         for choice in choices[:1]:
             self._begun = True
-            self._message(_message(choice))
+            self._message(_message(choice), piece="delta" in choice)
         for choice in (data.get("choices") or ())[:1]:
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
         return data | {"choices": choices}
 
-    def _message(self, message: dict[str, Any]) -> None:
+    def _message(self, message: dict[str, Any], piece: bool) -> None:
         if text := _text(message.get("content")):
             self._text.append(text)
             self._fresh.append(TextDelta(text))
@@ -50,14 +50,14 @@ class Reading:
             call for call in message.get("tool_calls") or () if isinstance(call.get("function"), dict)
         ]
         for place, call in enumerate(calls):
-            self._call(call)
+            self._call(call, call.get("index") if piece else place)
             if call.get("index") is None:
                 call["index"] = place
 
-    def _call(self, call: Mapping[str, Any]) -> None:
+    def _call(self, call: Mapping[str, Any], index: object) -> None:
         function = call["function"]
         arguments = as_text(function.get("arguments"))
-        if name := self._calls.add(call.get("index"), call.get("id") or "", function.get("name") or "", arguments):
+        if name := self._calls.add(index, call.get("id") or "", function.get("name") or "", arguments):
             self._fresh.append(CallDelta(name))
 
     def take(self) -> Iterable[ModelPiece]:
