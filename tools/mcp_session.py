@@ -98,8 +98,9 @@ class Session:
         self._leave = asyncio.Event()
         owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
         owner.add_done_callback(_look_at)
+        either: set[asyncio.Future[Any]] = {owner, opened}
         try:
-            await asyncio.wait({owner, opened}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not opened.done():
                 owner.cancel()

@@ -1,6 +1,6 @@
 """Every error that Segue raises, named by what to do next.
 
-SegueError (a RuntimeError, so that servers pass its sentence on)
+SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long: send another
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownModel
