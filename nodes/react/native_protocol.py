@@ -32,13 +32,21 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
     system = render("native", state["language"], agent_prompt=own)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)
-    live = as_json(current_state(state, work, [_line(unit) for unit in left_out], ()))
+    live = as_json(_lean(current_state(state, work, [_line(unit) for unit in left_out], ())))
     messages: list[BaseMessage] = [
         SystemMessage(system),
         *(_shown(message, budget.result_chars) for message in window(state["messages"], most, budget.result_chars)),
         HumanMessage(render("native_state", state["language"], current_state=live)),
     ]
     return ModelRequest(purpose="decide", messages=messages, tools=specs, view=view(state, ()), native=True)
+
+
+def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot without what stands in the messages already or is empty: it is sent anew each round."""
+    context = {name: value for name, value in snapshot["context"].items() if value and name != "objective"}
+    last = snapshot["last_recursion"]
+    lean = {**snapshot, "context": context, "last_recursion": last if last and last["failed"] else None}
+    return {name: value for name, value in lean.items() if value}
 
 
 def _shown(message: AnyMessage, result_chars: int) -> AnyMessage:

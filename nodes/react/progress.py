@@ -41,9 +41,10 @@ def end_step(steps: tuple[Step, ...], step_id: str, failure: str) -> tuple[Step,
 
 
 def close_steps(steps: tuple[Step, ...], note: str) -> tuple[Step, ...]:
-    """At the answer: what runs is done, what was never begun is skipped."""
+    """At the answer: what runs, and the writing of the answer itself, is done; what was never begun is skipped."""
     for step in steps:
-        if step.status is Status.RUNNING:
+        writing = step.phase == "generation" or (step.action and not step.uses_tool)
+        if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
             steps = set_status(steps, step.step_id, Status.DONE)
         elif step.status is Status.PENDING:
             steps = set_status(steps, step.step_id, Status.SKIPPED, note)

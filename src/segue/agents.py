@@ -110,7 +110,10 @@ def load_agents(path: str | Path) -> list[Agent]:
         ConfigurationError: naming the file, the agent and the field that is wrong.
     """
     file = Path(path)
-    tables = _read(file).get("agent", [])
+    whole = _read(file)
+    tables = whole.get("agent", [])
+    if not tables and "modes" in whole:
+        return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
     return [_agent_of(table, file) for table in tables]

@@ -1,6 +1,7 @@
 """Run tasks in the background: lease, heartbeat, graph, and the status that each of them ends with."""
 
 import asyncio
+import logging
 import os
 import socket
 import uuid
@@ -28,6 +29,8 @@ from .hub import Hub
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.state import ChatInput
 from .services import AppContext
+
+logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
@@ -136,7 +139,10 @@ class Runner:
         return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
 
     async def _fail(self, row: Row, error: Exception) -> None:
-        text = str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
+        known = isinstance(error, SegueError)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        if not known:
+            logger.error("Task %s failed on an error that Segue does not know.", row["task_id"], exc_info=error)
         await self._set_status(row, TaskStatus.ERROR, error=text)
         await self._tell(row, ErrorRaised(task_id=row["task_id"], message=text, final=True))
 

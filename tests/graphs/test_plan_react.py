@@ -13,7 +13,7 @@ async def test_the_plan_is_preloaded_and_ticks_off_while_react_works(bed: Make) 
         out = await test.send("go")
     assert (out["result"]["mode"], out["result"]["answer"]) == ("plan_react", "two")
     assert out["result"]["usage"]["calls"] == 3
-    assert [s["status"] for s in out["result"]["plan"]] == ["done", "skipped"]
+    assert [s["status"] for s in out["result"]["plan"]] == ["done", "done"]
     assert '"description": "double it"' in str(test.model.calls[1][1].content)
     assert test.types.count("task_complete") == 1
     assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DatabaseUnavailable
 
@@ -39,16 +39,32 @@ class Settings:
 
         if not self.agents_file:
             return []
+        self._look_beside()
+        return load_agents(self.agents_file)
+
+    def modes(self) -> "dict[str, Any]":
+        """Read the modes of the agents file.
+
+        Raises:
+            ConfigurationError: naming the file and what is wrong.
+        """
+        from ..agents import load_modes
+
+        if not self.agents_file:
+            return {}
+        self._look_beside()
+        return load_modes(self.agents_file)
+
+    def _look_beside(self) -> None:
         folder = str(Path(self.agents_file).resolve().parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        return load_agents(self.agents_file)
 
     def chosen_agent(self) -> str:
         """The agent that was asked for, else the first one of the agents file, else the default one's empty name."""
         if self.agent or not self.agents_file:
             return self.agent
-        return self.agents()[0].agent_id
+        return next((agent.agent_id for agent in self.agents()), "")
 
     @asynccontextmanager
     async def opened(self) -> "AsyncIterator[App]":
@@ -59,7 +75,7 @@ class Settings:
         """
         from ..app import open as open_app
 
-        async with open_app(self.database, agents=self.agents()) as app:
+        async with open_app(self.database, agents=self.agents(), modes=self.modes()) as app:
             yield app
 
     @asynccontextmanager

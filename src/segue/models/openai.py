@@ -103,7 +103,7 @@ class OpenAIModel:
         """What the call ends with, unless it is worth another attempt."""
         if not fault.again:
             advice = fault.advice
-            if request.native and blames_tools(fault):
+            if request.native and request.tools and blames_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
             return ModelRefused(f"{self._who} {fault.reason}: {advice}.")
         if fault.wait is not None and fault.wait > LONGEST_WAIT:

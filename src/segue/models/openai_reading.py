@@ -32,13 +32,13 @@ class Reading:
         if data.get("error"):
             raise Faulty(body_fault(data["error"], self._censor))
         self._usage = _counted(data.get("usage")) or self._usage
-        choices = [choice for choice in data.get("choices") or () if isinstance(_message(choice), dict)]
+        choices = data.get("choices") or []
         for choice in choices[:1]:
-            self._begun = True
-            self._message(_message(choice), piece="delta" in choice)
-        for choice in (data.get("choices") or ())[:1]:
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        return data | {"choices": choices}
+            if isinstance(_message(choice), dict):
+                self._begun = True
+                self._message(_message(choice), piece="delta" in choice)
+        return data | {"choices": [choice for choice in choices if isinstance(_message(choice), dict)]}
 
     def _message(self, message: dict[str, Any], piece: bool) -> None:
         if text := _text(message.get("content")):
@@ -93,7 +93,7 @@ class Reading:
 
 
 def _message(choice: Mapping[str, Any]) -> Any:
-    return choice.get("delta") or choice.get("message")
+    return choice["delta"] if "delta" in choice else choice.get("message")
 
 
 def _text(content: object) -> str:

@@ -1,0 +1,110 @@
+"""An OpenAI model on the loopback server, asked without waiting for anything."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+
+from segue.agents import Agent
+from segue.errors import ModelError
+from segue.models.build import build_model
+from segue.models.openai import OpenAIModel
+from segue.models.retrying import Patience
+from segue.services import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from tests.loopback import Json, LoopbackServer, Scripted
+
+KEY = "test-key-0123456789"
+NOW = 1_700_000_000.0
+SILENCE = 0.08
+SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}}
+ADD = {
+    "type": "function",
+    "segue": {"keywords": ["plus"], "title": "Add", "read_only": True},
+    "function": {
+        "name": "add",
+        "description": "Add numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "examples": [1], "keywords": ["first"]},
+                "keywords": {"type": "array", "items": {"type": "string", "examples": ["x"]}, "default": ["examples"]},
+            },
+            "required": ["a", "keywords"],
+        },
+    },
+}
+JSON = ModelRequest(purpose="decide", messages=[HumanMessage("hi")], schema=SCHEMA, tools=[ADD])
+NATIVE = ModelRequest(purpose="decide", messages=[HumanMessage("hi")], tools=[ADD], native=True)
+PROSE = ModelRequest(purpose="answer", messages=[HumanMessage("hi")])
+
+
+@dataclass
+class Told:
+    """What came of a call: its pieces, how long it slept before each attempt, and the error that ended it."""
+
+    pieces: list[ModelPiece] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+    error: ModelError | None = None
+    sent: list[Json] = field(default_factory=list)
+
+    @property
+    def reply(self) -> ModelReply:
+        if self.error is not None:
+            raise self.error
+        (reply,) = [piece for piece in self.pieces if isinstance(piece, ModelReply)]
+        assert self.pieces[-1] is reply
+        return reply
+
+    @property
+    def retries(self) -> list[Retry]:
+        return [piece for piece in self.pieces if isinstance(piece, Retry)]
+
+    @property
+    def streamed(self) -> list[str]:
+        """Text as itself, the beginning of a call as `+name`."""
+        texts = {TextDelta: lambda piece: piece.text, CallDelta: lambda piece: f"+{piece.name}"}
+        return [texts[type(piece)](piece) for piece in self.pieces if type(piece) in texts]
+
+
+def model_at(server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None) -> OpenAIModel:
+    """The model that an agent gets, but hurried: it notes what it should sleep and is never lucky."""
+    agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key=KEY, streaming=streaming)  # type: ignore[arg-type]
+    built = build_model(agent, "", {})
+    assert isinstance(built, OpenAIModel)
+    return OpenAIModel(built.chat, built.name, streaming=streaming, patience=hurried(slept))
+
+
+def hurried(slept: list[float] | None = None) -> Patience:
+    noted = [] if slept is None else slept
+
+    async def note(seconds: float) -> None:
+        noted.append(seconds)
+
+    return Patience(silence=SILENCE, whole=SILENCE, sleep=note, chance=lambda: 0.0, clock=lambda: NOW)
+
+
+async def told(model: Any, request: ModelRequest) -> Told:
+    """Ask, and keep whatever comes of it; an error that is no ModelError is a bug and passes through."""
+    heard = Told()
+    async with aclosing(model.stream(request)) as pieces:
+        try:
+            async for piece in pieces:
+                heard.pieces.append(piece)
+        except ModelError as error:
+            heard.error = error
+    return heard
+
+
+async def ask(
+    script: Sequence[Scripted], request: ModelRequest, streaming: bool = True, make: Callable[..., Any] = model_at
+) -> Told:
+    """Ask a model on a server with that script, which has to be used up."""
+    slept: list[float] = []
+    async with LoopbackServer(script) as server:
+        heard = await told(make(server, streaming, slept), request)
+        server.assert_spent()
+    heard.slept = slept
+    heard.sent = [asked.body for asked in server.requests]
+    return heard

@@ -1,0 +1,74 @@
+"""Which model an agent gets."""
+
+from typing import Any
+
+import pytest
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from pydantic import SecretStr
+
+from segue.agents import Agent
+from segue.errors import MissingKey, UnknownModel
+from segue.models.build import build_model, chosen_model
+from segue.models.chat_object import ChatObject, Offline
+from segue.models.openai import CONNECT_SECONDS, OpenAIModel
+from tests.fakes import ScriptedChatModel
+
+KEY = SecretStr("test-key-0123456789")
+
+
+def agent(**fields: Any) -> Agent:
+    return Agent(**{"agent_id": "a"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "override", "environ", "chosen"),
+    [
+        ({}, "", {}, "offline"),
+        ({}, "", {"OPENAI_API_KEY": "k"}, "openai:gpt-4.1-mini"),
+        ({}, "", {"OPENAI_BASE_URL": "http://x", "OPENAI_MODEL": "m"}, "openai:m"),
+        ({}, "", {"SEGUE_MODEL": "openai:s", "OPENAI_API_KEY": "k"}, "openai:s"),
+        ({"model": "openai:own"}, "", {"SEGUE_MODEL": "openai:s"}, "openai:own"),
+        ({"model": "openai:own"}, "offline", {}, "offline"),
+    ],
+)
+def test_the_override_then_the_agent_then_the_environment(
+    fields: dict[str, Any], override: str, environ: dict[str, str], chosen: str
+) -> None:
+    assert chosen_model(agent(**fields), override, environ) == chosen
+
+
+def test_each_kind_of_name() -> None:
+    assert isinstance(build_model(agent(), "", {}), Offline)
+    model = build_model(agent(model="openai:m", api_key=KEY), "", {})
+    assert isinstance(model, OpenAIModel) and model.name == "openai:m" and model.is_language_model
+    for name in ("gpt-4", "openai:", "anthropic:x"):
+        with pytest.raises(UnknownModel, match=name):
+            build_model(agent(model=name), "", {})
+    with pytest.raises(MissingKey):
+        build_model(agent(model="openai:m"), "", {})
+
+
+def test_each_kind_of_object() -> None:
+    assert isinstance(build_model(agent(model=ScriptedChatModel([])), "", {}), ChatObject)
+    with pytest.raises(UnknownModel):
+        build_model(agent(model=42), "", {})
+    azure = AzureChatOpenAI(azure_endpoint="http://127.0.0.1:1", api_version="1", azure_deployment="d", api_key=KEY)
+    assert isinstance(build_model(agent(model=azure), "", {}), OpenAIModel)
+    chat = ChatOpenAI(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1")
+    assert isinstance(build_model(agent(model=chat), "", {}), OpenAIModel)
+    responses = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
+    assert isinstance(build_model(agent(model=responses), "", {}), ChatObject)
+
+
+def test_ours_is_the_only_layer_that_retries_and_times_are_set() -> None:
+    own = ChatOpenAI(model="m", api_key=KEY, base_url="http://127.0.0.1:1/v1", max_retries=9, timeout=3)
+    for given, read in ((None, 60), (own, 3)):
+        model = build_model(agent(model=given or "openai:m", api_key=KEY), "", {})
+        assert isinstance(model, OpenAIModel)
+        client = model._completions._client
+        assert client.max_retries == 0
+        if given is None:
+            assert (client.timeout.connect, client.timeout.read) == (CONNECT_SECONDS, read)
+        else:
+            assert client.timeout == read
+    assert own.max_retries == 9 and own.root_async_client.max_retries == 9

@@ -1,0 +1,104 @@
+"""Chat model objects of any make."""
+
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import invalid_tool_call
+
+from segue.errors import ModelRefused
+from segue.models.chat_object import ChatObject, Offline
+from segue.services import ModelReply, RawCall
+from tests.fakes import ScriptedChatModel
+
+from .openai_asking import JSON, NATIVE, PROSE, told
+
+both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+USAGE: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+
+
+def calling(*calls: tuple[str, str, dict[str, Any]], **fields: Any) -> AIMessage:
+    made: Any = [{"id": call_id, "name": name, "args": args} for call_id, name, args in calls]
+    return AIMessage("", tool_calls=made, **fields)
+
+
+@both_forms
+async def test_prose(streaming: bool) -> None:
+    with ScriptedChatModel([AIMessage("one two three", usage_metadata=USAGE)]) as chat:
+        heard = await told(ChatObject(chat, streaming=streaming), PROSE)
+    assert heard.streamed == (["one two", " three"] if streaming else ["one two three"])
+    assert heard.reply == ModelReply("one two three", "stop", {"input": 3, "output": 4})
+
+
+@both_forms
+async def test_json_is_asked_for_by_the_prompt_alone(streaming: bool) -> None:
+    with ScriptedChatModel(["{}"]) as chat:
+        assert (await told(ChatObject(chat, streaming=streaming), JSON)).reply == ModelReply("{}")
+    assert chat.bound_tools == [] and "response_format" not in chat.call_kwargs[0]
+
+
+@both_forms
+async def test_native_binds_plain_specs_and_keeps_calls_as_text(streaming: bool) -> None:
+    calls = [("c1", "add", {"a": 1, "city": "杭州"}), ("c2", "add", {})]
+    with ScriptedChatModel([calling(*calls)]) as chat:
+        heard = await told(ChatObject(chat, streaming=streaming), NATIVE)
+    assert heard.reply.tool_calls == (RawCall("c1", "add", '{"a": 1, "city": "杭州"}'), RawCall("c2", "add", "{}"))
+    assert heard.reply.finish_reason == "tool_calls"
+    assert heard.streamed == ["+add", "+add"]
+    (spec,) = chat.bound_tools[0]
+    assert set(spec) == {"type", "function"}
+    assert spec["function"]["parameters"]["properties"]["a"] == {"type": "integer"}
+
+
+async def test_a_call_that_could_not_be_parsed_keeps_its_text() -> None:
+    broken = AIMessage("", invalid_tool_calls=[invalid_tool_call(name="add", args='{"a": 1', id="c1", error="cut")])
+    heard = await told(ChatObject(ScriptedChatModel([broken]), streaming=False), NATIVE)
+    assert heard.reply.tool_calls == (RawCall("c1", "add", '{"a": 1'),)
+
+
+@both_forms
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"finish_reason": "MAX_TOKENS"}, "length"),
+        ({"finish_reason": "", "stop_reason": "max_tokens"}, "length"),
+        ({"finish_reason": "", "stop_reason": "end_turn"}, "stop"),
+        ({"finish_reason": "", "done_reason": "length"}, "length"),
+        ({"finish_reason": "content_filter"}, "content_filter"),
+        ({"finish_reason": ""}, "stop"),
+    ],
+)
+async def test_how_it_finished_is_put_in_openais_words(metadata: Any, reason: str, streaming: bool) -> None:
+    chat = ScriptedChatModel([AIMessage("x", response_metadata=metadata)])
+    assert (await told(ChatObject(chat, streaming=streaming), PROSE)).reply.finish_reason == reason
+
+
+@both_forms
+async def test_errors_pass_through_untouched(streaming: bool) -> None:
+    error = LookupError("their own")
+    with pytest.raises(LookupError) as caught:
+        await told(ChatObject(ScriptedChatModel([error]), streaming=streaming), NATIVE)
+    assert caught.value is error
+
+
+async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
+    heard = await told(ChatObject(FakeListChatModel(responses=["x"])), NATIVE)
+    assert isinstance(heard.error, ModelRefused)
+    assert 'FakeListChatModel» takes no tools: set protocol="json"' in str(heard.error)
+
+
+async def test_offline_decides_in_json_whatever_is_asked() -> None:
+    with ScriptedChatModel(["{}", "{}"]) as chat:
+        offline = Offline(chat, "offline")
+        for request in (JSON, NATIVE):
+            assert (await told(offline, request)).reply == ModelReply("{}")
+    assert chat.bound_tools == []
+    assert [kwargs["schema"] for kwargs in chat.call_kwargs] == [JSON.schema, None]
+    assert chat.call_kwargs[1]["tools"][0]["segue"]["title"] == "Add"
+    assert not offline.is_language_model
+
+
+async def test_names() -> None:
+    assert ChatObject(ScriptedChatModel([])).name == "ScriptedChatModel"
+    assert ChatObject(ScriptedChatModel([]), "mine").name == "mine"

@@ -1,0 +1,330 @@
+"""An OpenAI-compatible endpoint over real HTTP: what is sent, what is streamed, what is kept."""
+
+import asyncio
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import SecretStr
+
+from segue.errors import ModelRefused, ModelUnreachable
+from segue.models.openai import OpenAIModel
+from segue.models.response_formats import quirks_of
+from segue.services import ModelReply, RawCall, TextDelta
+from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
+from tests.loopback_wire import Wire
+
+from .openai_asking import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, told
+
+both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+
+
+def formats(sent: list[dict[str, Any]]) -> list[str]:
+    return [(body.get("response_format") or {}).get("type", "prompt") for body in sent]
+
+
+def bad_request(message: str, code: int = 400) -> Status:
+    return Status(code, body={"error": {"message": message}})
+
+
+# What is sent.
+
+
+@both_forms
+async def test_a_request_for_json_asks_for_the_schema_and_binds_no_tools(streaming: bool) -> None:
+    heard = await ask([Text('{"answer": "北京"}')], JSON, streaming)
+    (sent,) = heard.sent
+    assert sent["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "decide", "schema": SCHEMA, "strict": False},
+    }
+    assert "tools" not in sent
+    assert bool(sent.get("stream")) is streaming
+    assert heard.reply == ModelReply('{"answer": "北京"}', "stop", {"input": 10, "output": 5})
+
+
+@both_forms
+async def test_a_native_request_binds_plain_specs_and_asks_for_no_format(streaming: bool) -> None:
+    heard = await ask([Text("4")], NATIVE, streaming)
+    (sent,) = heard.sent
+    assert "response_format" not in sent
+    assert sent["tools"] == [
+        {
+            "type": "function",
+            "function": {
+                "name": "add",
+                "description": "Add numbers.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "a": {"type": "integer"},
+                        "keywords": {"type": "array", "items": {"type": "string"}, "default": ["examples"]},
+                    },
+                    "required": ["a", "keywords"],
+                },
+            },
+        }
+    ]
+    assert "examples" in ADD["function"]["parameters"]["properties"]["a"], "the spec itself stays as it was"
+
+
+@both_forms
+async def test_prose_is_asked_for_plainly(streaming: bool) -> None:
+    (sent,) = (await ask([Text("hello")], PROSE, streaming)).sent
+    assert not {"response_format", "tools"} & set(sent)
+
+
+# What is streamed, and what is kept.
+
+
+async def test_text_comes_in_pieces_or_in_one() -> None:
+    assert (await ask([Text("one two three")], PROSE)).streamed == ["one two", " three"]
+    assert (await ask([Text("one two three")], PROSE, streaming=False)).streamed == ["one two three"]
+
+
+@both_forms
+async def test_calls_are_announced_once_and_kept_as_written(streaming: bool) -> None:
+    calls = [("c1", "add", '{"a":  1,\n "a": 2}'), ("c2", "add", '{"city": "\\u676d州"}'), ("c3", "stop", "")]
+    heard = await ask([ToolCalls(calls, content="hm")], NATIVE, streaming)
+    assert heard.streamed == ["hm", "+add", "+add", "+stop"]
+    assert heard.reply.tool_calls == tuple(RawCall(*call) for call in calls)
+    assert (heard.reply.text, heard.reply.finish_reason) == ("hm", "tool_calls")
+    assert heard.reply.usage == {"input": 10, "output": 5}
+
+
+async def test_without_usage_none_is_made_up() -> None:
+    async with LoopbackServer([bad_request("Unknown parameter: stream_options"), Text("a"), Text("b")]) as server:
+        model = model_at(server)
+        first, second = await told(model, PROSE), await told(model, PROSE)
+    assert first.reply.usage == second.reply.usage == {}
+    assert ["stream_options" in request.body for request in server.requests] == [True, False, False]
+
+
+@dataclass
+class Frames:
+    """Chunks as an endpoint of one's own writes them."""
+
+    frames: list[Any]
+    tail: float = 0.0
+
+    def play(self, wire: Wire) -> None:
+        wire.begin()
+        for frame in self.frames:
+            wire.line(json.dumps(frame))
+        wire.wait(lambda: False, self.tail)
+        wire.end()
+
+
+def choice(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def call(call_id: str | None, name: str | None, arguments: Any, **place: int) -> dict[str, Any]:
+    return choice(tool_calls=[{"id": call_id, "function": {"name": name, "arguments": arguments}} | place])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [call("a", "f", "{", index=0), call(None, None, "}", index=0), call("b", "g", "{}", index=1)],
+        [call("a", "f", "{", index=0), call("a", "f", "}", index=0), call("b", "g", "{}", index=0)],
+        [call("a", "f", "{"), call(None, None, "}"), call("b", "g", {})],
+    ],
+    ids=["as OpenAI", "index always 0, name repeated", "no index, arguments no text"],
+)
+async def test_endpoints_number_their_calls_as_they_like(frames: list[Any]) -> None:
+    heard = await ask([Frames([*frames, choice("tool_calls")])], NATIVE)
+    assert heard.reply.tool_calls == (RawCall("a", "f", "{}"), RawCall("b", "g", "{}"))
+    assert heard.streamed == ["+f", "+g"]
+
+
+async def test_a_call_without_an_id_gets_one() -> None:
+    frames = [call(None, "f", "{}", index=0), call("", "g", "{}", index=1), choice("tool_calls")]
+    first, second = (await ask([Frames(frames)], NATIVE)).reply.tool_calls
+    assert first.id and second.id and first.id != second.id
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        5,
+        {},
+        {"choices": [{"index": 0}]},
+        {"choices": None},
+        choice(tool_calls=[{"index": 0, "id": "x"}]),
+        choice(role=""),
+    ],
+)
+async def test_frames_that_say_nothing_are_passed_over(frame: Any) -> None:
+    parts = choice(content=[{"type": "text", "text": "hi"}])
+    heard = await ask([Frames([frame, parts, choice("stop")])], PROSE)
+    assert heard.reply == ModelReply("hi")
+
+
+async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed() -> None:
+    heard = await ask([Frames([choice(content="done"), choice("stop")], tail=2)], PROSE)
+    assert heard.reply.text == "done" and heard.retries == []
+
+
+# The ladder.
+
+
+async def test_the_ladder_is_climbed_down_once_for_an_endpoint() -> None:
+    async with LoopbackServer([RefuseResponseFormat(), Text("{}"), Text("{}")]) as server:
+        await told(model_at(server), JSON)
+        heard = await told(model_at(server, streaming=False), JSON)
+    assert heard.reply.text == "{}"
+    assert formats([request.body for request in server.requests]) == ["json_schema", "json_object", "json_object"]
+
+
+@both_forms
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        bad_request("response_format.type must be text", 422),
+        bad_request("guided decoding is not available"),
+        bad_request("failed to parse grammar", 500),
+        bad_request("No endpoints found that support structured outputs", 404),
+        Status(422, body={"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}),
+        Status(400, body="unsupported: json_schema"),
+    ],
+    ids=["422", "guided", "500", "404", "fastapi", "text"],
+)
+async def test_endpoints_refuse_a_format_in_many_ways(refusal: Status, streaming: bool) -> None:
+    heard = await ask([refusal, Text("{}")], JSON, streaming)
+    assert formats(heard.sent) == ["json_schema", "json_object"]
+    assert heard.retries == []
+
+
+async def test_the_last_rung_has_none_below() -> None:
+    heard = await ask([bad_request("your schema is bad")] * 3, JSON)
+    assert formats(heard.sent) == ["json_schema", "json_object", "prompt"]
+    assert isinstance(heard.error, ModelRefused)
+
+
+async def test_what_has_nothing_to_do_with_the_format_leaves_the_ladder_alone() -> None:
+    async with LoopbackServer([bad_request("schema", 401), Status(400), Text("{}")]) as server:
+        model = model_at(server)
+        for _ in range(3):
+            await told(model, JSON)
+    assert formats([request.body for request in server.requests]) == ["json_schema"] * 3
+    assert quirks_of(f"{server.base_url}#m").rung == 0
+
+
+@both_forms
+async def test_an_endpoint_without_tools_is_told_from_one_with_a_bad_prompt(streaming: bool) -> None:
+    heard = await ask([bad_request("No endpoints found that support tool use", 404)], NATIVE, streaming)
+    assert isinstance(heard.error, ModelRefused) and 'set protocol="json" on the agent' in str(heard.error)
+    heard = await ask([bad_request("temperature is too high")], NATIVE, streaming)
+    assert "protocol" not in str(heard.error)
+
+
+# Leaving.
+
+
+@dataclass
+class Drip:
+    """Writes on and on; notes when nobody is there any more."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def play(self, wire: Wire) -> None:
+        if wire.streaming:
+            wire.begin()
+        self.begun.set()
+        try:
+            while not wire._stopping.wait(0.01):
+                if wire.streaming:
+                    wire.delta({"content": "drip "})
+                elif wire._handler.connection.recv(1) == b"":
+                    raise ConnectionResetError
+        except OSError:
+            self.left.set()
+
+
+async def until(event: threading.Event) -> float:
+    """Seconds until it is set, at most 2."""
+    started = time.monotonic()
+    while not event.is_set() and time.monotonic() - started < 2:
+        await asyncio.sleep(0.01)
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("request_", [JSON, NATIVE, PROSE], ids=["json", "native", "prose"])
+async def test_leaving_the_pieces_closes_the_connection(request_: Any) -> None:
+    drip = Drip()
+    async with LoopbackServer([drip]) as server:
+        pieces = model_at(server).stream(request_)
+        assert await anext(pieces) == TextDelta("drip ")
+        await pieces.aclose()  # type: ignore[attr-defined]
+        assert await until(drip.left) < 1
+
+
+@both_forms
+@pytest.mark.parametrize("request_", [JSON, NATIVE], ids=["json", "native"])
+async def test_cancelling_closes_the_connection(request_: Any, streaming: bool) -> None:
+    drip = Drip()
+    async with LoopbackServer([drip]) as server:
+        patient = OpenAIModel(model_at(server).chat, "m", streaming=streaming)
+        task = asyncio.create_task(told(patient, request_))
+        await until(drip.begun)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await until(drip.left) < 1
+
+
+# A client of the user's own.
+
+
+async def test_a_client_of_ones_own_is_not_changed_and_retried_by_us_alone() -> None:
+    def made(server: LoopbackServer, streaming: bool, slept: list[float]) -> OpenAIModel:
+        chat = ChatOpenAI(
+            model="m", base_url=server.base_url, api_key=SecretStr(KEY), max_retries=5, extra_body={"seed": 7}
+        )
+        model = OpenAIModel(chat, "own", streaming=streaming, patience=hurried(slept))
+        made.chat = chat  # type: ignore[attr-defined]
+        return model
+
+    heard = await ask([Status(500)] * 3, JSON, make=made)
+    assert isinstance(heard.error, ModelUnreachable) and "«own»" in str(heard.error)
+    assert [body["seed"] for body in heard.sent] == [7, 7, 7]
+    assert formats(heard.sent) == ["json_schema"] * 3
+    assert made.chat.max_retries == 5 and made.chat.extra_body == {"seed": 7}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "extra", [{"include_response_headers": True}, {"streaming": True}, {"disable_streaming": True}]
+)
+async def test_a_client_of_ones_own_may_have_its_ways(extra: dict[str, Any]) -> None:
+    def made(server: LoopbackServer, streaming: bool, slept: list[float]) -> OpenAIModel:
+        chat = ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr(KEY), **extra)
+        return OpenAIModel(chat, "own", streaming=streaming, patience=hurried(slept))
+
+    heard = await ask([ToolCalls([("c", "add", '{ "a": 1 }')])], NATIVE, make=made)
+    assert heard.reply.tool_calls == (RawCall("c", "add", '{ "a": 1 }'),)
+    assert bool(heard.sent[0].get("stream")) is ("disable_streaming" not in extra)
+
+
+@both_forms
+async def test_inside_a_graph_langgraph_still_sees_the_tokens(streaming: bool) -> None:
+    async with LoopbackServer([Text("one two three")]) as server:
+        model = model_at(server, streaming)
+
+        async def say(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [(await told(model, JSON)).reply.text]}
+
+        graph = StateGraph(MessagesState).add_node("say", say).add_edge(START, "say").compile()
+        seen = [part[0] async for part in graph.astream({"messages": []}, stream_mode="messages")]
+    assert "".join(chunk.text for chunk in seen if isinstance(chunk, AIMessageChunk)) == (
+        "one two three" if streaming else ""
+    )
+    assert bool(server.requests[0].body.get("stream")) is streaming

@@ -1,0 +1,239 @@
+"""Every fault that the loopback server knows, in each protocol, streamed and whole: what the task gets to see."""
+
+import inspect
+import itertools
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from segue.errors import ModelRefused, ModelUnreachable
+from segue.services import ModelRequest
+from tests import loopback_script
+from tests.loopback import (
+    BadJson,
+    CleanEof,
+    CutStream,
+    EmptyChoices,
+    ErrorFrame,
+    Hang,
+    Html,
+    LengthCut,
+    Refusal,
+    RefuseResponseFormat,
+    RefuseTools,
+    Scripted,
+    Stall,
+    Status,
+    Text,
+    ToolCalls,
+)
+
+from .openai_asking import JSON, KEY, NATIVE, NOW, PROSE, ask
+
+PROTOCOLS = {"json": JSON, "native": NATIVE}
+ALL = tuple(itertools.product(PROTOCOLS, (True, False)))
+"""The columns of the table: (protocol, streaming)."""
+
+
+@dataclass(frozen=True)
+class Retried:
+    """Asked again: cured where the next answer is good; if none of three is, the end that resume may cure."""
+
+    says: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Never asked again: the end that needs a change, and says which."""
+
+    says: str
+
+
+@dataclass(frozen=True)
+class Replied:
+    """A reply after all, after so many requests."""
+
+    finish_reason: str
+    requests: int = 1
+
+
+Outcome = Retried | Refused | Replied
+Row = tuple[Scripted, dict[tuple[str, bool], Outcome]]
+
+
+def everywhere(outcome: Outcome) -> dict[tuple[str, bool], Outcome]:
+    return dict.fromkeys(ALL, outcome)
+
+
+def by_protocol(json: Outcome, native: Outcome) -> dict[tuple[str, bool], Outcome]:
+    return {(protocol, streaming): json if protocol == "json" else native for protocol, streaming in ALL}
+
+
+def by_form(stream: Outcome, whole: Outcome) -> dict[tuple[str, bool], Outcome]:
+    return {(protocol, streaming): stream if streaming else whole for protocol, streaming in ALL}
+
+
+TABLE: dict[str, Row] = {
+    "Status 400": (Status(400), everywhere(Refused("refused the request .scripted status 400.: change what it names"))),
+    "Status 401": (Status(401), everywhere(Refused("check OPENAI_API_KEY"))),
+    "Status 403": (Status(403), everywhere(Refused("check OPENAI_API_KEY"))),
+    "Status 404": (Status(404), everywhere(Refused("check the model's name and base_url"))),
+    "Status 408": (Status(408), everywhere(Retried("answered 408 .* wait a moment, then resume"))),
+    "Status 409": (Status(409), everywhere(Retried("answered 409"))),
+    "Status 422": (Status(422), everywhere(Refused("refused the request"))),
+    "Status 429": (Status(429), everywhere(Retried("answered 429"))),
+    "Status 500": (Status(500), everywhere(Retried("answered 500"))),
+    "Status 502, a page": (Status(502, body="<html>nginx</html>"), everywhere(Retried("answered 502 .a web page."))),
+    "Status 503": (Status(503), everywhere(Retried("answered 503"))),
+    "Status 429, no credit": (
+        Status(429, body={"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}),
+        everywhere(Refused("has no credit left .You exceeded your quota.: top up the account")),
+    ),
+    "Status 400, too long": (
+        Status(400, body={"error": {"message": "maximum context length is 8192 tokens (300 in functions)"}}),
+        everywhere(Refused("lower the agent's budget.prompt_tokens")),
+    ),
+    "Hang": (Hang(5), everywhere(Retried("said nothing for 0.08 s.* check the endpoint, then resume"))),
+    "Hang, dropped": (Hang(0), everywhere(Retried("broke off the connection"))),
+    "Stall": (Stall(5), everywhere(Retried("said nothing for 0.08 s"))),
+    "CutStream": (CutStream(), by_form(Retried("broke off its reply"), Retried("broke off the connection"))),
+    "CleanEof": (CleanEof(), everywhere(Retried("ended its reply without a finish_reason"))),
+    "EmptyChoices": (EmptyChoices(), everywhere(Retried("answered without choices"))),
+    "Html": (Html(), everywhere(Retried("answered with text/html where a reply should be.* check base_url"))),
+    "BadJson": (BadJson(), everywhere(Retried("wrote something that is no JSON"))),
+    "ErrorFrame": (ErrorFrame(), everywhere(Retried("broke off its reply .scripted error frame."))),
+    "Refusal": (Refusal("I will not"), everywhere(Refused("declined to answer .I will not.: rephrase"))),
+    "Text, filtered": (Text("x", "content_filter"), everywhere(Refused("stopped its reply at its content filter"))),
+    "LengthCut": (LengthCut('{"a":'), everywhere(Replied("length"))),
+    "RefuseResponseFormat": (
+        RefuseResponseFormat(("json_schema", "json_object")),
+        by_protocol(json=Replied("stop", requests=3), native=Replied("stop")),
+    ),
+    "RefuseTools": (
+        RefuseTools(),
+        by_protocol(json=Replied("stop"), native=Refused('tools are not supported .*: .*set protocol="json"')),
+    ),
+}
+
+CELLS = [
+    pytest.param(fault, PROTOCOLS[protocol], streaming, outcomes[protocol, streaming], id=f"{name}-{protocol}-{form}")
+    for name, (fault, outcomes) in TABLE.items()
+    for protocol, streaming in ALL
+    for form in ["stream" if streaming else "whole"]
+]
+
+
+def test_the_table_has_no_hole() -> None:
+    """A class of the script that is neither a plain reply nor its vocabulary is a fault, and stands in the table."""
+    plain = {"Text", "ToolCalls", "Gate", "Call", "Item", "SignalLike", "Rule"}
+    own = [kind for _, kind in inspect.getmembers(loopback_script, inspect.isclass)]
+    faults = {kind.__name__ for kind in own if kind.__module__ == loopback_script.__name__} - plain
+    assert faults == {type(fault).__name__ for fault, _ in TABLE.values()} - plain
+    assert all(set(outcomes) == set(ALL) for _, outcomes in TABLE.values())
+    assert len(CELLS) == 4 * len(TABLE)
+
+
+@pytest.mark.parametrize(("fault", "request_", "streaming", "outcome"), CELLS)
+async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outcome: Outcome) -> None:
+    if isinstance(outcome, Retried):
+        cured = await ask([fault, Text("good")], request_, streaming)
+        assert cured.reply.text == "good"
+        assert len(cured.retries) == 1 and len(cured.sent) == 2
+        lost = await ask([fault] * 3, request_, streaming)
+        assert isinstance(lost.error, ModelUnreachable)
+        assert len(lost.retries) == 2 and len(lost.sent) == 3 and lost.slept == [1.0, 2.0]
+    elif isinstance(outcome, Refused):
+        lost = await ask([fault], request_, streaming)
+        assert isinstance(lost.error, ModelRefused)
+        assert len(lost.sent) == 1 and lost.retries == []
+    else:
+        rest = [Text("ok")] if isinstance(fault, RefuseResponseFormat | RefuseTools) else []
+        heard = await ask([fault, *rest], request_, streaming)
+        assert heard.reply.finish_reason == outcome.finish_reason
+        assert len(heard.sent) == outcome.requests and heard.retries == []
+        return
+    with pytest.raises(type(lost.error), match=outcome.says):
+        raise lost.error
+    assert str(lost.error).startswith("The model «openai:m» at http://127.0.0.1:")
+    assert str(lost.error).endswith(".") and ": " in str(lost.error)
+
+
+both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+
+
+async def test_a_retry_comes_between_what_is_to_be_discarded_and_the_new_attempt() -> None:
+    heard = await ask([CutStream(text="one two three four"), Text("anew")], PROSE)
+    assert [type(piece).__name__ for piece in heard.pieces] == [
+        "TextDelta", "TextDelta", "Retry", "TextDelta", "ModelReply",
+    ]  # fmt: skip
+    (retry,) = heard.retries
+    assert (retry.attempt, retry.seconds) == (2, 1.0)
+    assert "broke off its reply" in retry.reason
+    assert heard.reply.text == "anew"
+
+
+@both_forms
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "0"}, 0.0),
+        ({"Retry-After": formatdate(NOW + 42, usegmt=True)}, 42.0),
+        ({"Retry-After": formatdate(NOW - 42, usegmt=True)}, 0.0),
+        ({"retry-after-ms": "1500", "Retry-After": "2"}, 1.5),
+        ({"Retry-After": "60"}, 60.0),
+        ({"Retry-After": "soon"}, 1.0),
+        ({}, 1.0),
+    ],
+)
+async def test_retry_after_is_kept_to(headers: dict[str, str], seconds: float, streaming: bool) -> None:
+    heard = await ask([Status(429, headers=headers), Text("ok")], PROSE, streaming)
+    assert heard.reply.text == "ok"
+    assert heard.slept == [heard.retries[0].seconds] == [seconds]
+
+
+async def test_whoever_asks_for_more_patience_than_that_ends_the_call_with_a_time_to_come_back() -> None:
+    heard = await ask([Status(503, headers={"Retry-After": "600"})], PROSE)
+    assert isinstance(heard.error, ModelUnreachable)
+    assert "left alone until 2023-11-14 22:23:20 UTC; resume then" in str(heard.error)
+    assert heard.slept == [] and heard.retries == []
+
+
+async def test_an_error_frame_with_a_status_of_its_own_is_taken_at_its_word() -> None:
+    class RateLimited(ErrorFrame):
+        def play(self, wire: Any) -> None:
+            wire.json({"error": {"message": "slow down", "code": 429}})
+
+    class Rejected(ErrorFrame):
+        def play(self, wire: Any) -> None:
+            wire.json({"error": {"message": "no such key", "code": "401"}})
+
+    heard = await ask([RateLimited(), Rejected()], PROSE, streaming=False)
+    assert "answered 429 (slow down)" in heard.retries[0].reason
+    assert isinstance(heard.error, ModelRefused) and "rejected the key (no such key)" in str(heard.error)
+
+
+@both_forms
+@pytest.mark.parametrize(
+    "text",
+    [f"Incorrect API key provided: {KEY}.", "Header was Authorization: Bearer abcdef-xyz", "bad key sk-proj-abcdef123"],
+)
+@pytest.mark.parametrize("code", [400, 401, 503])
+async def test_no_key_gets_into_an_error(text: str, code: int, streaming: bool) -> None:
+    times = 3 if code == 503 else 1
+    heard = await ask([Status(code, body={"error": {"message": text}})] * times, JSON, streaming)
+    assert heard.error is not None
+    assert heard.error.__cause__ is None and heard.error.__context__ is None
+    for said in [str(heard.error), *(retry.reason for retry in heard.retries)]:
+        assert "***" in said
+        assert not any(secret in said for secret in (KEY, "abcdef"))
+
+
+@both_forms
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_cut_arguments_are_handed_on_as_cut(protocol: str, streaming: bool) -> None:
+    heard = await ask([ToolCalls([("c1", "add", '{"amount": 10')])], PROTOCOLS[protocol], streaming)
+    (call,) = heard.reply.tool_calls
+    assert (call.id, call.name, call.arguments) == ("c1", "add", '{"amount": 10')
