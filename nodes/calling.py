@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,17 +46,18 @@ async def ask_model(
     """
     started = time.monotonic()
     reply = ModelReply(text="", finish_reason="empty")
-    async for piece in work.model.stream(request):
-        match piece:
-            case TextDelta():
-                listener.text(piece.text)
-            case CallDelta():
-                listener.call(piece.name)
-            case Retry():
-                listener.restart()
-                _tell_retry(work, piece, ids)
-            case ModelReply():
-                reply = piece
+    async with aclosing(work.model.stream(request)) as pieces:
+        async for piece in pieces:
+            match piece:
+                case TextDelta():
+                    listener.text(piece.text)
+                case CallDelta():
+                    listener.call(piece.name)
+                case Retry():
+                    listener.restart()
+                    _tell_retry(work, piece, ids)
+                case ModelReply():
+                    reply = piece
     return _counted(work, request, reply, usage, ids, time.monotonic() - started)
 
 

@@ -1,6 +1,6 @@
 """What nodes are given: the context's JSON fields, and the services behind them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -112,7 +112,7 @@ class Model(Protocol):
     name: str
     is_language_model: bool
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`.
 
         Raises:

@@ -66,7 +66,10 @@ async def test_cut_or_broken_calls_are_never_run_and_leave_no_trace_in_the_histo
     cut = calls(("c", "note", {"text": "half"}))
     cut.response_metadata["finish_reason"] = "length"
     broken = AIMessage(
-        "", invalid_tool_calls=[{"id": "b", "name": "note", "args": '{"text": "x', "error": None, "type": "invalid_tool_call"}]
+        "",
+        invalid_tool_calls=[
+            {"id": "b", "name": "note", "args": '{"text": "x', "error": None, "type": "invalid_tool_call"}
+        ],
     )
     with (test := native(bed, [cut, broken, AIMessage(""), AIMessage("ok")])).model:
         out = await test.send("go")

@@ -1,6 +1,6 @@
 """A LangChain chat model object as an agent's model."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class ChatObject:
         except NotImplementedError as error:
             raise ModelRefused(f'The model «{self.name}» takes no tools: set protocol="json" on the agent.') from error
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         reading = _MessageReading()
         async with aclosing(self._messages(request)) as messages:
             async for message in messages:

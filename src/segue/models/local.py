@@ -7,7 +7,7 @@ import asyncio
 import importlib.util
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class LocalModel:
         self._engine = engine
         self._temperature = temperature
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Complete in a thread. A reply that asks only for calls that have succeeded in this task is discarded, and the
         model is asked once more with nothing but ANSWER in the schema, so that it answers from the results.
         """

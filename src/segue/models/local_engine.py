@@ -90,7 +90,7 @@ def _load(path: Path) -> Any:
     params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = os.cpu_count() or 1
     params.use_jinja, params.warmup, params.prefill_assistant = True, False, False
-    params.ui, params.api_keys = False, [secrets.token_urlsafe(32)]
+    params.ui, params.api_keys, params.verbosity = False, [secrets.token_urlsafe(32)], 0
     return xllamacpp.Server(params)
 
 

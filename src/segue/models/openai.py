@@ -1,7 +1,7 @@
 """OpenAI-compatible endpoints: asked in the form they take, asked again where that may help."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ class OpenAIModel:
         self._censor = Censor(_keys(chat))
         self._endpoint = f"{self._address}#{chat.model_name}"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
 
         A reply cut at its length limit is a reply, with the finish_reason `length`.
@@ -103,7 +103,7 @@ class OpenAIModel:
         """What the call ends with, unless it is worth another attempt."""
         if not fault.again:
             advice = fault.advice
-            if request.native and request.tools and blames_tools(fault):
+            if request.native and blames_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
             return ModelRefused(f"{self._who} {fault.reason}: {advice}.")
         if fault.wait is not None and fault.wait > LONGEST_WAIT:

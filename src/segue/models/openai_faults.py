@@ -64,7 +64,7 @@ def fault_of(error: openai.OpenAIError, censor: Censor, clock: Callable[[], floa
 
 def _connection_fault(error: openai.APIConnectionError, censor: Censor) -> Fault:
     cause = error.__cause__
-    why = _words(str(cause or error), censor) or type(cause).__name__
+    why = _words(str(cause or error) or type(cause).__name__, censor)
     if type(cause).__name__ in _MISSPELT:
         return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", again=False)
     if isinstance(cause, Exception) and not type(cause).__name__.startswith("Connect"):
@@ -93,9 +93,9 @@ def status_fault(status: int, body: object, censor: Censor, wait: float | None =
         return Fault(f"has no credit left ({why})", "top up the account or use another key", False, status=status)
     if status in (408, 409, 429) or status >= 500:
         return Fault(f"answered {status} ({why})", "wait a moment, then resume", status=status, said=said, wait=wait)
-    too_long = "context" in said and any(word in said for word in ("length", "window", "maximum"))
-    advice = "lower the agent's budget.prompt_tokens" if too_long else "change what it names, then resume"
-    return Fault(f"refused the request ({why})", advice, False, status=status, said=said)
+    if "context" in said and any(word in said for word in ("length", "window", "maximum")):
+        return Fault(f"refused the request ({why})", "lower the agent's budget.prompt_tokens", False, status=status)
+    return Fault(f"refused the request ({why})", "change what it names, then resume", False, status=status, said=said)
 
 
 def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:

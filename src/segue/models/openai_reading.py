@@ -56,7 +56,7 @@ class Reading:
 
     def _call(self, call: Mapping[str, Any], index: object) -> None:
         function = call["function"]
-        arguments = as_text(function.get("arguments"))
+        function["arguments"] = arguments = as_text(function.get("arguments"))
         if name := self._calls.add(index, call.get("id") or "", function.get("name") or "", arguments):
             self._fresh.append(CallDelta(name))
 

@@ -1,6 +1,6 @@
 """An OpenAI model on the loopback server, asked without waiting for anything."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +17,9 @@ from tests.loopback import Json, LoopbackServer, Scripted
 
 KEY = "test-key-0123456789"
 NOW = 1_700_000_000.0
-SILENCE = 0.08
+SILENCE = 10.0
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}}
-ADD = {
+ADD: Mapping[str, Any] = {
     "type": "function",
     "segue": {"keywords": ["plus"], "title": "Add", "read_only": True},
     "function": {
@@ -64,25 +64,30 @@ class Told:
     @property
     def streamed(self) -> list[str]:
         """Text as itself, the beginning of a call as `+name`."""
-        texts = {TextDelta: lambda piece: piece.text, CallDelta: lambda piece: f"+{piece.name}"}
-        return [texts[type(piece)](piece) for piece in self.pieces if type(piece) in texts]
+        return [
+            piece.text if isinstance(piece, TextDelta) else f"+{piece.name}"
+            for piece in self.pieces
+            if isinstance(piece, TextDelta | CallDelta)
+        ]
 
 
-def model_at(server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None) -> OpenAIModel:
+def model_at(
+    server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None, silence: float = SILENCE
+) -> OpenAIModel:
     """The model that an agent gets, but hurried: it notes what it should sleep and is never lucky."""
     agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key=KEY, streaming=streaming)  # type: ignore[arg-type]
     built = build_model(agent, "", {})
     assert isinstance(built, OpenAIModel)
-    return OpenAIModel(built.chat, built.name, streaming=streaming, patience=hurried(slept))
+    return OpenAIModel(built.chat, built.name, streaming=streaming, patience=hurried(slept, silence))
 
 
-def hurried(slept: list[float] | None = None) -> Patience:
+def hurried(slept: list[float] | None = None, silence: float = SILENCE) -> Patience:
     noted = [] if slept is None else slept
 
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    return Patience(silence=SILENCE, whole=SILENCE, sleep=note, chance=lambda: 0.0, clock=lambda: NOW)
+    return Patience(silence=silence, whole=silence, sleep=note, chance=lambda: 0.0, clock=lambda: NOW)
 
 
 async def told(model: Any, request: ModelRequest) -> Told:
