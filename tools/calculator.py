@@ -45,7 +45,7 @@ _TOKEN = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|.", re.D
     idempotent=True,
     title="计算器 · Calculator",
     keywords=[
-        *("计算", "计算器", "算式", "等于", "次方", "平方根", "根号", "乘以", "除以", "calculate", "calculator"),
+        *("计算", "计算器", "算式", "次方", "平方根", "根号", "乘以", "除以", "calculate", "calculator"),
         *("compute", "equals", "divided by", "multiplied by", "to the power of", "square root", "=?", "=？"),
     ],
 )

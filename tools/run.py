@@ -1,29 +1,36 @@
 """Run one tool call: exactly one outcome, never twice, whatever the tool does."""
 
 import asyncio
-import json
 import time
-import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 
-from segue.errors import SegueError, listed
+from segue.errors import listed
 from segue.services import CallKey, Ledger, Tool
 
-from .registry import BadArguments
+from .binding import BadArguments
+from .failures import failure
+from .json_values import json_value
+from .threads import Abandoned
 
-STACK_CHARS = 2_000
-"""Characters of a stack trace that are kept; its end says most."""
+GRACE_SECONDS = 1.0
+"""How long a cancelled tool may take to tidy up before it counts as one that cannot be stopped."""
+
+_calls: set["asyncio.Task[Result | None]"] = set()
+"""What runs: asyncio itself does not keep tasks alive, and one that cannot be stopped has no other owner."""
+
+Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a call came to: `result` is {"success": value} or {"error": text, …}; `seconds` of wall-clock time."""
 
-    result: dict[str, Any]
+    result: Result
     seconds: float
 
     @property
@@ -39,7 +46,10 @@ async def run_call(
     ledger: Ledger | None,
     default_timeout: float,
 ) -> Outcome:
-    """Carry out one call through the ledger; a call that was finished before gives its stored result."""
+    """Carry out one call through the ledger; a call that was finished before gives its stored result.
+
+    Cancelled in the middle, it leaves the call under way in the ledger: whether it took effect is not known.
+    """
     started = time.monotonic()
     if ledger is None:
         return Outcome(await _attempt(tools, name, arguments, default_timeout), time.monotonic() - started)
@@ -47,46 +57,94 @@ async def run_call(
     if claim.state == "finished":
         return Outcome(dict(claim.outcome or {}), 0.0)
     if claim.state == "interrupted" and not (name in tools and tools[name].idempotent):
-        result = _unknown_outcome(name)
+        result = _unknown(
+            f"{name} was under way when its process stopped, so it may or may not have taken effect. "
+            "It was not run again"
+        )
     else:
         result = await _attempt(tools, name, arguments, default_timeout)
     await ledger.settle(key, result)
     return Outcome(result, time.monotonic() - started)
 
 
-def _unknown_outcome(name: str) -> dict[str, Any]:
+def _unknown(what: str) -> Result:
     return {
-        "error": f"unknown_outcome: {name} was under way when its process stopped, so it may or may not have taken "
-        "effect. It was not run again: check what it did before calling it once more.",
+        "error": f"unknown_outcome: {what}: check what it did before calling it once more.",
         "unknown_outcome": True,
     }
 
 
 async def _attempt(
     tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any], default_timeout: float
-) -> dict[str, Any]:
+) -> Result:
+    """Run the tool in a task of its own, so that its cancellations and time-outs are told from ours."""
     tool = tools.get(name)
     if tool is None:
         return {"error": f"There is no tool «{name}»; the tools are: {listed(tools)}."}
     seconds = tool.timeout or default_timeout
+    running = asyncio.create_task(_outcome(tool, arguments), name=f"tool {name}")
+    _calls.add(running)
+    running.add_done_callback(_forget)
     try:
-        async with asyncio.timeout(seconds):
-            value = await tool.call(arguments)
-    except (GraphBubbleUp, SegueError):
+        await asyncio.wait({running}, timeout=seconds)
+    except asyncio.CancelledError:
+        await _stop(running)
         raise
+    return _result(tool, running) if running.done() else await _given_up(tool, running, seconds)
+
+
+async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result | None:
+    """The call's result, or None where the tool's thread was left running."""
+    try:
+        value = await tool.call(arguments)
+        kind = "error" if isinstance(value, ToolMessage) and value.status == "error" else "success"
+        return {kind: json_value(value)}
+    except Abandoned:
+        return None
     except BadArguments as error:
-        return {"error": f"The arguments of {name} do not fit: {error}."}
-    except TimeoutError:
-        return {"error": f"{name} took longer than {seconds:g} s and was given up."}
-    except Exception as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task goes on
-        return {"error": f"{type(error).__name__}: {error}", "stack": _stack(error)}
-    return {"success": _json_value(value)}
+        return {"error": json_value(f"The arguments of {tool.name} do not fit: {error}.")}
+    except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - the one seam: a tool may raise anything
+        for signal in _signals(error):
+            raise signal from None
+        result: Result = json_value(failure(error))
+        return result
 
 
-def _stack(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))[-STACK_CHARS:]
+def _signals(error: BaseException) -> Iterator[BaseException]:
+    """LangGraph's own signals and Ctrl-C, which pass, also out of a task group."""
+    if isinstance(error, GraphBubbleUp | KeyboardInterrupt):
+        yield error
+    elif isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _signals(inner)
 
 
-def _json_value(value: Any) -> Any:
-    """The value as JSON holds it; what JSON cannot say becomes its text."""
-    return json.loads(json.dumps(value, ensure_ascii=False, default=str))
+def _result(tool: Tool, ended: "asyncio.Task[Result | None]") -> Result:
+    result = None if ended.cancelled() else ended.result()
+    return result or {"error": f"{tool.name} was cancelled from within."}
+
+
+async def _given_up(tool: Tool, running: "asyncio.Task[Result | None]", seconds: float) -> Result:
+    await _stop(running)
+    late = f"{tool.name} took longer than {seconds:g} s"
+    if running.done() and not running.cancelled():
+        result = running.result()
+        if result and "success" in result:  # it came to its end when it was told to stop
+            return result
+        stopped = result is not None
+    else:
+        stopped = running.done()
+    if stopped or tool.idempotent or tool.read_only:
+        return {"error": f"{late} and was given up."}
+    return _unknown(f"{late} and cannot be stopped, so it may still be running and take effect later")
+
+
+async def _stop(running: "asyncio.Task[Result | None]") -> None:
+    running.cancel()
+    await asyncio.wait({running}, timeout=GRACE_SECONDS)
+
+
+def _forget(ended: "asyncio.Task[Result | None]") -> None:
+    _calls.discard(ended)
+    if not ended.cancelled():
+        ended.exception()  # asyncio complains of errors that nobody looked at

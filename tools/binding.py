@@ -1,0 +1,178 @@
+"""Tools as the graphs see them: a LangChain tool or a typed function, with the marks that the graphs go by."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from pydantic import ValidationError
+
+from segue.errors import ConfigurationError
+
+from .threads import run_in_thread
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+MARKS = "__segue_marks__"
+F = TypeVar("F", bound=Callable[..., Any])
+Check = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Gives the arguments as the tool takes them, or raises `BadArguments`."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a tool declares of itself.
+
+    `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: twice is the same as once, so it may be
+    run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
+    """
+
+    read_only: bool = False
+    idempotent: bool = False
+    needs_approval: bool = False
+    timeout: float | None = None
+    keywords: tuple[str, ...] = ()
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not self.timeout > 0:
+            raise ConfigurationError(f"A tool's timeout is {self.timeout}: give it seconds above zero, or None.")
+
+    def shown(self, name: str) -> dict[str, Any]:
+        """The `segue` key of a specification."""
+        return {"keywords": list(self.keywords), "title": self.title or name, "read_only": self.read_only}
+
+
+class BadArguments(Exception):
+    """The arguments do not fit the tool's schema; the message says which and how."""
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    read_only: bool = ...,
+    idempotent: bool = ...,
+    needs_approval: bool = ...,
+    timeout: float | None = ...,
+    keywords: Iterable[str] = ...,
+    title: str = ...,
+) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any) -> Any:
+    """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
+
+    The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
+    and `json_schema_extra={"keywords": [...]}` on a field names words that stand near its value. A method of an object
+    carries no marks itself, so what is returned for one is a `functools.partial` of it.
+
+    Raises:
+        ConfigurationError: a LangChain tool has its marks elsewhere.
+    """
+    given = Marks(keywords=words(keywords), **marks)
+
+    def mark(target: Any) -> Any:
+        marked = partial(target) if inspect.ismethod(target) or inspect.isbuiltin(target) else target
+        try:
+            setattr(marked, MARKS, given)
+        except (AttributeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{target!r} cannot be marked; a LangChain tool has its marks in metadata={{'segue': {{…}}}}."
+            ) from error
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def words(keywords: Iterable[str]) -> tuple[str, ...]:
+    """Keywords as a tuple; a lone string is one word and not its letters."""
+    return (keywords,) if isinstance(keywords, str) else tuple(keywords)
+
+
+@dataclass(frozen=True)
+class BoundTool:
+    """A LangChain tool with its marks; `spec` is the OpenAI function format plus the key `segue`.
+
+    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool.
+    """
+
+    inner: "BaseTool"
+    marks: Marks
+    spec: Mapping[str, Any] = field(repr=False)
+    check: Check = field(repr=False)
+    synchronous: bool
+    origin: Any = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def read_only(self) -> bool:
+        return self.marks.read_only
+
+    @property
+    def idempotent(self) -> bool:
+        return self.marks.idempotent or self.marks.read_only
+
+    @property
+    def needs_approval(self) -> bool:
+        return self.marks.needs_approval
+
+    @property
+    def timeout(self) -> float | None:
+        return self.marks.timeout
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the tool; a synchronous one runs in a thread of its own.
+
+        Raises:
+            BadArguments: the arguments do not fit the schema; the tool did not run.
+            Abandoned: cancelled, while the thread of a synchronous tool goes on.
+        """
+        values = self.check(arguments)
+        if not self.synchronous:
+            return await self.inner.ainvoke(values)
+        value = await run_in_thread(self.name, partial(self.inner.invoke, values))
+        return await value if inspect.isawaitable(value) else value
+
+
+def as_tool(source: Any) -> BoundTool:
+    """Turn a LangChain tool or a typed function into a `BoundTool`.
+
+    Raises:
+        ConfigurationError: it is neither, or a model could not be told how to call it.
+    """
+    from langchain_core.tools import BaseTool
+
+    from .functions import bind_function
+    from .langchain_tools import bind_langchain_tool
+
+    if isinstance(source, BoundTool):
+        return source
+    if isinstance(source, BaseTool):
+        return bind_langchain_tool(source)
+    if callable(source) and not isinstance(source, type):
+        return bind_function(source)
+    raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
+
+
+def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """A model that invents an argument should hear of it.
+
+    Raises:
+        BadArguments: the JSON schema `parameters` does not name one of the arguments.
+    """
+    known = parameters.get("properties", {})
+    if parameters.get("additionalProperties"):
+        return
+    if extra := [name for name in arguments if name not in known]:
+        raise BadArguments(f"unknown: {', '.join(extra)}; the arguments are: {', '.join(known) or 'none'}")
+
+
+def explained(error: ValidationError) -> str:
+    """What does not fit, in a line."""
+    parts = [f"{'.'.join(str(p) for p in e['loc']) or 'arguments'}: {e['msg']}" for e in error.errors()]
+    return "; ".join(parts)
