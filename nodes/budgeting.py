@@ -43,6 +43,15 @@ def cut_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, An
     return {kind: cut(value if isinstance(value, str) else as_json(value), most, ref)}
 
 
+def cut_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:
+    """Entries with their `result` cut to `most_chars` each, and shorter until all of them together fit."""
+    while True:
+        shown = [{**entry, "result": cut_result(entry["result"], most_chars)} for entry in entries]
+        if most_chars <= 100 or tokens(as_json(shown)) <= most_tokens:
+            return shown
+        most_chars //= 2
+
+
 def ref_of(message: AnyMessage) -> str:
     """The name under which `recall` opens a tool's result; empty where it has none."""
     return str(message.additional_kwargs.get("ref", ""))

@@ -137,3 +137,15 @@ async def test_the_budget_stops_a_plan_and_says_which_steps_were_not_reached(bed
     out = await bed(build_plan, [plan_json("g", steps), "cut"], budget=Budget(tool_calls=2)).send("go")
     assert [s["status"] for s in out["result"]["plan"]] == ["done", "done", "skipped"]
     assert "budget was spent" in out["result"]["error"]
+
+
+async def test_many_large_results_still_fit_into_the_answers_prompt(bed: Make) -> None:
+    def large(size: int) -> str:
+        """Give a long text."""
+        return "x" * size
+
+    steps = [step("large", {"size": 5000}, depends_on=[]) for _ in range(20)]
+    budget = Budget(prompt_tokens=4000)
+    test = bed(build_plan, [plan_json("g", steps), "ok"], tools=(large,), budget=budget)
+    await test.send("go")
+    assert len(str(test.model.calls[1][0].content)) / 3 < 4000
