@@ -11,7 +11,7 @@ from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
 from segue.services import ModelRequest
 
-from ..budgeting import as_json, cut_result
+from ..budgeting import as_json, cut_result, cut_together
 from ..calling import Asked, LiveText, ask_model
 from ..context import Bench, NodeRuntime, announce, bench
 from ..results import compose_result
@@ -54,11 +54,9 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _ask(state: PlanState, work: Bench) -> Asked:
-    language, most = state["language"], work.agent.budget.result_chars
-    results = [
-        {"step": o["description"], "tool": o["name"], "result": cut_result(o["result"], most)}
-        for o in state["outcomes"]
-    ]
+    language, budget = state["language"], work.agent.budget
+    ran = [{"step": o["description"], "tool": o["name"], "result": o["result"]} for o in state["outcomes"]]
+    results = cut_together(ran, budget.result_chars, budget.prompt_tokens * 3 // 4)
     own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
     request = ModelRequest(

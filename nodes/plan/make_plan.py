@@ -5,6 +5,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from segue.agents import Budget
 from segue.decision import read_object
 from segue.errors import UnreadableReply
 from segue.events import ErrorRaised, Thinking
@@ -12,7 +13,7 @@ from segue.prompts.load import fill, render, template
 from segue.prompts.phrases import phrase
 from segue.services import ModelReply, ModelRequest
 
-from ..budgeting import as_json, conversation, cut_result
+from ..budgeting import as_json, conversation, cut_together
 from ..calling import Silent, ask_model
 from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
@@ -51,7 +52,7 @@ def _request(state: PlanState, work: Bench) -> ModelRequest:
     most, chars = agent.budget.prompt_tokens // 4, agent.budget.result_chars
     past = conversation(window(before_objective(state["messages"]), most, chars), chars)
     tools = described(work.tools, language)
-    known = as_json(_known(state, past, agent.budget.result_chars))
+    known = as_json(_known(state, past, agent.budget))
     own = fill(agent.prompt or template("agent", language), current_state="", tools="")
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
     return ModelRequest(
@@ -63,11 +64,11 @@ def _request(state: PlanState, work: Bench) -> ModelRequest:
     )
 
 
-def _known(state: PlanState, past: list[dict[str, Any]], result_chars: int) -> dict[str, Any]:
+def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict[str, Any]:
     """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
     known: dict[str, Any] = {"conversation": past}
     if state["complaint"]:
-        done = [{**o, "result": cut_result(o["result"], result_chars)} for o in state["outcomes"]]
+        done = cut_together(state["outcomes"], budget.result_chars, budget.prompt_tokens // 2)
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
     return known
