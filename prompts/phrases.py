@@ -8,8 +8,7 @@ RULE = "━" * 35
 
 PHRASES: Mapping[str, tuple[str, str]] = {
     "direct": ("【直接模式】直接生成回答...\n\n", "[Direct mode] Answering directly...\n\n"),
-    "react": (RULE + "\n【推理模式 - 第 {i} 轮】\n", RULE + "\n[ReAct mode - round {i}]\n"),
-    "react_answer": (RULE + "\n【生成阶段 - 最终回答】\n", RULE + "\n[Answering]\n"),
+    "react": (RULE + "\n【推理模式 - 第 {i}/{n} 轮】\n", RULE + "\n[ReAct mode - round {i}/{n}]\n"),
     "plan_1": (
         RULE + "\n【规划模式 - 阶段一：制定计划】\n正在分析任务并生成执行计划...\n\n",
         RULE + "\n[Plan mode - phase 1: make a plan]\nReading the task and writing a plan...\n\n",

@@ -1,6 +1,6 @@
 """INPUT: the next recursion begins, if the budget allows."""
 
-from segue.events import RecursionStart
+from segue.events import RecursionStart, Thinking
 from segue.prompts.phrases import phrase
 
 from ..context import Bench, NodeRuntime, announce, bench
@@ -14,6 +14,8 @@ async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return {"spent": spent}
     iteration = state["iteration"] + 1
     trace_id = work.services.ids.trace()
+    banner = phrase("react", state["language"], i=iteration, n=work.agent.max_iteration)
+    work.emit(Thinking(task_id=state["task_id"], content=banner))
     start = RecursionStart(
         task_id=state["task_id"], trace_id=trace_id, iteration=iteration, max_iteration=work.agent.max_iteration
     )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from segue.prompts.phrases import phrase
+
 from ..budgeting import cut, tokens
 from ..context import Bench
 from .state import ReactState
@@ -30,7 +32,7 @@ def current_state(state: ReactState, work: Bench, memory: Sequence[str], convers
             "memory": _newest(memory, budget.prompt_tokens // MEMORY_SHARE),
             "conversation": list(conversation),
         },
-        "last_recursion": _last(state["records"][-1], budget.result_chars) if state["records"] else None,
+        "last_recursion": _last(state, budget.result_chars),
     }
 
 
@@ -48,7 +50,10 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
     return {name: step[name] for name in shown if step.get(name)}
 
 
-def _last(record: dict[str, Any], result_chars: int) -> dict[str, Any]:
+def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
+    if not state["records"]:
+        return {"failed": False, "note": phrase("first_round", state["language"])}
+    record = state["records"][-1]
     kept = {name: record[name] for name in ("trace_id", "iteration", "action_type")}
     if not record.get("error"):
         return {**kept, "failed": False}

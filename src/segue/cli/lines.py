@@ -7,15 +7,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from segue.prompts.language import Language
-from segue.prompts.phrases import phrase
-
 from ..events import (
     AttemptRestarted,
     ErrorRaised,
     Fallback,
     ModeSelected,
-    RecursionStart,
     Thinking,
     ToolCall,
     ToolResult,
@@ -63,11 +59,6 @@ def banner_lines(event: Thinking) -> list[str]:
 def banner_text(lines: Iterable[str]) -> Text:
     heading, *rest = lines
     return Text("\n").join([Text(heading, style="bold cyan"), *(Text(line, style="dim") for line in rest)])
-
-
-def round_line(event: RecursionStart, language: Language) -> Text:
-    named = phrase("react", language, i=event.iteration).strip(f"{_RULE}\n ")
-    return Text.assemble((named, "bold cyan"), (f" {event.iteration}/{event.max_iteration}", "dim"))
 
 
 def thought_text(text: str) -> Text:

@@ -20,7 +20,6 @@ from ..events import (
     Fallback,
     ModeSelected,
     PlanUpdate,
-    RecursionStart,
     Thinking,
     Thought,
     ToolResult,
@@ -108,10 +107,6 @@ class LiveView:
     @_show.register
     def _(self, event: ModeSelected) -> None:
         self._print(lines.mode_line(event))
-
-    @_show.register
-    def _(self, event: RecursionStart) -> None:
-        self._print(Text("\n") + lines.round_line(event, self._scene.language))
 
     @_show.register
     def _(self, event: Thinking) -> None:

@@ -15,7 +15,6 @@ from ..events import (
     Fallback,
     ModeSelected,
     PlanUpdate,
-    RecursionStart,
     StepUpdate,
     Thinking,
     Thought,
@@ -116,10 +115,6 @@ class PlainView:
     @_show.register
     def _(self, event: ModeSelected) -> None:
         self._print(lines.mode_line(event))
-
-    @_show.register
-    def _(self, event: RecursionStart) -> None:
-        self._print(Text("\n") + lines.round_line(event, self._scene.language))
 
     @_show.register
     def _(self, event: Thinking) -> None:

@@ -39,6 +39,7 @@ ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 REACT: list[Event] = [
     TaskStarted(message="北京怎么样", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="react", reason="picked", **TASK),
+    Thinking(content=phrase("react", "zh", i=1, n=30), **TASK),
     RecursionStart(max_iteration=30, **ROUND),
     Thinking(content="要查", **ROUND),
     Thinking(content="北京", **ROUND),
@@ -135,7 +136,7 @@ def test_react_as_lines_shows_each_thing_once() -> None:
     assert shown.splitlines() == [
         "mode react (picked)",
         "",
-        "【推理模式 - 第 1 轮】 1/30",
+        "【推理模式 - 第 1/30 轮】",
         "要查北京",
         '  → get_city_info(city="北京")',
         '  ✓ get_city_info(city="北京")  0.50 s',
