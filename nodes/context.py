@@ -37,7 +37,8 @@ class Bench:
 
 def bench(runtime: NodeRuntime) -> Bench:
     """The services that the app passed, or default ones in a bare graph."""
-    context = runtime.context or RunContext()
+    passed: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
+    context = passed or RunContext()
     given = context.services if isinstance(context, AppContext) else None
     services = given or default_services(runtime.stream_writer)
     return Bench(services, context, services.agent(context.agent))

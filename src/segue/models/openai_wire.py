@@ -138,9 +138,10 @@ class _Chunks:
         with self._wire.named_faults(seconds, begun=True):
             async with asyncio.timeout(seconds):
                 chunk = await anext(self._stream, None)
-        if chunk is None:
+        read: object = chunk  # an endpoint may send what is no chunk, whatever the client's type says
+        if read is None:
             return None
-        return chunk.model_dump(warnings=False) if isinstance(chunk, ChatCompletionChunk) else {}
+        return read.model_dump(warnings=False) if isinstance(read, ChatCompletionChunk) else {}
 
     async def close(self) -> None:
         await self._stream.close()
