@@ -66,21 +66,13 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
 
     The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
     and `json_schema_extra={"keywords": [...]}` on a field names words that stand near its value. A method of an object
-    carries no marks itself, so what is returned for one is a `functools.partial` of it.
-
-    Raises:
-        ConfigurationError: a LangChain tool has its marks elsewhere.
+    carries no marks itself, so it comes back as a `functools.partial`. A LangChain tool can be marked too.
     """
     given = Marks(keywords=words(keywords), **marks)
 
     def mark(target: Any) -> Any:
         marked = partial(target) if inspect.ismethod(target) or inspect.isbuiltin(target) else target
-        try:
-            setattr(marked, MARKS, given)
-        except (AttributeError, ValueError) as error:
-            raise ConfigurationError(
-                f"{target!r} cannot be marked; a LangChain tool has its marks in metadata={{'segue': {{…}}}}."
-            ) from error
+        setattr(marked, MARKS, given)
         return marked
 
     return mark if function is None else mark(function)
@@ -130,7 +122,6 @@ class BoundTool:
 
         Raises:
             BadArguments: the arguments do not fit the schema; the tool did not run.
-            Abandoned: cancelled, while the thread of a synchronous tool goes on.
         """
         values = self.check(arguments)
         if not self.synchronous:

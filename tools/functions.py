@@ -215,9 +215,9 @@ def _model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str,
         fields[parameter]: (_annotated(parameter, hint), default) for parameter, (hint, default) in shown.items()
     }
     try:
-        model = create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
+        model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
         model.model_json_schema(schema_generator=_Schema)
-    except PydanticUserError as error:
+    except (PydanticUserError, TypeError) as error:
         if len(shown) > 1:  # say which one it is
             for parameter, definition in shown.items():
                 _model(name, {parameter: definition}, fields)
@@ -230,5 +230,6 @@ def _model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str,
 def _annotated(parameter: str, hint: Any) -> Any:
     """The type under its name in the schema; a bare text in `Annotated` is its description, as in LangChain."""
     said = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    description = next(({"description": text} for text in said if isinstance(text, str)), {})
-    return Annotated[hint, Field(alias=parameter, **description)]
+    description = next((text for text in said if isinstance(text, str)), None)
+    named = Annotated[hint, Field(alias=parameter)]
+    return named if description is None else Annotated[named, Field(description=description)]

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from collections import UserString
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set, ValuesView
 from datetime import date, time
 from enum import Enum
 from typing import Any
@@ -46,7 +47,7 @@ class _Conversion:
             raise NoResult(f"the result has more than {VALUES:,} values: return less of it")
         if value is None or value is True or value is False:
             return value
-        if isinstance(value, str | int | float) and not isinstance(value, Enum):
+        if isinstance(value, _SCALARS) and not isinstance(value, Enum):
             return _scalar(value)
         if id(value) in self._open:
             return "[circular]"
@@ -54,14 +55,14 @@ class _Conversion:
             return f"[nested deeper than {DEPTH} levels]"
         self._open.add(id(value))
         try:
-            return self._compound(_opened(value))
+            return self._compound(value if type(value) in _PLAIN else _opened(value))
         finally:
             self._open.discard(id(value))
 
     def _compound(self, opened: Any) -> Any:
         if isinstance(opened, Mapping):
             return self._dict(opened)
-        if isinstance(opened, Iterable) and not isinstance(opened, str):
+        if isinstance(opened, Sequence) and not isinstance(opened, _TEXTS):
             return [self.of(inner) for inner in opened]
         return self.of(opened)
 
@@ -75,9 +76,15 @@ class _Conversion:
         return result
 
 
+_SCALARS = (str, int, float)
+_PLAIN = {dict, list, tuple}
+
+
 def _scalar(value: str | int | float) -> str | int | float:
     if isinstance(value, str):
         return _text(value)
+    if type(value) is int and -WORD <= value < WORD:
+        return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _NOT_FINITE.get(float(value), "NaN")
     return int(value) if -WORD <= value < WORD else _digits(value)
@@ -110,11 +117,11 @@ def _key(key: Any) -> str:
         return _key(key.value)
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
-    return str(_scalar(key)) if isinstance(key, str | int | float) else _text(str(key))
+    return str(_scalar(key)) if isinstance(key, _SCALARS) else _text(str(key))
 
 
 def _opened(value: Any) -> Any:
-    """A mapping, an iterable or a simpler value that says what the object says."""
+    """A mapping, a sequence or a simpler value that says what the object says."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     for kinds, opened in _FORMS:
@@ -136,13 +143,17 @@ def _refuse(value: Any) -> Any:
     raise NoResult(f"the tool returned a {type(value).__name__}, which is no value: return a list")
 
 
+_BYTES = (bytes, bytearray, memoryview)
+_TEXTS = (str, UserString, *_BYTES)
 _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (Enum, lambda value: value.value),
     (BaseMessage, lambda value: value.content),
     (BaseModel, lambda value: value.model_dump()),
-    ((bytes, bytearray, memoryview), _bytes),
+    (_BYTES, _bytes),
+    (UserString, str),
     (Set, lambda value: sorted(value, key=repr)),
-    ((Mapping, Sequence, ValuesView), lambda value: value),
+    (ValuesView, list),
+    ((Mapping, Sequence), lambda value: value),
     ((date, time), lambda value: value.isoformat()),
     ((Iterator, Coroutine), _refuse),
 )

@@ -14,12 +14,12 @@ from pydantic.errors import PydanticUserError
 
 from segue.errors import ConfigurationError
 
-from .binding import BadArguments, BoundTool, Marks, explained, refuse_unknown, words
+from .binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
 from .functions import refused_injection
 
 
 def bind_langchain_tool(source: BaseTool) -> BoundTool:
-    """Take a LangChain tool as it is; its marks are in `metadata={"segue": {...}}`.
+    """Take a LangChain tool as it is; its marks are those of `tool` or `metadata={"segue": {...}}`.
 
     Raises:
         ConfigurationError: its marks are unknown, its schema has no JSON form, or it needs something injected.
@@ -34,7 +34,7 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
         raise ConfigurationError(f"The tool {source.name} has a parameter without a JSON form: {error}.") from error
     function = spec["function"]
     parameters = function.setdefault("parameters", {"type": "object", "properties": {}})
-    function["description"] = function.get("description") or marks.title or source.name
+    function["description"] = source.description or marks.title or source.name
     return BoundTool(
         inner=source,
         marks=marks,
@@ -46,6 +46,8 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
 
 
 def _marks_of(source: BaseTool) -> Marks:
+    if isinstance(marked := getattr(source, MARKS, None), Marks):
+        return marked
     given = (source.metadata or {}).get("segue", {})
     try:
         return Marks(**{**given, "keywords": words(given.get("keywords", ()))})

@@ -15,12 +15,12 @@ from segue.services import CallKey, Ledger, Tool
 from .binding import BadArguments
 from .failures import failure
 from .json_values import json_value
-from .threads import Abandoned
+from .threads import left_a_thread
 
 GRACE_SECONDS = 1.0
 """How long a cancelled tool may take to tidy up before it counts as one that cannot be stopped."""
 
-_calls: set["asyncio.Task[Result | None]"] = set()
+_calls: set["asyncio.Task[Result]"] = set()
 """What runs: asyncio itself does not keep tasks alive, and one that cannot be stopped has no other owner."""
 
 Result = dict[str, Any]
@@ -93,21 +93,27 @@ async def _attempt(
     return _result(tool, running) if running.done() else await _given_up(tool, running, seconds)
 
 
-async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result | None:
-    """The call's result, or None where the tool's thread was left running."""
+async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result:
+    ran = ""
     try:
         value = await tool.call(arguments)
-        kind = "error" if isinstance(value, ToolMessage) and value.status == "error" else "success"
-        return {kind: json_value(value)}
-    except Abandoned:
-        return None
+        ran = f"{tool.name} ran, but what it returned cannot be read: "
+        if isinstance(value, ToolMessage) and value.status == "error":
+            return {"error": _sentence(value.text)}
+        return {"success": json_value(value)}
+    except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+        raise
     except BadArguments as error:
-        return {"error": json_value(f"The arguments of {tool.name} do not fit: {error}.")}
-    except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - the one seam: a tool may raise anything
+        return {"error": _sentence(f"The arguments of {tool.name} do not fit: {error}.")}
+    except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task goes on
         for signal in _signals(error):
             raise signal from None
-        result: Result = json_value(failure(error))
-        return result
+        told = failure(error)
+        return {"error": _sentence(ran + told["error"]), "stack": _sentence(told["stack"])}
+
+
+def _sentence(text: str) -> str:
+    return str(json_value(text))
 
 
 def _signals(error: BaseException) -> Iterator[BaseException]:
@@ -119,32 +125,27 @@ def _signals(error: BaseException) -> Iterator[BaseException]:
             yield from _signals(inner)
 
 
-def _result(tool: Tool, ended: "asyncio.Task[Result | None]") -> Result:
-    result = None if ended.cancelled() else ended.result()
-    return result or {"error": f"{tool.name} was cancelled from within."}
+def _result(tool: Tool, ended: "asyncio.Task[Result]") -> Result:
+    return {"error": f"{tool.name} was cancelled from within."} if ended.cancelled() else ended.result()
 
 
-async def _given_up(tool: Tool, running: "asyncio.Task[Result | None]", seconds: float) -> Result:
+async def _given_up(tool: Tool, running: "asyncio.Task[Result]", seconds: float) -> Result:
     await _stop(running)
+    if running.done() and not running.cancelled() and "success" in running.result():
+        return running.result()  # it came to its end when it was told to stop
     late = f"{tool.name} took longer than {seconds:g} s"
-    if running.done() and not running.cancelled():
-        result = running.result()
-        if result and "success" in result:  # it came to its end when it was told to stop
-            return result
-        stopped = result is not None
-    else:
-        stopped = running.done()
+    stopped = running.done() and not left_a_thread(running)
     if stopped or tool.idempotent or tool.read_only:
         return {"error": f"{late} and was given up."}
     return _unknown(f"{late} and cannot be stopped, so it may still be running and take effect later")
 
 
-async def _stop(running: "asyncio.Task[Result | None]") -> None:
+async def _stop(running: "asyncio.Task[Result]") -> None:
     running.cancel()
     await asyncio.wait({running}, timeout=GRACE_SECONDS)
 
 
-def _forget(ended: "asyncio.Task[Result | None]") -> None:
+def _forget(ended: "asyncio.Task[Result]") -> None:
     _calls.discard(ended)
     if not ended.cancelled():
         ended.exception()  # asyncio complains of errors that nobody looked at

@@ -6,20 +6,18 @@ The default executor of asyncio would wait for a hanging tool when the interpret
 import asyncio
 import contextvars
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 _lock = threading.Lock()
 _left: dict[threading.Thread, str] = {}
-
-
-class Abandoned(asyncio.CancelledError):
-    """Nobody waits for the thread any more, and nothing can stop it."""
+_leavers: "weakref.WeakSet[asyncio.Task[Any]]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,7 @@ class _Ended(Generic[T]):
 async def run_in_thread(name: str, function: Callable[[], T]) -> T:
     """Call the function in a thread that sees this task's context variables.
 
-    Raises:
-        Abandoned: the caller was cancelled; the thread counts under `name` for as long as it runs.
+    Nothing can stop a thread: when the task is cancelled, it is left running and counts as `abandoned`.
     """
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[_Ended[T]] = loop.create_future()
@@ -47,9 +44,9 @@ async def run_in_thread(name: str, function: Callable[[], T]) -> T:
     thread.start()
     try:
         ended = await waiting
-    except asyncio.CancelledError as stop:
+    except asyncio.CancelledError:
         _leave(thread, name)
-        raise Abandoned(*stop.args) from stop
+        raise
     if ended.error is not None:
         raise ended.error
     return ended.value  # type: ignore[return-value]
@@ -60,6 +57,11 @@ def abandoned() -> dict[str, int]:
     with _lock:
         _forget_ended()
         return dict(Counter(_left.values()))
+
+
+def left_a_thread(task: "asyncio.Task[Any]") -> bool:
+    """Whether the task was cancelled while it waited for a thread, which may have gone on."""
+    return task in _leavers
 
 
 def _ended(context: contextvars.Context, function: Callable[[], T]) -> _Ended[T]:
@@ -78,6 +80,8 @@ def _leave(thread: threading.Thread, name: str) -> None:
     with _lock:
         _forget_ended()
         _left[thread] = name
+    if task := asyncio.current_task():
+        _leavers.add(task)
 
 
 def _forget_ended() -> None:

@@ -1,0 +1,492 @@
+"""One call, one outcome: everything that a tool may do wrong, on a ledger in memory and on the real one."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import CancelledError as PoolCancelled
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.types import Command
+
+from segue.checkpoints.database import open_database
+from segue.checkpoints.lease import Lease
+from segue.checkpoints.ledger import ToolLedger
+from segue.errors import UnknownAgent
+from segue.services import CallKey, Claim
+from segue.tools.failures import STACK_CHARS
+from segue.tools.registry import as_tool, tool
+from segue.tools.run import Outcome, run_call
+from segue.tools.threads import abandoned
+
+KEY = CallKey("t", "s", 0)
+BRIEF = 0.05
+"""Seconds: a timeout that is over soon."""
+
+
+class MemoryLedger:
+    """The protocol over a dict; `running` are the calls that were claimed and have no outcome."""
+
+    def __init__(self) -> None:
+        self.rows: dict[CallKey, Mapping[str, Any] | None] = {}
+        self.settled = 0
+
+    @property
+    def running(self) -> list[CallKey]:
+        return [key for key, outcome in self.rows.items() if outcome is None]
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
+        return self.rows.get(key)
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        if key not in self.rows:
+            self.rows[key] = None
+            return Claim("fresh")
+        outcome = self.rows[key]
+        return Claim("interrupted") if outcome is None else Claim("finished", outcome)
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        assert key in self.rows
+        self.rows[key] = json.loads(json.dumps(outcome))
+        self.settled += 1
+
+
+async def run(source: Any, ledger: Any = None, seconds: float = 10, **arguments: Any) -> Outcome:
+    bound = as_tool(source)
+    return await run_call({bound.name: bound}, bound.name, arguments, KEY, ledger, seconds)
+
+
+async def result_of(source: Any, **arguments: Any) -> dict[str, Any]:
+    """The result, checked to be the one that the ledger has."""
+    ledger = MemoryLedger()
+    outcome = await run(source, ledger, **arguments)
+    assert ledger.settled == 1
+    assert ledger.rows == {KEY: outcome.result}
+    return outcome.result
+
+
+def gives(value: Any) -> Callable[[], Any]:
+    def give() -> Any:
+        return value
+
+    return give
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def fail() -> Any:
+        raise error
+
+    return fail
+
+
+# What a tool returns
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise RuntimeError("I say nothing")
+
+    __repr__ = __str__
+
+
+async def test_the_value_is_the_outcome_and_takes_time() -> None:
+    outcome = await run(gives({"a": [1, 2.5, None, True, "是"]}))
+    assert outcome.result == {"success": {"a": [1, 2.5, None, True, "是"]}}
+    assert not outcome.failed
+    assert 0 < outcome.seconds < 5
+
+
+async def test_ten_megabytes_are_kept_whole() -> None:
+    assert await result_of(gives("是" * 10_000_000)) == {"success": "是" * 10_000_000}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (ToolMessage("it broke", tool_call_id="1", status="error"), {"error": "it broke"}),
+        (ToolMessage([{"type": "text", "text": "a"}], tool_call_id="1"), {"success": [{"type": "text", "text": "a"}]}),
+        (Command(update={"n": 1}), {"success": {"graph": None, "update": {"n": 1}, "resume": None, "goto": []}}),
+    ],
+)
+async def test_langchains_own_forms(value: Any, expected: dict[str, Any]) -> None:
+    assert await result_of(gives(value)) == expected
+
+
+async def test_of_content_and_artifact_the_content_is_the_value() -> None:
+    source = StructuredTool.from_function(
+        gives(("seen", object())), name="look", description="Look.", response_format="content_and_artifact"
+    )
+    assert await result_of(source) == {"success": "seen"}
+    wrong = StructuredTool.from_function(
+        gives("seen"), name="look", description="Look.", response_format="content_and_artifact"
+    )
+    assert "two-tuple" in (await result_of(wrong))["error"]
+
+
+@pytest.mark.parametrize("value", [Mute(), {"a": [Mute()]}, {Mute(): 1}])
+async def test_a_value_that_cannot_be_read_says_that_the_tool_ran(value: Any) -> None:
+    error = (await result_of(gives(value)))["error"]
+    assert error == "give ran, but what it returned cannot be read: RuntimeError: I say nothing"
+
+
+async def test_a_generator_is_no_value() -> None:
+    error = (await result_of(gives(n for n in range(3))))["error"]
+    assert error.endswith("NoResult: the tool returned a generator, which is no value: return a list")
+
+
+async def test_a_function_that_returns_a_coroutine_is_awaited() -> None:
+    async def later() -> int:
+        return 7
+
+    def soon() -> Any:
+        return later()
+
+    assert await result_of(soon) == {"success": 7}
+
+
+# What a tool raises
+
+
+class Shy(Exception):
+    def __str__(self) -> str:
+        raise ValueError("not even this")
+
+
+class Stop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("broken"), "RuntimeError: broken"),
+        (RuntimeError(), "RuntimeError"),
+        (KeyError("name"), "KeyError: 'name'"),
+        (Shy(), "Shy: <exception str() failed>"),
+        (ValueError("half \ud800 a pair"), "ValueError: half \ufffd a pair"),
+        (TimeoutError("the server is slow"), "TimeoutError: the server is slow"),
+        (StopIteration(3), "RuntimeError: coroutine raised StopIteration"),
+        (SystemExit(2), "SystemExit: 2"),
+        (Stop("now"), "Stop: now"),
+        (PoolCancelled(), "CancelledError"),
+        (UnknownAgent("x", ["y"]), "UnknownAgent: There is no agent «x»; use one of: y."),
+        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
+        (BaseExceptionGroup("one", [SystemExit(1)]), "BaseExceptionGroup: one (1 sub-exception)"),
+    ],
+)
+async def test_an_error_is_told_with_its_stack(error: BaseException, said: str) -> None:
+    result = await result_of(raises(error))
+    assert set(result) == {"error", "stack"}
+    assert result["error"] == said
+    assert "in fail" in result["stack"]
+    assert len(result["stack"]) <= STACK_CHARS
+
+
+@pytest.mark.parametrize("error", [StopIteration(3), SystemExit(2), Stop("now"), asyncio.CancelledError("mine")])
+async def test_an_asynchronous_tool_may_raise_anything_too(error: BaseException) -> None:
+    async def fail() -> None:
+        raise error
+
+    result = await result_of(fail)
+    assert result["error"].startswith(("RuntimeError: ", "Stop: now", "fail was cancelled from within."))
+
+
+async def test_a_synchronous_tool_that_raises_cancellation_is_no_stop() -> None:
+    assert await result_of(raises(asyncio.CancelledError())) == {"error": "fail was cancelled from within."}
+
+
+@pytest.mark.parametrize("error", [GraphInterrupt(), GraphBubbleUp()])
+async def test_langgraphs_signals_pass_and_leave_the_call_under_way(error: Exception) -> None:
+    for raised in (error, ExceptionGroup("group", [ValueError(), error])):
+        ledger = MemoryLedger()
+        with pytest.raises(type(error)):
+            await run(raises(raised), ledger)
+        assert ledger.running == [KEY]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BaseExceptionGroup("group", [KeyboardInterrupt()])])
+def test_ctrl_c_in_a_tool_passes(error: BaseException) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run(raises(error)))
+
+
+def deep(levels: int) -> None:
+    if levels:
+        deep(levels - 1)
+    innermost()
+
+
+def innermost() -> None:
+    raise RuntimeError("at the bottom " * 1000)
+
+
+async def test_the_stack_begins_at_the_tool_and_keeps_its_innermost_frames() -> None:
+    async def later() -> None:
+        innermost()
+
+    for source in (later, gives_way, StructuredTool.from_function(gives_way, description="Fail.")):
+        stack = (await result_of(source))["stack"]
+        first, *others = [line for line in stack.splitlines() if line.lstrip().startswith("File")]
+        assert first.endswith(("in later", "in gives_way"))
+        assert others[-1].endswith("in innermost")
+        assert "langchain" not in stack
+
+
+def gives_way() -> None:
+    innermost()
+
+
+async def test_a_long_stack_keeps_its_end() -> None:
+    def dive(levels: int) -> None:
+        deep(levels)
+
+    stack = (await result_of(dive, levels=900))["stack"]
+    assert len(stack) <= STACK_CHARS
+    assert "in innermost" in stack
+    assert "RuntimeError: at the bottom" in stack
+
+
+async def test_a_recursion_without_end_is_an_error() -> None:
+    def forever(n: int) -> int:
+        return forever(n + 1)
+
+    result = await result_of(forever, n=0)
+    assert result["error"].startswith("RecursionError: ")
+    assert "in forever" in result["stack"]
+
+
+async def test_the_cause_is_told_too() -> None:
+    def chain() -> None:
+        try:
+            innermost()
+        except RuntimeError as error:
+            raise ValueError("above") from error
+
+    result = await result_of(chain)
+    assert result["error"] == "ValueError: above"
+    assert "direct cause" in result["stack"]
+    assert result["stack"].index("in innermost") < result["stack"].index("ValueError: above")
+
+
+async def test_a_very_long_error_is_cut() -> None:
+    assert len((await result_of(raises(ValueError("x" * 1_000_000))))["error"]) == 10_000
+
+
+async def test_an_unknown_tool_lists_the_tools() -> None:
+    tools = {"give": as_tool(gives(1)), "fail": as_tool(raises(ValueError()))}
+    ledger = MemoryLedger()
+    outcome = await run_call(tools, "calculator", {}, KEY, ledger, 1)
+    assert outcome.result == {"error": "There is no tool «calculator»; the tools are: give, fail."}
+    assert ledger.settled == 1
+
+
+async def test_arguments_that_do_not_fit_are_an_error_without_a_stack() -> None:
+    def double(number: int) -> int:
+        return number * 2
+
+    assert await result_of(double, number="x") == {
+        "error": "The arguments of double do not fit: number: Input should be a valid integer, "
+        "unable to parse string as an integer."
+    }
+
+
+# What takes too long
+
+
+class Switch:
+    """Tools that wait to be let go; `ended` counts those that came to their end."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.ended = 0
+
+    def block(self) -> str:
+        self.go.wait(10)
+        self.ended += 1
+        return "done"
+
+    async def stubborn(self) -> str:
+        while not self.go.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                self.ended += 1
+        return "done"
+
+
+@pytest.fixture
+async def switch() -> AsyncIterator[Switch]:
+    made = Switch()
+    yield made
+    made.go.set()
+
+
+async def test_an_asynchronous_tool_that_is_late_is_given_up() -> None:
+    tidied = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            tidied.append("up")
+
+    assert await result_of(tool(timeout=BRIEF)(slow)) == {"error": "slow took longer than 0.05 s and was given up."}
+    assert tidied == ["up"]
+
+
+async def test_a_synchronous_tool_that_is_late_has_an_unknown_outcome(switch: Switch) -> None:
+    result = await result_of(tool(timeout=BRIEF)(switch.block))
+    assert result["unknown_outcome"] is True
+    assert result["error"] == (
+        "unknown_outcome: block took longer than 0.05 s and cannot be stopped, so it may still be running and take "
+        "effect later: check what it did before calling it once more."
+    )
+    assert abandoned() == {"block": 1}
+    switch.go.set()
+    for _ in range(1000):
+        if not abandoned():
+            break
+        await asyncio.sleep(0.005)
+    assert (abandoned(), switch.ended) == ({}, 1)
+
+
+@pytest.mark.parametrize("marks", [{"read_only": True}, {"idempotent": True}])
+async def test_one_that_may_run_twice_is_only_late(switch: Switch, marks: dict[str, bool]) -> None:
+    result = await result_of(tool(timeout=BRIEF, **marks)(switch.block))  # type: ignore[call-overload]
+    assert result == {"error": "block took longer than 0.05 s and was given up."}
+
+
+async def test_a_tool_that_will_not_be_cancelled_has_an_unknown_outcome(switch: Switch) -> None:
+    result = await result_of(tool(timeout=BRIEF)(switch.stubborn))
+    assert result["unknown_outcome"] is True
+    assert switch.ended == 1
+
+
+async def test_a_tool_that_ends_when_it_is_told_to_has_its_result() -> None:
+    @tool(timeout=BRIEF)
+    async def polite() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "half of it"
+        return "all of it"
+
+    assert await result_of(polite) == {"success": "half of it"}
+
+
+async def test_a_tool_that_fails_when_it_is_told_to_end_was_late() -> None:
+    @tool(timeout=BRIEF)
+    async def rude() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("no")
+
+    assert await result_of(rude) == {"error": "rude took longer than 0.05 s and was given up."}
+
+
+async def test_without_a_timeout_of_its_own_the_agents_holds() -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    assert (await run(slow, seconds=BRIEF)).result == {"error": "slow took longer than 0.05 s and was given up."}
+
+
+# Stops, resumes and the ledger
+
+
+async def stopped(source: Any, ledger: Any) -> None:
+    task = asyncio.create_task(run(source, ledger))
+    await asyncio.sleep(BRIEF)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_stop_leaves_the_call_under_way_and_a_resume_says_so(switch: Switch) -> None:
+    ledger = MemoryLedger()
+    await stopped(switch.block, ledger)
+    assert ledger.running == [KEY]
+    resumed = await run(switch.block, ledger)
+    assert resumed.result["unknown_outcome"] is True
+    assert resumed.result["error"].startswith("unknown_outcome: block was under way when its process stopped")
+    switch.go.set()
+    again = await run(switch.block, ledger)
+    assert (again.result, again.seconds, ledger.settled) == (resumed.result, 0.0, 1)
+
+
+async def test_a_stop_waits_for_a_tool_to_tidy_up_but_not_for_ever(switch: Switch) -> None:
+    tidied = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)
+            tidied.append("up")
+
+    await stopped(slow, MemoryLedger())
+    assert tidied == ["up"]
+    async with asyncio.timeout(8):
+        await stopped(switch.stubborn, MemoryLedger())
+
+
+async def test_an_idempotent_call_is_run_again_after_a_stop(switch: Switch) -> None:
+    ledger = MemoryLedger()
+    again = tool(idempotent=True)(switch.block)
+    await stopped(again, ledger)
+    switch.go.set()
+    assert (await run(again, ledger)).result == {"success": "done"}
+    assert ledger.settled == 1
+
+
+async def test_an_unknown_tool_that_was_under_way_has_an_unknown_outcome() -> None:
+    ledger = MemoryLedger()
+    await ledger.claim(KEY, "gone", {})
+    assert (await run_call({}, "gone", {}, KEY, ledger, 1)).result["unknown_outcome"] is True
+
+
+async def test_without_a_ledger_a_call_is_run_each_time() -> None:
+    ran: list[int] = []
+
+    def count() -> int:
+        ran.append(1)
+        return len(ran)
+
+    assert [(await run(count)).result for _ in range(2)] == [{"success": 1}, {"success": 2}]
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        gives({"n": 2**70, "f": float("nan"), "b": b"\xff", "s": {1, 2}, "t": "\ud83d", 1: CIRCLE}),
+        raises(ValueError("\ud800")),
+        raises(BaseExceptionGroup("all", [Stop(), ValueError()])),
+        gives("x" * 10_000_000),
+    ],
+)
+async def test_the_real_ledger_takes_every_outcome_once(tmp_path: Path, source: Any) -> None:
+    async with await open_database(str(tmp_path / "segue.db")) as database:
+        ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
+        first = await run(source, ledger)
+        assert json.loads(json.dumps(first.result, allow_nan=False, ensure_ascii=False).encode()) == first.result
+        assert await run(source, ledger) == Outcome(first.result, 0.0)
+
+
+async def test_a_stop_and_a_resume_on_the_real_ledger(tmp_path: Path, switch: Switch) -> None:
+    async with await open_database(str(tmp_path / "segue.db")) as database:
+        ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
+        await stopped(switch.block, ledger)
+        assert ((await ledger.read(KEY)) or {})["state"] == "running"
+        assert (await run(switch.block, ledger)).result["unknown_outcome"] is True
+        assert ((await ledger.read(KEY)) or {})["state"] == "done"

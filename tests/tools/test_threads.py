@@ -1,0 +1,114 @@
+"""The threads of synchronous tools: what they see, what comes back, and what happens when nobody waits."""
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from segue.tools.threads import abandoned, left_a_thread, run_in_thread
+
+SEEN = contextvars.ContextVar("SEEN", default="nothing")
+
+HANGS = """
+import asyncio, time
+from segue.services import CallKey
+from segue.tools.binding import as_tool, tool
+from segue.tools.run import run_call
+
+@tool(timeout=0.05)
+def hang(seconds: int) -> None:
+    time.sleep(seconds)
+
+print(asyncio.run(run_call({"hang": as_tool(hang)}, "hang", {"seconds": 60}, CallKey("t", "s", 0), None, 1)).result)
+"""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it never came to hold")
+
+
+async def test_the_result_of_a_daemon_that_sees_the_context() -> None:
+    SEEN.set("this")
+    found = await run_in_thread("look", lambda: (SEEN.get(), threading.current_thread()))
+    assert found[0] == "this"
+    assert (found[1].name, found[1].daemon) == ("tool look", True)
+    assert not left_a_thread(asyncio.current_task() or pytest.fail("no task"))
+
+
+async def test_what_the_thread_sets_stays_in_it() -> None:
+    await run_in_thread("set", lambda: SEEN.set("that"))
+    assert SEEN.get() == "nothing"
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError("own")])
+async def test_an_error_is_raised_where_it_is_awaited(error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await run_in_thread("fail", fail)
+    assert caught.value is error
+
+
+async def test_stop_iteration_becomes_an_error_that_can_be_awaited() -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run_in_thread("next", lambda: next(iter(())))
+
+
+async def test_many_run_side_by_side() -> None:
+    together = threading.Barrier(40, timeout=5)
+    await asyncio.gather(*(run_in_thread("meet", together.wait) for _ in range(40)))
+
+
+async def test_a_thread_that_was_given_up_counts_until_it_ends() -> None:
+    go = threading.Event()
+    waiting = [asyncio.create_task(run_in_thread(name, go.wait)) for name in ("slow", "slow", "late")]
+    await asyncio.sleep(0.01)
+    assert abandoned() == {}
+    for task in waiting:
+        task.cancel("stop")
+    await asyncio.wait(waiting)
+    assert all(task.cancelled() and left_a_thread(task) for task in waiting)
+    assert abandoned() == {"slow": 2, "late": 1}
+    go.set()
+    await until(lambda: abandoned() == {})
+
+
+def test_a_thread_that_outlives_its_loop_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    go = threading.Event()
+
+    async def leave() -> None:
+        async with asyncio.timeout(0.01):
+            await run_in_thread("outlive", go.wait)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(leave())
+    go.set()
+    asyncio.run(until(lambda: abandoned() == {}))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_hanging_tool_does_not_keep_the_interpreter() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
+    assert "unknown_outcome" in done.stdout
+
+
+async def test_a_result_that_comes_too_late_is_dropped() -> None:
+    go = threading.Event()
+    results: list[Any] = []
+    task = asyncio.create_task(run_in_thread("late", lambda: (go.wait(5), results.append(1))))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: results == [1])
