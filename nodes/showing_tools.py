@@ -1,11 +1,14 @@
 """How tools stand in a prompt and in a reply's schema."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from segue.services import Tool
 
 from .budgeting import as_json
+
+MOST_STEPS = 20
+"""Steps that a model is asked for at most; a longer plan that it writes all the same is taken."""
 
 _TEXT = {"type": "string"}
 
@@ -46,32 +49,50 @@ def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
     return _object({"action_type": {"const": kind}, "output": output})
 
 
-def envelope_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """The JSON schema of a decision: one arm an action, one a tool."""
+ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
+
+
+def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTIONS) -> dict[str, Any]:
+    """The JSON schema of a decision: one arm an action that is offered, one a tool."""
     step = _object({"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "done"]}})
     plan = {"type": "array", "items": step, "minItems": 1}
-    arms = [_action("ANSWER", _object({"answer": _TEXT})), _action("PLAN", _object({"plan": plan, "notes": _TEXT}))]
+    outputs = {"ANSWER": _object({"answer": _TEXT}), "PLAN": _object({"plan": plan, "notes": _TEXT})}
     if tools:
         calls = {"type": "array", "items": {"anyOf": [_call_schema(tool) for tool in tools.values()]}, "minItems": 1}
-        arms.insert(0, _action("CALL_TOOL", _object({"tool_calls": calls})))
-        arms.append(_action("REMEND", _object({"diagnosis": _TEXT, "tool_calls": calls})))
+        outputs["CALL_TOOL"] = _object({"tool_calls": calls})
+        outputs["REMEND"] = _object({"diagnosis": _TEXT, "tool_calls": calls})
+    arms = [_action(kind, outputs[kind]) for kind in offered if kind in outputs]
     return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
 
 
 def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """The JSON schema of a plan."""
-    step = _object(
+    """The JSON schema of a plan: one arm a tool, with its own parameters."""
+    arms = [_step_schema(tool.name, _params_schema(tool)) for tool in tools.values()]
+    arms.append(_step_schema("none", {"type": "object", "properties": {}, "additionalProperties": False}))
+    steps = {"type": "array", "items": {"anyOf": arms}, "minItems": 1, "maxItems": MOST_STEPS}
+    return _object({"goal": _TEXT, "steps": steps})
+
+
+def _step_schema(action: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return _object(
         {
             "step": {"type": "integer"},
-            "action": {"enum": [*tools, "none"]},
-            "params": {"type": "object"},
+            "action": {"const": action},
+            "params": params,
             "description": _TEXT,
             "phase": {"enum": ["planning", "execution", "generation"]},
             "depends_on": {"type": "array", "items": {"type": "integer"}},
         },
         "depends_on",
     )
-    return _object({"goal": _TEXT, "steps": {"type": "array", "items": step, "minItems": 1}})
+
+
+def _params_schema(tool: Tool) -> Any:
+    """The tool's parameters, each of which may refer to an earlier result instead."""
+    schema = _plain(tool.spec["function"]["parameters"])
+    refer = _object({"$ref": _TEXT})
+    either = {name: {"anyOf": [given, refer]} for name, given in schema.get("properties", {}).items()}
+    return {**schema, "properties": either} if either else schema
 
 
 def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
             raise InvalidPlan(f"Step {place}: {where}: {first['msg']}.") from error
         needs = [steps[-1].step_id] if item.get("depends_on") is None and steps else list(step.depends_on)
         needs += [need for need in referenced_steps(step.params) if need not in needs]
+        needs = [need for need in needs if need != step.step_id]
         steps.append(step.model_copy(update={"depends_on": tuple(needs), "status": Status.PENDING}))
     return tuple(steps)
 

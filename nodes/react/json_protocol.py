@@ -32,10 +32,18 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
     return ModelRequest(
         purpose="decide",
         messages=_ordered(state, work, system, [AIMessage(text) for text in texts[first:]]),
-        schema=envelope_schema(tools),
+        schema=envelope_schema(tools, _offered(state)),
         tools=[tool.spec for tool in tools.values()],
         view=view(state, spoken),
+        nudge=template("nudge", state["language"]) if texts and not work.agent.system_first else "",
     )
+
+
+def _offered(state: ReactState) -> tuple[str, ...]:
+    """The actions that make sense now: no plan right after a plan, no repair where nothing failed."""
+    last = state["records"][-1] if state["records"] else {"action_type": "", "error": ""}
+    plan = () if last["action_type"] == "PLAN" and not last["error"] else ("PLAN",)
+    return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")
 
 
 def _room(state: ReactState, work: Bench, spoken: Sequence[Any]) -> int:

@@ -51,6 +51,7 @@ class ModelRequest:
     `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
     {"language", "objective", "conversation": [{"role", "content"}], "results": [{"name", "arguments", "result"}],
     "plan": [step], "error": str | None}. `native` binds the tools as function calls instead of asking for a schema.
+    `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's.
     """
 
     purpose: Purpose
@@ -59,6 +60,7 @@ class ModelRequest:
     tools: Sequence[Mapping[str, Any]] = ()
     view: Mapping[str, Any] = field(default_factory=dict)
     native: bool = False
+    nudge: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """The recorded replies of a real model: what decoded then decodes to the same now, what was unreadable then still is.
 
-The recording holds parsed fields, so the envelopes are rebuilt from them; the raw text survives for the failed replies.
+`tests/recorded/sessions.py` rebuilds the replies.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,32 +13,11 @@ import pytest
 from segue.decision import SYNONYMS, ActionType, decode
 from segue.errors import UnreadableReply
 from tests.fakes import envelope
-
-Recorded = Callable[[str], Path]
-PREFIX = "Failed to parse LLM response: "
-
-
-def recursions(recorded: Recorded) -> Iterator[dict[str, Any]]:
-    lines = recorded("react-sessions.jsonl").read_text(encoding="utf-8").splitlines()
-    for line in lines:
-        yield from json.loads(line)["recursions"]
+from tests.recorded.sessions import PREFIX, Recorded, nested, output_of, recursions
 
 
 def readable(recorded: Recorded) -> list[dict[str, Any]]:
     return [recursion for recursion in recursions(recorded) if recursion["action_type"]]
-
-
-def output_of(recursion: dict[str, Any]) -> dict[str, Any]:
-    """The action's output; four CALL_TOOLs kept their calls only beside their results."""
-    output: dict[str, Any] = json.loads(recursion["action_output"])
-    if recursion["action_type"] == "CALL_TOOL" and not output:
-        ran = json.loads(recursion["tool_call_results"])
-        output = {"tool_calls": [{"function": {"name": r["name"], "arguments": r["arguments"]}} for r in ran]}
-    return output
-
-
-def nested(recursion: dict[str, Any]) -> str:
-    return envelope(recursion["action_type"], output_of(recursion), recursion["thought"], recursion["observe"])
 
 
 def flat(recursion: dict[str, Any]) -> str:

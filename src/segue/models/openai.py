@@ -13,7 +13,7 @@ from ..services import ModelPiece, ModelRequest, Retry
 from .openai_faults import Censor, Fault, Faulty
 from .openai_wire import Wire
 from .raw_calls import plain_specs
-from .response_formats import Quirks, blames_tools, learn, quirks_of, response_format
+from .response_formats import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
 from .retrying import ATTEMPTS, LONGEST_WAIT, Patience
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class OpenAIModel:
 
     async def _attempt(self, request: ModelRequest, quirks: Quirks) -> AsyncGenerator[ModelPiece, None]:
         wire = Wire(self._completions, self._patience, self._censor)
-        chunks = self._bound(request, quirks, wire).astream(list(request.messages))
+        chunks = self._bound(request, quirks, wire).astream(messages_for(request, quirks))
         try:
             async for _ in chunks:
                 for piece in wire.reading.take():

@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import HumanMessage
 
 from ..services import ModelRequest
 from .openai_faults import Fault
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 LADDER = ("json_schema", "json_object", "prompt")
 """Ways to ask for JSON, the strictest first; what an endpoint refuses is not tried on it again."""
@@ -21,10 +26,11 @@ _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 
 @dataclass(frozen=True)
 class Quirks:
-    """What an endpoint was found to take: the rung of the ladder, and being asked for usage in a stream."""
+    """What an endpoint was found to take: which rung, being asked for usage, an assistant's message at the end."""
 
     rung: int = 0
     usage: bool = True
+    nudged: bool = False
 
 
 _found: dict[str, Quirks] = {}
@@ -50,7 +56,16 @@ def learn(endpoint: str, tried: Quirks, request: ModelRequest, fault: Fault) -> 
     if wants_format(request, tried) and _blames(fault, _ABOUT_FORMATS):
         _found[endpoint] = replace(known, rung=max(known.rung, tried.rung + 1))
         return True
+    if request.nudge and not tried.nudged and not fault.again:
+        _found[endpoint] = replace(known, nudged=True)
+        return True
     return False
+
+
+def messages_for(request: ModelRequest, quirks: Quirks) -> "list[BaseMessage]":
+    """The request's messages, closed by a user's where the endpoint does not go on from an assistant's."""
+    closing = [HumanMessage(request.nudge)] if quirks.nudged and request.nudge else []
+    return [*request.messages, *closing]
 
 
 def blames_tools(fault: Fault) -> bool:

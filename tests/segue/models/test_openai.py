@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from segue.errors import ModelRefused, ModelUnreachable
 from segue.models.openai import OpenAIModel
 from segue.models.response_formats import quirks_of
-from segue.services import ModelReply, RawCall, TextDelta
+from segue.services import ModelReply, ModelRequest, RawCall, TextDelta
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 
@@ -329,3 +329,17 @@ async def test_inside_a_graph_langgraph_still_sees_the_tokens(streaming: bool) -
         "one two three" if streaming else ""
     )
     assert bool(server.requests[0].body.get("stream")) is streaming
+
+
+async def test_an_endpoint_that_refuses_to_go_on_from_an_assistant_is_nudged_once_found_out() -> None:
+    request = ModelRequest(purpose="decide", messages=[HumanMessage("q"), AIMessage("so far")], nudge="go on")
+    async with LoopbackServer(
+        [Status(400, body={"error": {"message": "no samplers"}}), Text("a"), Text("b")]
+    ) as server:
+        model = OpenAIModel(ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr("k")), "m")
+        for said in ("a", "b"):
+            pieces = [piece async for piece in model.stream(request)]
+            assert isinstance(pieces[-1], ModelReply) and pieces[-1].text == said
+        last = [sent.body["messages"][-1]["content"] for sent in server.requests]
+        server.assert_spent()
+    assert last == ["so far", "go on", "go on"]
