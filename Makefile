@@ -8,7 +8,7 @@ MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
-unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH SEGUE_AGENTS
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -20,7 +20,7 @@ help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z]+:.* ## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
-	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --model offline --db $(DB)
+	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --agent travel --model offline --db $(DB)
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
 test: $(VENV)/.dev ## run the tests

@@ -80,6 +80,11 @@ class Lease:
 
         await self._rows.write(prolong)
 
+    async def expire(self, thread_id: str, owner: str) -> None:
+        """End the lease of an owner that is known to be dead."""
+        statement = "UPDATE leases SET expires_at = 0 WHERE thread_id = ? AND owner = ?"
+        await self._rows.write(lambda connection: connection.execute(statement, (thread_id, owner)))
+
     async def holder(self, thread_id: str) -> str | None:
         """Return the live owner, or None: then a task that is «running» was cut off."""
         values = (thread_id, self._clock())

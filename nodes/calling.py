@@ -64,7 +64,8 @@ async def ask_model(
 def _tell_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
     if retry.seconds:
         work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **ids))
-    work.emit(AttemptRestarted(attempt=retry.attempt, reason=retry.reason, **ids))
+    why = "after the wait" if retry.seconds else retry.reason
+    work.emit(AttemptRestarted(attempt=retry.attempt, reason=why, **ids))
 
 
 def _counted(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.fakes import pieces
+from tests.fakes import PIECE, pieces
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -95,14 +95,14 @@ def error_body(message: str, kind: str) -> Json:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def deltas(message: Json) -> Iterator[Json]:
+def deltas(message: Json, size: int = PIECE) -> Iterator[Json]:
     """A message as OpenAI streams it: the role, text in pieces, each tool call with its arguments in pieces."""
     yield {"role": "assistant", "content": ""}
     for name in ("content", "refusal"):
-        for piece in pieces(message.get(name) or ""):
+        for piece in pieces(message.get(name) or "", size):
             yield {name: piece}
     for index, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
         yield {"tool_calls": [{"index": index} | call | {"function": {"name": function["name"], "arguments": ""}}]}
-        for piece in pieces(function["arguments"]):
+        for piece in pieces(function["arguments"], size):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}

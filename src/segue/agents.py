@@ -116,7 +116,11 @@ def load_agents(path: str | Path) -> list[Agent]:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
-    return [_agent_of(table, file) for table in tables]
+    agents = [_agent_of(table, file) for table in tables]
+    ids = [agent.agent_id for agent in agents]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise ConfigurationError(f"The agents file {file} has more than one agent «{min(twice)}»: rename one.")
+    return agents
 
 
 def load_modes(path: str | Path) -> dict[str, Any]:
@@ -133,7 +137,10 @@ def load_modes(path: str | Path) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        whole = tomllib.loads(file.read_text(encoding="utf-8"))
+        if unknown := whole.keys() - {"agent", "modes"}:
+            raise ConfigurationError(f"The agents file {file} has «{min(unknown)}»; it may have [[agent]] and [modes].")
+        return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
 
@@ -164,5 +171,5 @@ def load_attribute(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except (ImportError, SyntaxError, AttributeError, ValueError, TypeError) as error:
         raise ConfigurationError(f"«{name}» cannot be imported: {error}.") from error

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
@@ -14,7 +15,7 @@ from .agents import Agent
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.tasks import TaskStatus
-from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode
+from .errors import ConfigurationError, InvalidMessage, TaskError, TaskUnfinished, UnknownMode
 from .events import Event, from_dict
 from .extraction import extract
 from .graphs.chat import MODES
@@ -27,6 +28,7 @@ from .runner import Row, Runner
 from .services import Model
 from .wired import wired_graph
 
+_MODE = re.compile(r"^[^\W\d]\w{0,63}$")
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
@@ -109,7 +111,7 @@ class App(Reader):
                 agent_id=chosen.agent_id,
                 user_id=user_id,
                 mode=wanted,
-                model=model,
+                model=model or self._registry.environment_model(chosen),
                 message=message.strip(),
             )
             return row, begin(row)
@@ -219,13 +221,15 @@ class App(Reader):
         """Give up a task that does not run; the thread takes the next message.
 
         Raises:
-            UnknownTask, IllegalTransition: it ended already.
-            TaskError: it is running; pause it first.
+            UnknownTask.
+            TaskError: it ended already.
+            ThreadBusy: it runs, here or elsewhere; pause it first.
         """
         row = await self._runner.tasks.get(task_id)
-        if self._runner.running(task_id):
-            raise TaskError(f"Task «{task_id}» is running: pause it first.")
-        await self._runner.tasks.set_status(row["task_id"], TaskStatus.CANCELLED)
+        if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
+            raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
+        async with self._runner.leased(row["thread_id"]):
+            await self._runner.tasks.set_status(task_id, TaskStatus.CANCELLED)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.
@@ -246,24 +250,41 @@ async def open(
     path: str | Path = "segue.db",
     *,
     agents: Iterable[Agent] = (),
-    modes: Mapping[str, ModeGraph] | None = None,
+    modes: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[App]:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
 
     The travel example is registered first, then `agents`; `modes` are graphs by name beside the built-in ones.
 
     Raises:
-        DatabaseUnavailable, DatabaseTooNew: saying what to do.
+        DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     registry = Registry((EXAMPLE,))
     for agent in agents:
         registry.register(agent)
+    graphs = {**MODES, **_mode_graphs(modes or {})}
     database = await open_database(str(path))
-    app = App(database, registry, {**MODES, **(modes or {})})
+    app = App(database, registry, graphs)
     try:
         yield app
     finally:
         await app.close()
+
+
+def _mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
+    """Graphs of one's own, compiled where they are not.
+
+    Raises:
+        ConfigurationError: a name is taken, or what it names is no graph.
+    """
+    graphs: dict[str, ModeGraph] = {}
+    for name, graph in modes.items():
+        if name in (*MODES, AUTO) or not _MODE.match(name):
+            raise ConfigurationError(f"A mode cannot be called «{name}»: take a name of letters that is not built in.")
+        if not isinstance(graph, StateGraph | CompiledStateGraph):
+            raise ConfigurationError(f"The mode «{name}» is no LangGraph graph: {graph!r}.")
+        graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
+    return graphs
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Any) -> Row:

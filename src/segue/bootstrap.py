@@ -9,7 +9,7 @@ from .agents import Agent
 from .errors import ConfigurationError, UnknownAgent
 from .events import Event, to_dict
 from .ids import Ids
-from .models.build import build_model
+from .models.build import build_model, chosen_model
 from .services import Ledger, Model, Tool
 from .tools.builtin import BUILTIN
 from .tools.mcp import McpTool, McpTools
@@ -77,6 +77,10 @@ class Registry:
         if agent.agent_id not in self._tools:
             self._tools[agent.agent_id] = BUILTIN.resolve(agent.tools)
         return self._tools[agent.agent_id]
+
+    def environment_model(self, agent: Agent) -> str:
+        """The model's name where the agent names none, so that a resume elsewhere means the same one; else empty."""
+        return "" if agent.model is not None else str(chosen_model(agent, "", self._environ))
 
     def model_for(self, agent: Agent, override: str = "") -> Model:
         key = (agent.agent_id, override)

@@ -44,7 +44,9 @@ class UnknownAgent(ConfigurationError):
     """No agent is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no agent «{name}»; use one of: {listed(known)}.")
+        super().__init__(
+            f"There is no agent «{name}»; use one of: {listed(known)}. A file of agents is named by --agents."
+        )
 
 
 class UnknownMode(ConfigurationError):
@@ -133,7 +135,7 @@ class UnknownTask(TaskError):
     """No task has that id."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"There is no task «{task_id}» in this database; `segue threads` lists what there is.")
+        super().__init__(f"There is no task «{task_id}» in this database; `segue tasks` lists what there is.")
 
 
 class UnknownThread(TaskError):
@@ -148,8 +150,8 @@ class TaskUnfinished(TaskError):
 
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         super().__init__(
-            f"Session «{thread_id}» has a task that is {status}: go on with `segue resume {task_id}`, "
-            f"or give it up with `segue cancel {task_id}`, then send the message again."
+            f"Session «{thread_id}» has a task that is {status}: resume or cancel task «{task_id}», "
+            "then send the message again."
         )
         self.task_id = task_id
 

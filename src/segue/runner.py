@@ -22,7 +22,7 @@ from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.tasks import Tasks, TaskStatus
-from .errors import SegueError, StaleOwner, TaskError
+from .errors import SegueError, StaleOwner, TaskError, ThreadBusy
 from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
 from .graphs.chat import build_chat
 from .hub import Hub
@@ -65,7 +65,7 @@ class Runner:
         if old == status:
             return
         await self.tasks.set_status(row["task_id"], status, fence=self._fences.get(row["thread_id"]), **fields)
-        await self._tell(row, StateChanged(task_id=row["task_id"], old=old, new=status))
+        await self._tell(row, StateChanged(task_id=row["task_id"], old=old, new=status.value))
 
     def running(self, task_id: str) -> bool:
         return task_id in self._runs
@@ -77,7 +77,7 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread.
         """
-        fence = await self._lease.acquire(thread_id, self._owner)
+        fence = await self._acquire(thread_id)
         begun = False
 
         def begin(row: Row) -> asyncio.Task[Row]:
@@ -93,6 +93,17 @@ class Runner:
         finally:
             if not begun:
                 await self._lease.release(thread_id, fence)
+
+    async def _acquire(self, thread_id: str) -> int:
+        """The lease; one whose owner was a process of this machine that is gone does not have to run out first."""
+        try:
+            return await self._lease.acquire(thread_id, self._owner)
+        except ThreadBusy:
+            owner = await self._lease.holder(thread_id)
+            if owner is None or not _is_gone(owner):
+                raise
+            await self._lease.expire(thread_id, owner)
+            return await self._lease.acquire(thread_id, self._owner)
 
     async def _run(self, row: Row, fence: int) -> Row:
         task_id, thread_id = row["task_id"], row["thread_id"]
@@ -123,7 +134,7 @@ class Runner:
         except StaleOwner:
             raise
         except asyncio.CancelledError:
-            await self._pause(row, "stopped at once; the last step runs again on resume")
+            await self._pause(row, "stopped at once")
             raise
         except Exception as error:
             await self._fail(row, error)
@@ -195,6 +206,20 @@ class Runner:
         for control in self._controls.values():
             control.request_drain("the app was closed")
         await asyncio.gather(*self._runs.values(), return_exceptions=True)
+
+
+def _is_gone(owner: str) -> bool:
+    """Whether an owner, host:pid:random, was a process of this machine that is no more."""
+    host, pid, _ = owner.rsplit(":", 2)
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _look_at(run: asyncio.Task[Row]) -> None:

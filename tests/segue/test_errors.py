@@ -76,7 +76,7 @@ def test_messages_name_what_there_is_and_what_to_do() -> None:
     assert said["UnknownTool"] == "There is no tool «x»; use one of: none."
     assert "OPENAI_API_KEY" in said["MissingKey"] and "--model offline" in said["MissingKey"]
     assert "pip install 'segue[serve]'" in said["MissingExtra"]
-    assert "segue resume t1" in said["TaskUnfinished"] and "segue cancel t1" in said["TaskUnfinished"]
+    assert "resume or cancel task «t1»" in said["TaskUnfinished"]
     assert "--db" in said["DatabaseTooNew"]
 
 

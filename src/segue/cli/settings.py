@@ -1,5 +1,6 @@
 """What a command line asked for, and the commands that go on from it."""
 
+import os
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -96,7 +97,8 @@ class Settings:
             )
 
     def _places(self) -> list[str]:
-        database = [] if self.database == DEFAULT_DATABASE else ["--db", self.database]
+        usual = os.environ.get("SEGUE_DATABASE") or DEFAULT_DATABASE
+        database = [] if self.database == usual else ["--db", self.database]
         return [*database, *(["--agents", self.agents_file] if self.agents_file else [])]
 
     def going_on(self, session_id: str) -> str:

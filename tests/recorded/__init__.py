@@ -1,0 +1,1 @@
+"""Recorded material, replayed through the whole app."""

@@ -1,0 +1,166 @@
+"""Eighty recorded dialogues over real HTTP: what the thread holds at the end is the recording, message by message."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+import segue
+from segue.app import App
+from tests.loopback import USAGE, LoopbackServer, Request
+from tests.recorded.dialogues import Dialogue, Message, Pairs, Said, agent_of, plain, read, say
+from tests.recorded.sessions import Recorded
+from tests.recorded.tools import RecordedTools
+
+GPT_41, GPT_5, API_BANK = "retail-gpt-4.1-mini.jsonl", "retail-gpt-5-mini.jsonl", "api-bank-dialogues.jsonl"
+FILES = (GPT_41, GPT_5, API_BANK)
+PROJECT = Path(__file__).parents[2]
+Opening = Callable[[], AbstractAsyncContextManager[App]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An endpoint that has all the replies of some dialogues to say, and tools that have all the results."""
+
+    server: LoopbackServer
+    tools: RecordedTools
+
+    async def replay(self, dialogue: Dialogue, opening: Opening) -> "Replayed":
+        """Carry each turn in what `opening` gives; a dialogue begins where the one before it ended."""
+        asked, ran = len(self.server.requests), len(self.tools.ran)
+        for turn in range(len(dialogue.users)):
+            async with opening() as app:
+                await say(app, dialogue, turn)
+        async with opening() as app:
+            return await look(app, dialogue, self.server.requests[asked:], self.tools.ran[ran:])
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of a dialogue."""
+
+    history: list[Message]
+    events: list[dict[str, Any]]
+    requests: list[Request]
+    ran: Pairs
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        return [event["data"] for event in self.events if event["type"] == kind]
+
+
+async def look(app: App, dialogue: Dialogue, requests: list[Request], ran: Pairs) -> Replayed:
+    rows = await app.tasks(session_id=dialogue.id, limit=-1)
+    traces = [await app.trace(row["task_id"]) for row in reversed(rows)]
+    events = [event for trace in traces for event in trace["events"]]
+    return Replayed(await app.history(dialogue.id), events, requests, ran)
+
+
+@asynccontextmanager
+async def staged(dialogues: Sequence[Dialogue]) -> AsyncIterator[Stage]:
+    async with LoopbackServer([Said(reply) for dialogue in dialogues for reply in dialogue.replies]) as server:
+        yield Stage(server, RecordedTools(call for dialogue in dialogues for call in dialogue.calls()))
+        server.assert_spent()
+
+
+def assert_same(dialogue: Dialogue, replayed: Replayed) -> None:
+    """The thread, the calls that ran, each prompt and each event's numbers are those of the recording."""
+    recording = plain(dialogue.messages)
+    assert (dialogue.id, plain(replayed.history)) == (dialogue.id, recording)
+    assert replayed.ran == [(call.name, call.arguments) for call in dialogue.calls()]
+    assert len(replayed.of_type("recursion_start")) == len(dialogue.replies)
+    usages = [reply.get("usage", USAGE) for reply in dialogue.replies]
+    counted = [
+        {"prompt_tokens": e["input"], "completion_tokens": e["output"]} for e in replayed.of_type("model_called")
+    ]
+    assert counted == [{name: usage[name] for name in ("prompt_tokens", "completion_tokens")} for usage in usages]
+    results = [event["result"] for event in replayed.of_type("tool_result")]
+    assert results == [{"success": result["content"]} for result in dialogue.results]
+    places = [place for place, message in enumerate(recording) if message["role"] == "assistant"]
+    for request, place in zip(replayed.requests, places, strict=True):
+        system, *shown, _ = request.body["messages"]
+        assert dialogue.system in system["content"]
+        assert (dialogue.id, plain(shown)) == (dialogue.id, recording[:place])
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_streamed_in_one_opening(recorded: Recorded, tmp_path: Path, name: str) -> None:
+    dialogues = read(recorded(name))
+    async with staged(dialogues) as stage:
+        agent = agent_of(dialogues, stage.tools, model="openai:recorded", base_url=stage.server.base_url)
+        async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
+            for dialogue in dialogues:
+                assert_same(dialogue, await stage.replay(dialogue, lambda: nullcontext(app)))
+    assert all(request.body["stream"] for request in stage.server.requests)
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_whole_with_each_turn_in_another_opening(recorded: Recorded, tmp_path: Path, name: str) -> None:
+    """The client is kept: a new one a turn would be half of the work."""
+    dialogues = read(recorded(name))
+    async with staged(dialogues) as stage:
+        model = ChatOpenAI(model="recorded", base_url=stage.server.base_url, api_key="none")
+        agent = agent_of(dialogues, stage.tools, model=model, streaming=False)
+        for dialogue in dialogues:
+            opening = partial(segue.open, tmp_path / "segue.db", agents=[agent])
+            assert_same(dialogue, await stage.replay(dialogue, opening))
+    assert not any(request.body.get("stream") for request in stage.server.requests)
+
+
+def command(path: Path, *given: object) -> list[str]:
+    return [sys.executable, "-m", "tests.recorded.dialogues", str(path.resolve()), *map(str, given)]
+
+
+async def say_elsewhere(*given: Any) -> Pairs:
+    """Carry one turn in a process of its own, `say_alone` there; returns the calls that ran."""
+    process = await asyncio.create_subprocess_exec(*command(*given), stdout=asyncio.subprocess.PIPE, cwd=PROJECT)
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return [(name, arguments) for name, arguments in json.loads(printed)]
+
+
+async def replay_elsewhere(path: Path, place: int, database: Path) -> None:
+    dialogue = read(path)[place]
+    async with staged([dialogue]) as stage:
+        turns = range(len(dialogue.users))
+        ran = [await say_elsewhere(path, place, turn, stage.server.base_url, database) for turn in turns]
+        async with segue.open(database) as app:
+            pairs = [call for turn in ran for call in turn]
+            assert_same(dialogue, await look(app, dialogue, stage.server.requests, pairs))
+
+
+async def test_each_turn_in_another_process(recorded: Recorded, tmp_path: Path) -> None:
+    chosen = [(GPT_41, 4), (GPT_5, 8), (API_BANK, 18)]
+    await asyncio.gather(*(replay_elsewhere(recorded(name), place, tmp_path / f"{name}.db") for name, place in chosen))
+
+
+# Dialogues, replies, calls, ids of calls, replies with calls and text, replies with several calls, failed calls.
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        (GPT_41, (25, 296, 195, 195, 8, 34, 15)),
+        (GPT_5, (25, 274, 170, 170, 0, 13, 4)),
+        (API_BANK, (30, 137, 47, 3, 31, 0, 0)),
+    ],
+)
+def test_what_is_replayed_is_all_that_was_counted(recorded: Recorded, name: str, counts: tuple[int, ...]) -> None:
+    dialogues = read(recorded(name))
+    said = [reply for dialogue in dialogues for reply in dialogue.replies]
+    calling = [reply for reply in said if reply.get("tool_calls")]
+    results = [result for dialogue in dialogues for result in dialogue.results]
+    assert counts == (
+        len(dialogues),
+        len(said),
+        len(results),
+        len({result["tool_call_id"] for result in results}),
+        sum(bool(reply["content"]) for reply in calling),
+        sum(len(reply["tool_calls"]) > 1 for reply in calling),
+        sum(result["content"].startswith("Error: ") for result in results),
+    )
