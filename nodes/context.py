@@ -30,6 +30,10 @@ class Bench:
     def tools(self) -> Mapping[str, Tool]:
         return self.services.tools_for(self.agent)
 
+    def seconds_since(self, started_at: float) -> float:
+        """Seconds worked on a task: time that it was paused or without a process does not count."""
+        return self.services.clock() - max(started_at, self.services.began)
+
     def emit(self, event: Delta) -> None:
         """Stream a delta; what is durable is returned from the node under `events` instead."""
         self.services.emit(event)

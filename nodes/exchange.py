@@ -24,7 +24,12 @@ class Settled:
 
 def recall_ref(key: CallKey) -> str:
     """The name of a call's result for `recall`."""
-    return f"{key.task_id[:8]}.{key.scope[:8]}.{key.index}"
+    return f"{key.task_id[:8]}.{_short(key.scope)}.{key.index}"
+
+
+def _short(scope: str) -> str:
+    """The beginning of a recursion's uuid; a step's name whole."""
+    return scope if "#" in scope else scope[:8]
 
 
 def kept(result: dict[str, Any], key: CallKey, ledger: Ledger | None) -> dict[str, Any]:

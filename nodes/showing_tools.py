@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from segue.schemas import NOISE, plain_schema
 from segue.services import Tool
 
 from .budgeting import as_json
@@ -22,17 +23,15 @@ def described(tools: Mapping[str, Tool], language: str) -> str:
 
 def _line(function: Mapping[str, Any]) -> str:
     parameters = function.get("parameters", {})
-    shown = {name: _plain(schema) for name, schema in parameters.get("properties", {}).items()}
+    shown = _plain(parameters).get("properties", {})
     required = parameters.get("required", [])
     about = " ".join(str(function.get("description", "")).split())
     return f"- `{function['name']}` {as_json(shown)} required: {as_json(required)}: {about}"
 
 
 def _plain(schema: Any) -> Any:
-    """A parameter's schema without what only Segue reads."""
-    if isinstance(schema, dict):
-        return {key: _plain(value) for key, value in schema.items() if key not in ("keywords", "examples", "title")}
-    return [_plain(item) for item in schema] if isinstance(schema, list) else schema
+    """A parameter's schema without titles and what only Segue reads."""
+    return plain_schema(schema, (*NOISE, "title"))
 
 
 def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     old = tuple(Step(**step) for step in state["plan"])
     try:
         new = _steps(draft["steps"])
-        _keep_numbers(old, new)
         plan = validate(Plan(goal=goal, steps=keep_finished(old, new)), work.tools)
     except InvalidPlan as error:
         event = ErrorRaised(task_id=state["task_id"], message=str(error))
@@ -57,10 +56,3 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
 def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
     known = ("action", "params", "description", "phase", "depends_on")
     return {name: item[name] for name in known if item.get(name) is not None}
-
-
-def _keep_numbers(old: tuple[Step, ...], new: tuple[Step, ...]) -> None:
-    done = {step.step_id: step for step in old if step.status is Status.DONE}
-    clashes = [s.step_id for s in new if s.step_id in done and done[s.step_id].action != s.action]
-    if clashes:
-        raise InvalidPlan(f"Steps {', '.join(clashes)} are done already; give new steps new numbers.")

@@ -24,12 +24,19 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work = bench(runtime)
     ran = _last_wave(state)
     settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
-    chosen = () if _spent(state, work) else _choose(settled, work.tools)
+    spent = _spent(state, work)
+    left = work.agent.budget.tool_calls - len(state["outcomes"])
+    chosen = () if spent else _choose(settled, work.tools)[:left]
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
     failed = [step for step in begun if step.status is Status.ERROR]
-    update: PlanUpdate = {"messages": _exchange(state["task_id"], ran), "outcomes": broken, "complaint": "", "wave": []}
-    if failed and state["replans"] < MOST_REPLANS:
+    update: PlanUpdate = {
+        "messages": _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran),
+        "outcomes": broken,
+        "complaint": "",
+        "wave": [],
+    }
+    if failed and not spent and state["replans"] < MOST_REPLANS:
         why = "; ".join(f"step {step.step_id} ({step.description}) failed: {step.note}" for step in failed)
         return {**update, "complaint": why, "replans": state["replans"] + 1, **_moved(state, settled, begun, [])}
     return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave)}
@@ -61,7 +68,11 @@ def _begin(
 def _choose(steps: tuple[Step, ...], tools: Mapping[str, Tool]) -> tuple[Step, ...]:
     """All ready steps where they only read, else the first; steps without a tool are left to ANSWER."""
     waiting = tuple(step for step in ready(_thought_through(steps)) if step.uses_tool)
-    return waiting if all(tools[step.action].read_only for step in waiting) else waiting[:1]
+    return waiting if all(_reads_only(tools.get(step.action)) for step in waiting) else waiting[:1]
+
+
+def _reads_only(tool: Tool | None) -> bool:
+    return tool is not None and tool.read_only
 
 
 def _thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -74,7 +85,7 @@ def _thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def _spent(state: PlanState, work: Bench) -> bool:
     budget = work.agent.budget
-    late = work.services.clock() - state["started_at"] > budget.seconds
+    late = work.seconds_since(state["started_at"]) > budget.seconds
     return late or len(state["outcomes"]) >= budget.tool_calls
 
 
@@ -113,12 +124,10 @@ def _step_event(task_id: str, step: Step) -> StepUpdate:
     )
 
 
-def _exchange(task_id: str, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
-    """The wave's calls and results, as the thread's history keeps them."""
+def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
+    """The wave's calls and results, as the thread's history keeps them; `first` counts the calls before them."""
     calls = [
-        Settled(
-            f"{task_id[:8]}-{o['step_id']}-{o['attempt']}", o["name"], o["arguments"], o["result"], key_of(task_id, o)
-        )
-        for o in ran
+        Settled(f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], key_of(task_id, o))
+        for place, o in enumerate(ran)
     ]
     return exchange("", calls) if calls else []

@@ -4,14 +4,14 @@ from typing import Any
 
 from segue.decision import ActionType, Decision
 from segue.errors import UnreadableReply
-from segue.events import Action, ErrorRaised, Observe, StepUpdate, Thought, ToolCall
+from segue.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought
 from segue.plan import Step
 
 from ..calling import ask_model
 from ..context import NodeRuntime, announce, bench
 from .progress import begin_step, claimed, step_events
 from .protocols import protocol_of
-from .records import calls_of, ids_of, record_of
+from .records import call_events, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
 
@@ -23,11 +23,13 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     try:
         decision = protocol.read(asked.reply, work)
     except UnreadableReply as error:
+        work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
         record = record_of(state, "UNREADABLE", error=str(error))
         events = announce(asked.event, ErrorRaised(message=str(error), **ids))
         return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
     steps = tuple(Step(**step) for step in state["plan"])
-    moved = begin_step(claimed(steps, decision.step_status_update), decision)
+    begun = begin_step(steps, decision) if decision.action_type is ActionType.CALL_TOOL else steps
+    moved = claimed(begun, decision.step_status_update)
     update: ReactUpdate = {
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
@@ -44,10 +46,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 def _events(state: ReactState, decision: Decision, steps: list[StepUpdate]) -> list[Any]:
     ids = ids_of(state)
     action = Action(action_type=decision.action_type.value, output=decision.output, **ids)
-    calls = [
-        ToolCall(index=call["index"], name=call["name"], arguments=call["arguments"], **ids)
-        for call in calls_of(state, decision)
-    ]
+    calls = call_events(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     said = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought else []
     return [*said, *thought, action, *steps, *calls]

@@ -28,14 +28,15 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Run one call, or the whole batch at once where every tool in it is read-only."""
     work = bench(runtime)
     tools = tools_at_hand(state, work)
-    group = _next_group(state["calls"], tools)
+    most = work.agent.budget.tool_calls
+    group = state["calls"] if state["tool_calls"] >= most else _next_group(state["calls"], tools)
     ran = await asyncio.gather(*(_run(call, state, work, tools) for call in group))
     outcomes = [*state["outcomes"], *(_outcome(state, work, call, o) for call, o in zip(group, ran, strict=True))]
     left = state["calls"][len(group) :]
     update: ReactUpdate = {
         "calls": left,
         "outcomes": outcomes,
-        "tool_calls": state["tool_calls"] + len(group),
+        "tool_calls": state["tool_calls"] + sum("over_budget" not in o.result for o in ran),
         "events": announce(*(_result_event(state, work, call, o) for call, o in zip(group, ran, strict=True))),
     }
     return update if left else _settle(update, state, outcomes)
@@ -49,7 +50,7 @@ def _next_group(calls: list[Call], tools: Mapping[str, Tool]) -> list[Call]:
 
 async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> Outcome:
     if why := refusal(call, state, work.agent.budget.tool_calls):
-        return Outcome({"error": why}, 0.0)
+        return Outcome(why, 0.0)
     key, ledger = key_of(state, call["index"]), work.services.ledger
     return await run_call(tools, call["name"], call["arguments"], key, ledger, work.agent.budget.tool_seconds)
 

@@ -4,6 +4,7 @@ from segue.events import RecursionStart, Thinking
 from segue.prompts.phrases import phrase
 
 from ..context import Bench, NodeRuntime, announce, bench
+from .repeats import only_over_budget
 from .state import ReactState, ReactUpdate
 
 
@@ -26,8 +27,8 @@ def _spent(state: ReactState, work: Bench) -> str:
     agent, language = work.agent, state["language"]
     if state["iteration"] >= agent.max_iteration:
         return phrase("spent_iterations", language, n=agent.max_iteration)
-    if state["tool_calls"] >= agent.budget.tool_calls:
+    if only_over_budget(state):
         return phrase("spent_calls", language, n=agent.budget.tool_calls)
-    if work.services.clock() - state["started_at"] > agent.budget.seconds:
+    if work.seconds_since(state["started_at"]) > agent.budget.seconds:
         return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
     return ""

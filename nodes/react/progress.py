@@ -9,11 +9,14 @@ from segue.plan import FINAL, Status, Step, ready, set_status
 
 
 def claimed(steps: tuple[Step, ...], claims: Sequence[StepStatusUpdate]) -> tuple[Step, ...]:
-    """The plan after what the model says of its steps; a failed step is not done because the model says so."""
+    """The plan after what the model says of its steps.
+
+    A failed step is not done because the model says so, nor is one whose calls are only about to run.
+    """
     standing = {step.step_id: step.status for step in steps}
     for claim in claims:
         now = standing.get(claim.step_id)
-        if now is None or now in FINAL or (now is Status.ERROR and claim.status is Status.DONE):
+        if now is None or now in FINAL or (now in (Status.ERROR, Status.RUNNING) and claim.status is Status.DONE):
             continue
         steps = set_status(steps, claim.step_id, claim.status)
         standing[claim.step_id] = claim.status
@@ -33,7 +36,8 @@ def begin_step(steps: tuple[Step, ...], decision: Decision) -> tuple[Step, ...]:
 
 
 def end_step(steps: tuple[Step, ...], step_id: str, failure: str) -> tuple[Step, ...]:
-    """Settle the running step by what its calls came to; without a name every running step is meant."""
+    """Settle the running step by what its calls came to; without a name of the plan's every running step is meant."""
+    step_id = step_id if any(step.step_id == step_id for step in steps) else ""
     running = [s.step_id for s in steps if s.status is Status.RUNNING and step_id in ("", s.step_id)]
     for found in running:
         steps = set_status(steps, found, Status.ERROR if failure else Status.DONE, failure)

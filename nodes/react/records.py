@@ -6,6 +6,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from segue.decision import ActionType, Decision
+from segue.events import ToolCall
 from segue.services import CallKey
 
 from ..exchange import Settled, exchange
@@ -54,6 +55,14 @@ def calls_of(state: ReactState, decision: Decision) -> list[dict[str, Any]]:
             else f"{state['trace_id']}-{index}",
         }
         for index, call in enumerate(decision.tool_calls)
+    ]
+
+
+def call_events(state: ReactState, decision: Decision) -> list[ToolCall]:
+    """One event a call that is about to run."""
+    return [
+        ToolCall(index=call["index"], name=call["name"], arguments=call["arguments"], **ids_of(state))
+        for call in calls_of(state, decision)
     ]
 
 

@@ -1,10 +1,12 @@
 """REMEND: take a diagnosis and carry its correction on."""
 
 from segue.events import ErrorRaised
+from segue.plan import Step
 from segue.prompts.phrases import phrase
 
 from ..context import NodeRuntime, announce
-from .records import calls_of, decision_of, ids_of, record_of
+from .progress import begin_step, step_events
+from .records import call_events, calls_of, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
 MOST_REPAIRS = 3
@@ -19,8 +21,14 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return _refused(state, phrase("plan_around", state["language"], n=MOST_REPAIRS), repairs)
     if not decision.tool_calls and not decision.plan:
         return _refused(state, "A REMEND needs tool_calls or a plan that mends the failure.", repairs)
-    calls = calls_of(state, decision)
-    return {"calls": calls, "repairs": repairs}
+    steps = tuple(Step(**step) for step in state["plan"])
+    begun = begin_step(steps, decision)
+    return {
+        "calls": calls_of(state, decision),
+        "plan": [step.model_dump(mode="json") for step in begun],
+        "repairs": repairs,
+        "events": announce(*step_events(steps, begun, ids_of(state)), *call_events(state, decision)),
+    }
 
 
 def _refused(state: ReactState, why: str, repairs: int) -> ReactUpdate:

@@ -8,16 +8,24 @@ MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
 
 
-def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> str:
-    """Why this call is not run; empty if it is."""
+def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[str, Any] | None:
+    """The result of a call that is not run, or None: {"error", "over_budget"}."""
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) >= most_calls:
-        return f"The limit of {most_calls} tool calls is reached: answer with what there is."
+        why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
+        return {"error": why, "over_budget": True}
     if failures_in_a_row(call, state) >= MOST_FAILURES:
-        return (
+        why = (
             f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
             "refused: change the arguments, use another tool, or answer with what there is."
         )
-    return ""
+        return {"error": why, "over_budget": False}
+    return None
+
+
+def only_over_budget(state: ReactState) -> bool:
+    """Whether the last round was spent on calls beyond the budget."""
+    results = state["records"][-1]["results"] if state["records"] else []
+    return bool(results) and all(outcome["result"].get("over_budget") for outcome in results)
 
 
 def failures_in_a_row(call: dict[str, Any], state: ReactState) -> int:

@@ -24,7 +24,7 @@ from .ids import Ids
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
 from .reading import Reader
-from .runner import Row, Runner
+from .runner import Row, Runner, stopped
 from .services import Model
 from .wired import wired_graph
 
@@ -124,7 +124,7 @@ class App(Reader):
             raise InvalidMessage("The message holds bytes that are no text: send it as UTF-8.")
         if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
             raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
-        if not _SESSION.match(thread_id):
+        if not _SESSION.fullmatch(thread_id):
             raise InvalidMessage(
                 f"The session name {thread_id[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -"
             )
@@ -200,7 +200,12 @@ class App(Reader):
             return row, begin(row)
 
     async def _result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
-        result = await asyncio.shield(run)
+        try:
+            result = await asyncio.shield(run)
+        except asyncio.CancelledError:
+            if not run.cancelled():
+                raise
+            result = stopped(row)
         status = (await self._runner.tasks.get(row["task_id"]))["status"]
         return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
 
@@ -211,7 +216,7 @@ class App(Reader):
             UnknownTask, TaskError: it does not run in this process.
         """
         await self._runner.tasks.get(task_id)
-        self._runner.request_pause(task_id)
+        await self._runner.request_pause(task_id)
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
@@ -229,7 +234,7 @@ class App(Reader):
         if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
             raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
         async with self._runner.leased(row["thread_id"]):
-            await self._runner.tasks.set_status(task_id, TaskStatus.CANCELLED)
+            await self._runner.cancel(row)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.

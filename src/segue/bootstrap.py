@@ -117,6 +117,7 @@ class RunServices:
         self.ledger = ledger
         self.ids = ids or Ids()
         self._clock = clock
+        self.began = clock()
 
     def agent(self, name: str) -> Agent:
         return self._registry.agent(name)

@@ -15,6 +15,7 @@ NO_TOOL = ("", "none", "null", "answer", "generate")
 """Actions that call no tool: the step is left to the answer."""
 
 MAX_STEPS = 50
+_REFERENCE = re.compile(r"steps\.([^.]+)\.(result.*)", re.DOTALL)
 
 
 class Status(StrEnum):
@@ -124,8 +125,11 @@ def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
 def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Step]:
     def other(step: Step) -> bool:
         done = finished.get(step.step_id)
-        said = step.description not in ("", done.description if done else "")
-        return done is not None and said and step.status != Status.DONE
+        if done is None or step.status == Status.DONE:
+            return False
+        if step.action or done.action:
+            return (step.action, step.params) != (done.action, done.params)
+        return step.description not in ("", done.description)
 
     taken = {*finished, *(step.step_id for step in new)}
     free = (str(number) for number in count(1) if str(number) not in taken)
@@ -135,10 +139,22 @@ def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Ste
             update={
                 "step_id": moved.get(step.step_id, step.step_id),
                 "depends_on": tuple(moved.get(need, need) for need in step.depends_on),
+                "params": _refer_anew(step.params, moved),
             }
         )
         for step in new
     ]
+
+
+def _refer_anew(value: Any, moved: Mapping[str, str]) -> Any:
+    """Parameters with their references following the steps that got another number."""
+    if isinstance(value, Mapping):
+        return {name: _refer_anew(inner, moved) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_refer_anew(inner, moved) for inner in value]
+    if isinstance(value, str) and (found := _REFERENCE.match(value)) and found[1] in moved:
+        return f"steps.{moved[found[1]]}.{found[2]}"
+    return value
 
 
 def _circle(steps: Sequence[Step]) -> list[str]:

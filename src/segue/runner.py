@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -22,8 +22,8 @@ from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.tasks import Tasks, TaskStatus
-from .errors import SegueError, StaleOwner, TaskError, ThreadBusy
-from .events import Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
+from .errors import IllegalTransition, SegueError, StaleOwner, TaskError, ThreadBusy
+from .events import Cancelled, Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
 from .graphs.chat import build_chat
 from .hub import Hub
 from .nodes.chat.run_mode import ModeGraph
@@ -52,6 +52,7 @@ class Runner:
         self._runs: dict[str, asyncio.Task[Row]] = {}
         self._controls: dict[str, RunControl] = {}
         self._fences: dict[str, int] = {}
+        self._entered: set[str] = set()
 
     def _publish(self, stored: list[Row]) -> None:
         for form in stored:
@@ -77,12 +78,13 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread.
         """
-        fence = await self._acquire(thread_id)
+        fence = self._fences[thread_id] = await self._acquire(thread_id)
         begun = False
 
         def begin(row: Row) -> asyncio.Task[Row]:
             nonlocal begun
             begun = True
+            self._controls[row["task_id"]] = RunControl()
             run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
             self._runs[row["task_id"]] = run
             run.add_done_callback(_look_at)
@@ -92,7 +94,12 @@ class Runner:
             yield begin
         finally:
             if not begun:
-                await self._lease.release(thread_id, fence)
+                await self._let_go(thread_id, fence)
+
+    async def _let_go(self, thread_id: str, fence: int) -> None:
+        self._fences.pop(thread_id, None)
+        self.saver.release(thread_id)
+        await self._lease.release(thread_id, fence)
 
     async def _acquire(self, thread_id: str) -> int:
         """The lease; one whose owner was a process of this machine that is gone does not have to run out first."""
@@ -107,18 +114,19 @@ class Runner:
 
     async def _run(self, row: Row, fence: int) -> Row:
         task_id, thread_id = row["task_id"], row["thread_id"]
-        control = self._controls[task_id] = RunControl()
-        self._fences[thread_id] = fence
+        control = self._controls[task_id]
+        self._entered.add(task_id)
         self.saver.hold(thread_id, fence)
         try:
             async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain(LEASE_LOST)):
                 return await self._carry(row, fence, control)
         finally:
-            del self._controls[task_id], self._fences[thread_id]
-            self.saver.release(thread_id)
-            await self._lease.release(thread_id, fence)
-            del self._runs[task_id]
-            self.hub.end(task_id)
+            try:
+                await self._let_go(thread_id, fence)
+            finally:
+                del self._controls[task_id], self._runs[task_id]
+                self._entered.discard(task_id)
+                self.hub.end(task_id)
 
     async def _carry(self, row: Row, fence: int, control: RunControl) -> Row:
         """Run the graph to its end or to a boundary, and keep what it came to."""
@@ -147,7 +155,7 @@ class Runner:
     async def _pause(self, row: Row, reason: str) -> Row:
         await self._set_status(row, TaskStatus.PAUSED)
         await self._tell(row, Paused(task_id=row["task_id"], reason=reason))
-        return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
+        return stopped(row)
 
     async def _fail(self, row: Row, error: Exception) -> None:
         known = isinstance(error, SegueError)
@@ -186,8 +194,8 @@ class Runner:
             return None, dict(values["result"])
         return None, None
 
-    def request_pause(self, task_id: str) -> None:
-        """Ask a running task to stop at its next boundary.
+    async def request_pause(self, task_id: str) -> None:
+        """Ask a running task to stop at its next boundary; until then its status is pausing.
 
         Raises:
             TaskError: it does not run in this process.
@@ -195,17 +203,33 @@ class Runner:
         if task_id not in self._controls:
             raise TaskError(f"Task «{task_id}» does not run in this process, so it cannot be paused from here.")
         self._controls[task_id].request_drain("pause was asked for")
+        row = await self.tasks.get(task_id)
+        if row["status"] == TaskStatus.RUNNING and task_id in self._runs:
+            with suppress(IllegalTransition, StaleOwner):  # it may just have ended
+                await self._set_status(row, TaskStatus.PAUSING)
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task where it is; the step under way runs again on resume, its finished tool calls do not."""
-        if run := self._runs.get(task_id):
-            run.cancel()
+        if task_id in self._entered:
+            self._runs[task_id].cancel()
+        elif task_id in self._controls:
+            self._controls[task_id].request_drain("stopped before it began")
+
+    async def cancel(self, row: Row) -> None:
+        """Give up a task whose thread is leased."""
+        await self._set_status(row, TaskStatus.CANCELLED)
+        await self._tell(row, Cancelled(task_id=row["task_id"]))
 
     async def close(self) -> None:
         """Pause what runs and wait until it stands."""
         for control in self._controls.values():
             control.request_drain("the app was closed")
         await asyncio.gather(*self._runs.values(), return_exceptions=True)
+
+
+def stopped(row: Row) -> Row:
+    """The result of a task that was stopped before it had one."""
+    return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
 
 
 def _is_gone(owner: str) -> bool:

@@ -185,6 +185,7 @@ class Services(Protocol):
 
     ledger: Ledger | None
     ids: Ids
+    began: float
 
     def agent(self, name: str) -> Agent: ...
 

@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from ..schemas import plain_schema
 from ..services import RawCall
-
-_NOISE = ("examples", "keywords")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_VALUES = ("default", "enum", "const", "required")
 
 
 def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -19,24 +16,9 @@ def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(function) | {"parameters": _plain(function.get("parameters") or {"type": "object", "properties": {}})}
-
-
-def _plain(schema: Any) -> Any:
-    """A schema without its noise; a parameter that is called `keywords` stays."""
-    if isinstance(schema, list):
-        return [_plain(item) for item in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    return {key: _plain_part(key, part) for key, part in schema.items() if key not in _NOISE}
-
-
-def _plain_part(key: str, part: Any) -> Any:
-    if key in _VALUES:
-        return part
-    if key in _NAMED and isinstance(part, Mapping):
-        return {name: _plain(inner) for name, inner in part.items()}
-    return _plain(part)
+    return dict(function) | {
+        "parameters": plain_schema(function.get("parameters") or {"type": "object", "properties": {}})
+    }
 
 
 @dataclass

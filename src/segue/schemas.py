@@ -1,0 +1,27 @@
+"""JSON schemas of tools, as a model should see them."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+NOISE = ("examples", "keywords")
+"""What in a schema only Segue reads."""
+
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES = ("default", "enum", "const", "required")
+
+
+def plain_schema(schema: Any, noise: Collection[str] = NOISE) -> Any:
+    """A schema without its noise; a parameter that is called `keywords` stays."""
+    if isinstance(schema, list):
+        return [plain_schema(item, noise) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: _part(key, part, noise) for key, part in schema.items() if key not in noise}
+
+
+def _part(key: str, part: Any, noise: Collection[str]) -> Any:
+    if key in _VALUES:
+        return part
+    if key in _NAMED and isinstance(part, Mapping):
+        return {name: plain_schema(inner, noise) for name, inner in part.items()}
+    return plain_schema(part, noise)
