@@ -17,6 +17,12 @@ class Assignment(TypedDict, total=False):
 
     task_id: str
     plan: list[dict[str, Any]]
+    """Steps to begin with."""
+    done: list[dict[str, Any]]
+    """Calls that another mode made for this task: {name, arguments, result, ref}."""
+    usage: dict[str, Any]
+    """What the task used so far."""
+    started_at: float
 
 
 @final
@@ -48,7 +54,7 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
         "nested": given is not None,
         "objective": objective,
         "language": language_of(objective),
-        "started_at": services.clock(),
-        "usage": {},
+        "started_at": (assignment or {}).get("started_at") or services.clock(),
+        "usage": dict((assignment or {}).get("usage") or {}),
         "result": None,
     }

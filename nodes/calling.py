@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from pydantic_core import from_json
 
+from segue.errors import UnreadableReply
 from segue.events import AttemptRestarted, ModelCalled, Thinking, Token, Waiting
+from segue.prompts.phrases import phrase
 from segue.services import CallDelta, ModelReply, ModelRequest, Retry, TextDelta
 
 from .context import Bench
@@ -94,6 +96,17 @@ def _counted(
     return Asked(reply, total, event)
 
 
+def whole_answer(reply: ModelReply, language: str) -> str:
+    """The reply as an answer; one that was cut at its length limit says so.
+
+    Raises:
+        UnreadableReply: it is empty.
+    """
+    if not reply.text.strip():
+        raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
+    return reply.text + (phrase("cut", language) if reply.finish_reason == "length" else "")
+
+
 class Silent:
     """Shows nothing of a reply."""
 
@@ -113,21 +126,24 @@ class LiveText:
     def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
         self._work = work
         self._ids = ids
+        self._attempt = 1
         self._said = ""
         self._calling = False
 
     def text(self, piece: str) -> None:
         self._said += piece
         kind = Thinking if self._calling else Token
-        self._work.emit(kind(content=piece, **self._ids))
+        self._work.emit(kind(content=piece, attempt=self._attempt, **self._ids))
 
     def call(self, name: str) -> None:
         if self._said and not self._calling:
-            self._work.emit(AttemptRestarted(attempt=1, reason="what was written is the thought", **self._ids))
-            self._work.emit(Thinking(content=self._said, **self._ids))
+            reason = "what was written is the thought"
+            self._work.emit(AttemptRestarted(attempt=self._attempt, reason=reason, **self._ids))
+            self._work.emit(Thinking(content=self._said, attempt=self._attempt, **self._ids))
         self._calling = True
 
     def restart(self) -> None:
+        self._attempt += 1
         self._said, self._calling = "", False
 
 
@@ -137,9 +153,11 @@ class LiveEnvelope:
     def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
         self._work = work
         self._ids = ids
+        self._attempt = 0
         self.restart()
 
     def restart(self) -> None:
+        self._attempt += 1
         self._text = ""
         self._shown = {Thinking: 0, Token: 0}
 
@@ -164,7 +182,7 @@ class LiveEnvelope:
             return
         content = text[self._shown[kind] :]
         self._shown[kind] = len(text)
-        self._work.emit(kind(content=content, **self._ids))
+        self._work.emit(kind(content=content, attempt=self._attempt, **self._ids))
 
 
 def _answer_of(envelope: Mapping[str, Any]) -> object:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from segue.services import CallKey, Ledger
 
-from .budgeting import KEPT_CHARS, as_json, cut_result
+from .budgeting import KEPT_CHARS, as_json, cut_result, ref_of
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,18 @@ def _result(call: Settled) -> ToolMessage:
         status="error" if "error" in call.result else "success",
         additional_kwargs=place,
     )
+
+
+def calls_in(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
+    """The calls that messages hold, with their results: {name, arguments, result, ref}."""
+    made = [(call["name"], call["args"]) for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
+    results = [message for message in messages if isinstance(message, ToolMessage)]
+    return [
+        {
+            "name": name,
+            "arguments": arguments,
+            "result": {"error" if message.status == "error" else "success": message.text},
+            "ref": ref_of(message),
+        }
+        for (name, arguments), message in zip(made, results, strict=False)
+    ]

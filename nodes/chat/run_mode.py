@@ -10,6 +10,7 @@ from segue.events import Answer, Fallback
 
 from ..compaction import window
 from ..context import NodeRuntime, announce, bench
+from ..exchange import calls_in
 from ..objective import before_objective
 from ..results import compose_result
 from .state import ChatNode, ChatState, ChatUpdate
@@ -31,11 +32,13 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         """Carry the task in this mode."""
         budget = bench(runtime).agent.budget
         past = before_objective(state["messages"])
-        given = [*window(past, budget.prompt_tokens, budget.result_chars), state["messages"][len(past)]]
-        out = await graph.ainvoke({"messages": given, "assignment": {"task_id": state["task_id"]}})
-        if out.get("gave_up") and name in FALLBACKS:
-            return _hand_over(state, name, out["gave_up"])
+        since = state["messages"][len(past) :]
+        given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
+        assignment = {"task_id": state["task_id"], "usage": state["usage"], "started_at": state["started_at"]}
+        out = await graph.ainvoke({"messages": given, "assignment": {**assignment, "done": calls_in(since)}})
         fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
+        if out.get("gave_up") and name in FALLBACKS:
+            return _hand_over(state, name, out, fresh)
         if out.get("result"):
             return {"messages": fresh, "result": out["result"], "gave_up": ""}
         return _plain(state, name, fresh)
@@ -43,10 +46,12 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
     return run
 
 
-def _hand_over(state: ChatState, name: str, why: str) -> ChatUpdate:
-    other = FALLBACKS[name]
+def _hand_over(state: ChatState, name: str, out: Mapping[str, Any], fresh: list[AnyMessage]) -> ChatUpdate:
+    """What was done and used so far goes along, so that nothing is done twice."""
+    why, other = out["gave_up"], FALLBACKS[name]
     fallback = Fallback(task_id=state["task_id"], from_mode=name, to_mode=other, reason=why)
-    return {"gave_up": why, "mode": other, "events": announce(fallback)}
+    usage = out.get("usage") or state["usage"]
+    return {"messages": fresh, "usage": usage, "gave_up": why, "mode": other, "events": announce(fallback)}
 
 
 def _plain(state: ChatState, name: str, fresh: list[AnyMessage]) -> ChatUpdate:

@@ -4,15 +4,16 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from segue.errors import ModelRefused, UnreadableReply
 from segue.events import Answer, ErrorRaised, TaskComplete, Thinking
-from segue.prompts.load import fill, render, template
+from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 from segue.services import ModelRequest
 
 from ..budgeting import conversation
-from ..calling import Asked, LiveText, ask_model
+from ..calling import Asked, LiveText, ask_model, whole_answer
 from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
+from ..persona import own_prompt
 from ..results import compose_result
 from .state import DirectState, DirectUpdate
 
@@ -23,9 +24,9 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
     try:
         asked = await _ask(state, work)
+        text = whole_answer(asked.reply, state["language"])
     except (ModelRefused, UnreadableReply) as error:
         return {"gave_up": str(error), "events": announce(ErrorRaised(task_id=state["task_id"], message=str(error)))}
-    text = asked.reply.text
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
     done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
     return {
@@ -38,7 +39,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
 
 async def _ask(state: DirectState, work: Bench) -> Asked:
     language, budget = state["language"], work.agent.budget
-    own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
+    own = own_prompt(work.agent, language)
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
     latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]
@@ -56,7 +57,4 @@ async def _ask(state: DirectState, work: Bench) -> Asked:
         },
     )
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
-    if not asked.reply.text.strip():
-        raise UnreadableReply("The model's reply is empty.")
-    return asked
+    return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)

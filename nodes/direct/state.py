@@ -21,6 +21,7 @@ class DirectOutput(TypedDict):
     messages: History
     result: dict[str, Any] | None
     gave_up: str
+    usage: dict[str, Any]
 
 
 class DirectState(TypedDict):

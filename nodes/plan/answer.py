@@ -4,19 +4,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from segue.errors import UnreadableReply
-from segue.events import Answer, StepUpdate, TaskComplete, Thinking
-from segue.plan import Status, Step, ready, set_status
-from segue.prompts.load import fill, render, template
+from segue.events import Answer, TaskComplete, Thinking
+from segue.plan import Status, Step, set_status
+from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 from segue.services import ModelRequest
 
 from ..budgeting import as_json, cut_result, cut_together
-from ..calling import Asked, LiveText, ask_model
+from ..calling import Asked, LiveText, ask_model, whole_answer
 from ..context import Bench, NodeRuntime, announce, bench
+from ..persona import own_prompt
 from ..results import compose_result
 from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
+from .steps import step_event, thought_through
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -25,7 +26,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     task_id, language = state["task_id"], state["language"]
     work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
     asked = await _ask(state, work)
-    text = asked.reply.text
+    text = whole_answer(asked.reply, language)
     old = tuple(Step(**step) for step in state["plan"])
     steps = _close(old)
     plan = [step.model_dump(mode="json") for step in steps]
@@ -41,7 +42,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         usage=asked.usage,
         error=failed,
     )
-    moved = [_step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
+    moved = [step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
     status = "error" if failed else "done"
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     return {
@@ -57,7 +58,7 @@ async def _ask(state: PlanState, work: Bench) -> Asked:
     language, budget = state["language"], work.agent.budget
     ran = [{"step": o["description"], "tool": o["name"], "result": o["result"]} for o in state["outcomes"]]
     results = cut_together(ran, budget.result_chars, budget.prompt_tokens * 3 // 4)
-    own = fill(work.agent.prompt or template("agent", language), current_state="", tools="")
+    own = own_prompt(work.agent, language)
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
     request = ModelRequest(
         purpose="answer",
@@ -66,17 +67,12 @@ async def _ask(state: PlanState, work: Bench) -> Asked:
         view=plan_view(state, work),
     )
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
-    if not asked.reply.text.strip():
-        raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
-    return asked
+    return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
 
 
 def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The answer carries out the steps without a tool; what could not run is skipped, with the reason."""
-    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
-        for step_id in thoughts:
-            steps = set_status(steps, step_id, Status.DONE)
+    steps = thought_through(steps)
     failed = {step.step_id for step in steps if step.status is Status.ERROR}
     for step in steps:
         if step.status is Status.PENDING and not step.uses_tool:
@@ -85,12 +81,6 @@ def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:
             note = "it needs a step that failed" if failed else "the budget was spent before it"
             steps = set_status(steps, step.step_id, Status.SKIPPED, note)
     return steps
-
-
-def _step_event(task_id: str, step: Step) -> StepUpdate:
-    return StepUpdate(
-        task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
-    )
 
 
 def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:

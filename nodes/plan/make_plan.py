@@ -9,7 +9,7 @@ from segue.agents import Budget
 from segue.decision import read_object
 from segue.errors import UnreadableReply
 from segue.events import ErrorRaised, Thinking
-from segue.prompts.load import fill, render, template
+from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 from segue.services import ModelReply, ModelRequest
 
@@ -18,6 +18,7 @@ from ..calling import Silent, ask_model
 from ..compaction import window
 from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
+from ..persona import own_prompt
 from ..showing_tools import described, plan_schema
 from .state import PlanState, PlanUpdate
 
@@ -53,7 +54,7 @@ def _request(state: PlanState, work: Bench) -> ModelRequest:
     past = conversation(window(before_objective(state["messages"]), most, chars), chars)
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget))
-    own = fill(agent.prompt or template("agent", language), current_state="", tools="")
+    own = own_prompt(work.agent, language)
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
     return ModelRequest(
         purpose="plan",

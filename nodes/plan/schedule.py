@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from segue.events import StepUpdate, ToolCall
+from segue.events import ToolCall
 from segue.plan import Status, Step, ready, set_status
 from segue.services import Tool
 
@@ -14,6 +14,7 @@ from ..exchange import Settled, exchange
 from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
+from .steps import step_event, thought_through
 
 MOST_REPLANS = 2
 """How often a plan is mended after a failed step."""
@@ -67,20 +68,12 @@ def _begin(
 
 def _choose(steps: tuple[Step, ...], tools: Mapping[str, Tool]) -> tuple[Step, ...]:
     """All ready steps where they only read, else the first; steps without a tool are left to ANSWER."""
-    waiting = tuple(step for step in ready(_thought_through(steps)) if step.uses_tool)
+    waiting = tuple(step for step in ready(thought_through(steps)) if step.uses_tool)
     return waiting if all(_reads_only(tools.get(step.action)) for step in waiting) else waiting[:1]
 
 
 def _reads_only(tool: Tool | None) -> bool:
     return tool is not None and tool.read_only
-
-
-def _thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The plan as if its ready steps without a tool were done: nothing has to wait for a mere thought."""
-    while thoughts := [step.step_id for step in ready(steps) if not step.uses_tool]:
-        for step_id in thoughts:
-            steps = set_status(steps, step_id, Status.DONE)
-    return steps
 
 
 def _spent(state: PlanState, work: Bench) -> bool:
@@ -110,18 +103,12 @@ def _moved(state: PlanState, settled: Sequence[Step], begun: Sequence[Step], wav
     task_id = state["task_id"]
     old = {step["step_id"]: step["status"] for step in state["plan"]}
     between = {step.step_id: step.status for step in settled}
-    ended = [_step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
-    begins = [_step_event(task_id, step) for step in begun if step.status != between[step.step_id]]
+    ended = [step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
+    begins = [step_event(task_id, step) for step in begun if step.status != between[step.step_id]]
     calls = [
         ToolCall(task_id=task_id, step_id=i["step_id"], index=0, name=i["name"], arguments=i["arguments"]) for i in wave
     ]
     return {"plan": [s.model_dump(mode="json") for s in begun], "events": announce(*ended, *begins, *calls)}
-
-
-def _step_event(task_id: str, step: Step) -> StepUpdate:
-    return StepUpdate(
-        task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
-    )
 
 
 def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:

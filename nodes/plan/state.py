@@ -21,6 +21,7 @@ class PlanOutput(TypedDict):
     messages: History
     result: dict[str, Any] | None
     gave_up: str
+    usage: dict[str, Any]
 
 
 class PlanState(TypedDict):

@@ -1,6 +1,6 @@
 """INIT: a new task on the thread."""
 
-from typing import cast
+from typing import Any, cast
 
 from langgraph.types import Overwrite
 
@@ -12,16 +12,24 @@ from .state import ReactState, ReactUpdate
 async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     assignment = state.get("assignment")
+    done = (assignment or {}).get("done") or []
     return {
         **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
         "iteration": 0,
         "trace_id": "",
         "spent": "",
         "plan": (assignment or {}).get("plan") or [],
-        "records": Overwrite([]),
+        "records": Overwrite([_before(done)] if done else []),
         "decision": None,
         "calls": [],
         "outcomes": [],
-        "tool_calls": 0,
+        "tool_calls": len(done),
         "repairs": 0,
     }
+
+
+def _before(done: list[dict[str, Any]]) -> dict[str, Any]:
+    """What another mode did for the task, as a record before the first round."""
+    failed = "\n".join(f"{call['name']}: {call['result']['error']}" for call in done if "error" in call["result"])
+    kept = {"iteration": 0, "trace_id": "", "action_type": "CALL_TOOL", "observe": "", "thought": "", "output": {}}
+    return {**kept, "results": done, "error": failed}

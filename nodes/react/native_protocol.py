@@ -4,19 +4,20 @@ What stands before the state only grows, so that a prompt begins as the one befo
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.decision import ActionType, Decision, WantedCall, read_steps
+from segue.decision import ActionType, Decision, WantedCall, check_storable, read_steps
 from segue.errors import UnreadableReply
-from segue.prompts.load import fill, render, template
+from segue.prompts.load import render
 from segue.services import ModelReply, ModelRequest, RawCall
 
 from ..budgeting import as_json, tokens
 from ..compaction import Exchange, shown_text, split, window
 from ..context import Bench
+from ..persona import own_prompt
 from ..showing_tools import CONTROL_TOOLS
 from .recalling import tools_at_hand
 from .snapshot import LINE_CHARS, current_state, view
@@ -28,7 +29,7 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
     budget = work.agent.budget
     control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
     specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
-    own = fill(work.agent.prompt or template("agent", state["language"]), current_state="", tools="")
+    own = own_prompt(work.agent, state["language"])
     system = render("native", state["language"], agent_prompt=own)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)
@@ -87,7 +88,8 @@ def read(reply: ModelReply, work: Bench) -> Decision:
 def _arguments(call: RawCall) -> dict[str, Any]:
     try:
         arguments = json.loads(call.arguments or "{}")
-    except json.JSONDecodeError as error:
+        check_storable(arguments)
+    except (ValueError, RecursionError) as error:
         raise UnreadableReply(f"The arguments of {call.name} are no JSON, so it was not run: {error}.") from error
     if not isinstance(arguments, dict):
         raise UnreadableReply(f"The arguments of {call.name} are no JSON object, so it was not run.")
@@ -109,17 +111,23 @@ def _control(thought: str, call: RawCall) -> Decision:
         thought=thought,
         action_type=ActionType.REMEND,
         diagnosis=str(arguments.get("diagnosis") or ""),
-        tool_calls=_repairs(arguments.get("tool_calls") or ()),
+        tool_calls=_repairs(arguments.get("tool_calls") or []),
         plan=steps,
         control_id=call.id,
     )
 
 
-def _repairs(given: Sequence[Any]) -> tuple[WantedCall, ...]:
-    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in given):
-        raise UnreadableReply('The tool_calls of remend need the form [{"name", "arguments"}].')
+def _repairs(given: object) -> tuple[WantedCall, ...]:
+    if not isinstance(given, list) or not all(_is_call(item) for item in given):
+        raise UnreadableReply('The tool_calls of remend need the form [{"name", "arguments": {…}}].')
     found = [(item["name"], item.get("arguments") or {}) for item in given]
     return tuple(
-        WantedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else dict(a))
+        WantedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)
         for name, a in found
     )
+
+
+def _is_call(item: object) -> bool:
+    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+        return False
+    return isinstance(item.get("arguments") or {}, dict | str)

@@ -10,6 +10,7 @@ from .errors import ConfigurationError, UnknownAgent
 from .events import Event, to_dict
 from .ids import Ids
 from .models.build import build_model, chosen_model
+from .plan import NO_TOOL
 from .services import Ledger, Model, Tool
 from .tools.builtin import BUILTIN
 from .tools.mcp import McpTool, McpTools
@@ -22,6 +23,20 @@ EXAMPLE = Agent(
     "You are a travel assistant: you help to choose cities, learn about sights and food, plan routes and estimate "
     "budgets. Answer in the language of the user.",
 )
+
+
+def _usable(tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+    """The tools, unless one asks for what Segue cannot do.
+
+    Raises:
+        ConfigurationError: a name means something else in a plan, or a call would have to wait for a person.
+    """
+    for tool in tools.values():
+        if tool.name.lower() in NO_TOOL:
+            raise ConfigurationError(f"A tool cannot be called «{tool.name}»: in a plan that means no tool; rename it.")
+        if tool.needs_approval:
+            raise ConfigurationError(f"The tool «{tool.name}» needs approval, which Segue cannot ask for yet.")
+    return tools
 
 
 class Registry:
@@ -40,7 +55,7 @@ class Registry:
 
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once."""
-        tools = BUILTIN.resolve(agent.tools)
+        tools = _usable(BUILTIN.resolve(agent.tools))
         self._agents[agent.agent_id] = agent
         self._tools[agent.agent_id] = tools
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
@@ -65,7 +80,9 @@ class Registry:
             ConfigurationError: two tools have one name.
         """
         if agent.mcp:
-            self._tools[agent.agent_id] = _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
+            self._tools[agent.agent_id] = _usable(
+                _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
+            )
 
     async def close(self) -> None:
         """End the MCP servers' sessions and let go of the models."""
@@ -75,7 +92,7 @@ class Registry:
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
         """The agent's tools by name; those of MCP servers once `prepare` has been awaited."""
         if agent.agent_id not in self._tools:
-            self._tools[agent.agent_id] = BUILTIN.resolve(agent.tools)
+            self._tools[agent.agent_id] = _usable(BUILTIN.resolve(agent.tools))
         return self._tools[agent.agent_id]
 
     def environment_model(self, agent: Agent) -> str:

@@ -111,7 +111,7 @@ def read_object(text: str) -> dict[str, Any]:
     while opening := _OPENING.search(text, start):
         try:
             found, start = _DECODER.raw_decode(text, opening.start())
-            _check_storable(found)
+            check_storable(found)
         except (ValueError, RecursionError) as error:
             begins = text[opening.start() : opening.start() + 200]
             refusal = refusal or UnreadableReply(f"The reply's JSON cannot be read ({error}): {begins!r}.")
@@ -139,9 +139,15 @@ def _end_of_braces(text: str, start: int) -> int:
     return len(text)
 
 
-def _check_storable(value: Any) -> None:
-    """Raise ValueError where no store or stream could hold the value: NaN, lone surrogates."""
+def check_storable(value: Any) -> None:
+    """Raise ValueError where no store or stream could hold the value: NaN, lone surrogates, huge integers."""
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, int) and not -(2**63) <= item < 2**64:
+            raise ValueError("an integer is longer than 64 bits: write it as a string")
+        stack += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
 
 
 def decode(text: str) -> Decision:
@@ -202,7 +208,7 @@ def _inside(text: str) -> Any:
     """The JSON value that a string holds, or None."""
     try:
         value = json.loads(_FENCE.sub("", text), strict=False)
-        _check_storable(value)
+        check_storable(value)
     except (ValueError, RecursionError):
         return None
     return value
@@ -243,7 +249,7 @@ def _call(item: Any) -> WantedCall:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-            _check_storable(arguments)
+            check_storable(arguments)
         except (ValueError, RecursionError) as error:
             raise UnreadableReply(f"The arguments of {function['name']} are no JSON: {error}.") from error
     if arguments is None:

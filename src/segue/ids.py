@@ -6,9 +6,6 @@ from typing import NewType
 ThreadId = NewType("ThreadId", str)
 TaskId = NewType("TaskId", str)
 TraceId = NewType("TraceId", str)
-StepId = NewType("StepId", str)
-AgentId = NewType("AgentId", str)
-UserId = NewType("UserId", str)
 
 
 class Ids:

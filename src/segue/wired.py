@@ -6,6 +6,7 @@ from typing import Any
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
 from .bootstrap import Registry, RunServices
 from .events import to_dict
@@ -21,12 +22,14 @@ def wired_graph(
     """A chat graph that carries its services with it."""
     chat = build_chat(modes).compile()
 
-    async def segue(state: ChatInput) -> ChatOutput:
+    async def segue(state: ChatInput, runtime: Runtime[RunContext]) -> ChatOutput:
         write = get_stream_writer()
         services = RunServices(registry, lambda event: write(to_dict(event)))
         await registry.prepare(registry.agent(agent_id))
         given = list(state["messages"])
-        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, agent=agent_id))
+        asked: RunContext | None = runtime.context
+        fields = {**(asked or RunContext()).model_dump(), "agent": agent_id}
+        out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, **fields))
         return {"messages": out["messages"][len(given) :], "result": out["result"]}
 
     graph = StateGraph(ChatOutput, RunContext, input_schema=ChatInput, output_schema=ChatOutput)

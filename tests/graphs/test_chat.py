@@ -93,3 +93,14 @@ async def test_a_graph_of_ones_own_is_a_mode(bed: Make) -> None:
     test = bed(lambda: build_chat({**MODES, "shout": own.compile()}), [])
     out = await test.send("hear me", mode="shout")
     assert (out["result"]["answer"], out["result"]["mode"]) == ("HEAR ME", "shout")
+
+
+async def test_what_a_plan_did_before_it_gave_up_is_known_to_react_and_counted(bed: Make) -> None:
+    first = plan_json(
+        "g", [{"action": "note", "params": {"text": "paid"}}, {"action": "fail", "params": {"reason": "x"}}]
+    )
+    test = bed(build_chat, [first, "x", "y", "z", answer("paid once")])
+    out = await test.send("plan it")
+    assert (out["result"]["mode"], out["result"]["usage"]["calls"]) == ("react", 5)
+    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert "noted paid" in str(test.model.calls[-1][2].content)

@@ -112,13 +112,20 @@ async def test_exactly_max_iteration_rounds_run_and_what_was_found_is_kept(bed: 
     assert test.types[-1] == "task_complete"
 
 
-async def test_tool_calls_over_the_budget_are_refused_within_a_batch(bed: Make) -> None:
-    many = call_tool(*(("double", {"number": n}) for n in range(4)))
-    test = bed(build_react, [many], budget=Budget(tool_calls=3))
+async def test_calls_over_the_budget_are_refused_and_the_model_may_still_answer(bed: Make) -> None:
+    many = call_tool(*(("note", {"text": str(n)}) for n in range(60)))
+    test = bed(build_react, [many, answer("noted three")], budget=Budget(tool_calls=3), max_iteration=3)
     out = await test.send("go")
     results = [event["data"]["result"] for event in test.of_type("tool_result")]
-    assert [("success" in result) for result in results] == [True, True, True, False]
-    assert "3 tool calls" in out["result"]["error"]
+    assert ["success" in result for result in results] == [True] * 3 + [False] * 57
+    assert (out["result"]["success"], out["result"]["answer"]) == (True, "noted three")
+
+
+async def test_a_round_of_nothing_but_calls_over_the_budget_ends_the_task(bed: Make) -> None:
+    script = [call_tool(("note", {"text": "a"})), call_tool(("note", {"text": "b"}))]
+    with (test := bed(build_react, script, budget=Budget(tool_calls=1))).model:
+        out = await test.send("go")
+    assert "1 tool calls" in out["result"]["error"]
 
 
 async def test_plan_steps_tick_off_by_what_really_ran(bed: Make) -> None:
@@ -239,3 +246,41 @@ async def test_endless_replanning_ends_at_the_budget(bed: Make) -> None:
     out = await test.send("go")
     assert out["result"]["success"] is False
     assert "go on" in out["result"]["answer"]
+
+
+async def test_a_claim_does_not_settle_the_step_whose_call_is_about_to_fail(bed: Make) -> None:
+    claim = [{"step_id": "1", "status": "done"}]
+    script = [plan(["try"]), call_tool(("fail", {"reason": "x"}), step_status_update=claim), answer("hm")]
+    out = await bed(build_react, script).send("go")
+    assert out["result"]["plan"][0]["status"] == "error"
+
+
+async def test_a_call_under_an_unknown_step_settles_the_step_that_it_began(bed: Make) -> None:
+    script = [plan(["try"]), call_tool(("fail", {"reason": "x"}), step_id="step_1"), answer("hm")]
+    out = await bed(build_react, script).send("go")
+    assert out["result"]["plan"][0]["status"] == "error"
+
+
+async def test_numbers_that_cannot_be_stored_are_an_error_of_the_round(bed: Make) -> None:
+    test = bed(build_react, [call_tool(("double", {"number": 10**30})), answer("too large")])
+    out = await test.send("go")
+    assert out["result"]["success"] is True
+    assert "64 bits" in test.of_type("error")[0]["data"]["message"]
+
+
+async def test_every_announced_call_has_a_result(bed: Make) -> None:
+    failing = [remend("again", ("fail", {"reason": str(n)})) for n in range(4)]
+    test = bed(build_react, [call_tool(("fail", {"reason": "x"})), *failing, answer("gave up")])
+    await test.send("go")
+    assert len(test.of_type("tool_call")) == len(test.of_type("tool_result"))
+
+
+def create(title: str, keywords: list[str]) -> str:
+    """Create a page."""
+    return title
+
+
+async def test_parameters_may_be_called_as_what_schemas_leave_out(bed: Make) -> None:
+    test = bed(build_react, [answer("ok")], tools=(create,))
+    await test.send("go")
+    assert '"title": {"type": "string"}' in str(test.model.calls[0][1].content)

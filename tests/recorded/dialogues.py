@@ -22,7 +22,7 @@ Pairs = list[tuple[str, dict[str, Any]]]
 """Calls as (name, arguments)."""
 ROOMY = Budget(prompt_tokens=200_000, result_chars=20_000, tool_calls=1_000)
 """Nothing of a dialogue is left out of a prompt."""
-PIECE = 50
+PIECE = 100
 """Characters of a streamed piece; with the seven of other tests the client would be most of the work."""
 
 

@@ -137,7 +137,7 @@ async def replay_elsewhere(path: Path, place: int, database: Path) -> None:
 
 
 async def test_each_turn_in_another_process(recorded: Recorded, tmp_path: Path) -> None:
-    chosen = [(GPT_41, 4), (GPT_5, 8), (API_BANK, 18)]
+    chosen = [(GPT_41, 4), (GPT_5, 24), (API_BANK, 18)]
     await asyncio.gather(*(replay_elsewhere(recorded(name), place, tmp_path / f"{name}.db") for name, place in chosen))
 
 

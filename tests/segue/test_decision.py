@@ -15,6 +15,8 @@ from tests import fakes
 ANSWER = fakes.answer("42", thought="easy", observe="the first round")
 POWER: dict[str, Any] = {"name": "power", "arguments": {"base": 12, "exponent": 5}}
 
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
 
 def nested(action_type: Any, output: Any, **beside: Any) -> str:
     return fakes.envelope(action_type, output, "a thought", "an observation", **beside)
@@ -182,7 +184,7 @@ KEYS = (
     "diagnosis notes step_status_update thought summary"
 )
 any_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["PLAN", "ANSWER", "CALL_TOOL", "done"]),
+    st.none() | st.booleans() | INTEGERS | st.text() | st.sampled_from(["PLAN", "ANSWER", "CALL_TOOL", "done"]),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS.split()) | st.text(max_size=3), inner),
 )
 
@@ -438,7 +440,7 @@ def test_read_object_takes_control_characters_in_strings() -> None:
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | names,
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | names,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
     max_leaves=6,
 )
