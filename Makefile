@@ -24,7 +24,7 @@ demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
 test: $(VENV)/.dev ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.dev types ## format, lint, types and imports, as CI does
 	$(BIN)/ruff format --check .

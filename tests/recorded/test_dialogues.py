@@ -102,15 +102,19 @@ async def test_streamed_in_one_opening(recorded: Recorded, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_whole_with_each_turn_in_another_opening(recorded: Recorded, tmp_path: Path, name: str) -> None:
-    """The client is kept: a new one a turn would be half of the work."""
+async def test_whole_and_opened_anew(recorded: Recorded, tmp_path: Path, name: str) -> None:
+    """Each dialogue in another opening, every third one each turn; a new client for each would be half of the work."""
     dialogues = read(recorded(name))
     async with staged(dialogues) as stage:
         model = ChatOpenAI(model="recorded", base_url=stage.server.base_url, api_key="none")
         agent = agent_of(dialogues, stage.tools, model=model, streaming=False)
-        for dialogue in dialogues:
-            opening = partial(segue.open, tmp_path / "segue.db", agents=[agent])
-            assert_same(dialogue, await stage.replay(dialogue, opening))
+        opening = partial(segue.open, tmp_path / "segue.db", agents=[agent])
+        for place, dialogue in enumerate(dialogues):
+            if place % 3 == 0:
+                assert_same(dialogue, await stage.replay(dialogue, opening))
+                continue
+            async with opening() as app:
+                assert_same(dialogue, await stage.replay(dialogue, lambda: nullcontext(app)))
     assert not any(request.body.get("stream") for request in stage.server.requests)
 
 
