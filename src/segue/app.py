@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
@@ -15,12 +14,13 @@ from .agents import Agent
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.tasks import TaskStatus
-from .errors import ConfigurationError, InvalidMessage, TaskError, TaskUnfinished, UnknownMode
+from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode
 from .events import Event, from_dict
 from .extraction import extract
 from .graphs.chat import MODES
 from .hub import until_end
 from .ids import Ids
+from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
 from .reading import Reader
@@ -28,7 +28,6 @@ from .runner import Row, Runner, stopped
 from .services import Model
 from .wired import wired_graph
 
-_MODE = re.compile(r"^[^\W\d]\w{0,63}$")
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
@@ -168,24 +167,26 @@ class App(Reader):
         spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
         return {**result, "object": made, "usage": {**result["usage"], **spent}}
 
-    async def resume(self, task_id: str) -> Row:
+    async def resume(self, task_id: str, *, model: str = "") -> Row:
         """Go on with a task that was paused, crashed or failed; returns its result when it ends.
+
+        `model` takes the place of the one that it began with.
 
         Raises:
             UnknownTask, ThreadBusy, ModelError.
             TaskError: it ended for good, or a later task runs on its thread.
         """
-        row, run = await self._resume(task_id)
+        row, run = await self._resume(task_id, model)
         return await self._result(row, run)
 
-    async def resume_and_follow(self, task_id: str) -> AsyncIterator[Event]:
+    async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncIterator[Event]:
         """As `resume`, but yields what happens from now on."""
         seen = [form["seq"] for form in await self._runner.log.read(task_id)]
-        await self._resume(task_id)
+        await self._resume(task_id, model)
         async for event in self.follow(task_id, after=max(seen, default=0)):
             yield event
 
-    async def _resume(self, task_id: str) -> tuple[Row, asyncio.Task[Row]]:
+    async def _resume(self, task_id: str, model: str) -> tuple[Row, asyncio.Task[Row]]:
         known = await self._runner.tasks.get(task_id)
         thread_id = known["thread_id"]
         await self._registry.prepare(self._registry.agent(known["agent_id"]))
@@ -196,6 +197,7 @@ class App(Reader):
             latest = await self._runner.tasks.latest_of(thread_id)
             if latest and latest["task_id"] != task_id:
                 raise TaskError(f"Session «{thread_id}» went on with task «{latest['task_id']}»: send a new message.")
+            row["model"] = model or row["model"]
             self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
             return row, begin(row)
 
@@ -267,29 +269,13 @@ async def open(
     registry = Registry((EXAMPLE,))
     for agent in agents:
         registry.register(agent)
-    graphs = {**MODES, **_mode_graphs(modes or {})}
+    graphs = {**MODES, **mode_graphs(modes or {})}
     database = await open_database(str(path))
     app = App(database, registry, graphs)
     try:
         yield app
     finally:
         await app.close()
-
-
-def _mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
-    """Graphs of one's own, compiled where they are not.
-
-    Raises:
-        ConfigurationError: a name is taken, or what it names is no graph.
-    """
-    graphs: dict[str, ModeGraph] = {}
-    for name, graph in modes.items():
-        if name in (*MODES, AUTO) or not _MODE.match(name):
-            raise ConfigurationError(f"A mode cannot be called «{name}»: take a name of letters that is not built in.")
-        if not isinstance(graph, StateGraph | CompiledStateGraph):
-            raise ConfigurationError(f"The mode «{name}» is no LangGraph graph: {graph!r}.")
-        graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
-    return graphs
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Any) -> Row:

@@ -44,9 +44,7 @@ class UnknownAgent(ConfigurationError):
     """No agent is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(
-            f"There is no agent «{name}»; use one of: {listed(known)}. A file of agents is named by --agents."
-        )
+        super().__init__(f"There is no agent «{name}»; use one of: {listed(known)}.")
 
 
 class UnknownMode(ConfigurationError):

@@ -75,12 +75,12 @@ async def test_an_illegal_transition_changes_nothing(database: Database) -> None
 
 def test_the_table_is_what_the_documents_say() -> None:
     allowed = {
-        "pending": {"running", "cancelled", "error"},
+        "pending": {"running", "paused", "cancelled", "error"},
         "running": {"running", "waiting", "pausing", "paused", "done", "error", "cancelled"},
         "waiting": {"running", "paused", "cancelled", "error"},
         "pausing": {"paused", "running", "done", "error", "cancelled"},
         "paused": {"running", "cancelled"},
-        "error": {"running", "cancelled"},
+        "error": {"running", "paused", "cancelled"},
         "done": set(),
         "cancelled": set(),
     }

@@ -166,7 +166,11 @@ def test_what_is_nested_too_deep_is_left_out() -> None:
     assert serializer.loads_typed(serializer.dumps_typed(found)) == found
 
 
-@pytest.mark.parametrize("value", [iter([1]), (n for n in "ab"), map(str, [1]), [zip([1], [2], strict=True)]], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [iter([1]), (n for n in "ab"), map(str, [1]), [zip([1], [2], strict=True)]],
+    ids=["iterator", "generator", "map", "zip in a list"],
+)
 def test_what_can_be_read_once_only_is_refused(value: Any) -> None:
     with pytest.raises(NoResult, match="return a list"):
         json_value(value)

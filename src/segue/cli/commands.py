@@ -81,15 +81,16 @@ def chat(
 @app.command()
 def resume(
     task_id: options.TaskId,
+    model: options.Model = "",
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
-    """Go on with a task that was paused, crashed or failed."""
+    """Go on with a task that was paused, crashed or failed; with the model that it began with, unless told another."""
     with told_in_a_sentence():
         from .conversation import resumed
 
-        raise typer.Exit(resumed(Settings(db, agents), task_id, as_json=as_json))
+        raise typer.Exit(resumed(Settings(db, agents, model=model), task_id, as_json=as_json))
 
 
 @app.command()

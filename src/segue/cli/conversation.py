@@ -69,7 +69,7 @@ class Conversation:
     async def resume(self, task_id: str) -> int:
         """Go on with a task, show it from where it stood, and return the exit code."""
         trace = await self.app.trace(task_id)
-        events = self.app.resume_and_follow(task_id)
+        events = self.app.resume_and_follow(task_id, model=self.settings.model)
         first = await anext(events, None)
         view = self._view()
         for form in trace["events"]:

@@ -97,8 +97,8 @@ class Settings:
             )
 
     def _places(self) -> list[str]:
-        usual = os.environ.get("SEGUE_DATABASE") or DEFAULT_DATABASE
-        database = [] if self.database == usual else ["--db", self.database]
+        usual = self.database == DEFAULT_DATABASE and not os.environ.get("SEGUE_DATABASE")
+        database = [] if usual else ["--db", self.database]
         return [*database, *(["--agents", self.agents_file] if self.agents_file else [])]
 
     def going_on(self, session_id: str) -> str:
