@@ -75,7 +75,8 @@ class Conversation:
         for form in trace["events"]:
             view.recall(from_dict(form))
         if self.framed:
-            self._introduce(trace["task"], language_of(trace["task"]["message"]))
+            task = trace["task"]
+            self._introduce({**task, "model": self.settings.model or task["model"]}, language_of(task["message"]))
         return await self._carry(task_id, _with_first(first, events), view)
 
     def _view(self) -> View:
