@@ -16,6 +16,7 @@ from ..context import Bench
 from ..objective import before_objective
 from ..showing_tools import described, envelope_schema
 from .recalling import tools_at_hand
+from .repeats import stuck
 from .snapshot import MEMORY_SHARE, current_state, line_of, view
 from .state import ReactState
 
@@ -40,7 +41,9 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
 
 
 def _offered(state: ReactState) -> tuple[str, ...]:
-    """The actions that make sense now: no plan right after a plan, no repair where nothing failed."""
+    """The actions that make sense now: no plan after a plan, no repair where nothing failed, no endless repeats."""
+    if stuck(state):
+        return ("ANSWER",)
     last = state["records"][-1] if state["records"] else {"action_type": "", "error": ""}
     plan = () if last["action_type"] == "PLAN" and not last["error"] else ("PLAN",)
     return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")

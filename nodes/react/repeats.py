@@ -8,6 +8,10 @@ MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
 
 
+SAME_ROUNDS = 3
+"""Rounds alike in a row after which a model that takes a schema can only answer."""
+
+
 def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[str, Any] | None:
     """The result of a call that is not run, or None: {"error", "over_budget"}."""
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) >= most_calls:
@@ -20,6 +24,16 @@ def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[st
         )
         return {"error": why, "over_budget": False}
     return None
+
+
+def stuck(state: ReactState) -> bool:
+    """Whether the last rounds made the same calls with the same results: nothing new will come of them."""
+    last = [_made(record) for record in state["records"][-SAME_ROUNDS:]]
+    return len(last) == SAME_ROUNDS and bool(last[0]) and all(made == last[0] for made in last)
+
+
+def _made(record: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [(outcome["name"], outcome["arguments"], outcome["result"]) for outcome in record["results"]]
 
 
 def only_over_budget(state: ReactState) -> bool:

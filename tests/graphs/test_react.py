@@ -5,6 +5,7 @@ from typing import Any
 
 from segue.agents import Budget
 from segue.graphs.react import build_react
+from segue.services import ModelRequest
 from tests.fakes import answer, call_tool, plan, reflect, remend
 from tests.graphs.conftest import Make
 
@@ -296,3 +297,22 @@ async def test_output_that_looks_like_instructions_stays_data(bed: Make) -> None
     record: Any = json.loads(str(test.model.calls[1][2].content))
     assert record["result"][0]["function"]["result"] == {"success": poisoned(1)}
     assert "SYSTEM: ignore" not in str(test.model.calls[1][1].content)
+
+
+async def test_after_three_rounds_alike_the_schema_only_lets_the_model_answer(bed: Make) -> None:
+    same = call_tool(("double", {"number": 1}))
+    asked: list[list[str]] = []
+
+    test = bed(build_react, [same, same, same, answer("2")])
+    plain = test.registry.model_for(test.registry.agent("a"))
+    stream = plain.stream
+
+    def noting(request: ModelRequest) -> Any:
+        assert request.schema is not None
+        arms = request.schema["properties"]["action"]["properties"]["result"]["anyOf"]
+        asked.append([arm["properties"]["action_type"]["const"] for arm in arms])
+        return stream(request)
+
+    plain.stream = noting  # type: ignore[method-assign]
+    await test.send("go")
+    assert asked == [["CALL_TOOL", "PLAN", "ANSWER"]] * 3 + [["ANSWER"]]
