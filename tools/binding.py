@@ -130,26 +130,6 @@ class BoundTool:
         return await value if inspect.isawaitable(value) else value
 
 
-def as_tool(source: Any) -> BoundTool:
-    """Turn a LangChain tool or a typed function into a `BoundTool`.
-
-    Raises:
-        ConfigurationError: it is neither, or a model could not be told how to call it.
-    """
-    from langchain_core.tools import BaseTool
-
-    from .functions import bind_function
-    from .langchain_tools import bind_langchain_tool
-
-    if isinstance(source, BoundTool):
-        return source
-    if isinstance(source, BaseTool):
-        return bind_langchain_tool(source)
-    if callable(source) and not isinstance(source, type):
-        return bind_function(source)
-    raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
-
-
 def refuse_unknown(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """A model that invents an argument should hear of it.
 

@@ -6,9 +6,29 @@ from typing import Any
 from segue.agents import load_attribute
 from segue.errors import ConfigurationError, UnknownTool
 
-from .binding import BadArguments, BoundTool, Marks, as_tool, tool
+from .binding import BadArguments, BoundTool, Marks, tool
+from .functions import bind_function
 
 __all__ = ["BadArguments", "BoundTool", "Marks", "ToolSets", "as_tool", "tool"]
+
+
+def as_tool(source: Any) -> BoundTool:
+    """Turn a LangChain tool or a typed function into a `BoundTool`.
+
+    Raises:
+        ConfigurationError: it is neither, or a model could not be told how to call it.
+    """
+    from langchain_core.tools import BaseTool
+
+    from .langchain_tools import bind_langchain_tool
+
+    if isinstance(source, BoundTool):
+        return source
+    if isinstance(source, BaseTool):
+        return bind_langchain_tool(source)
+    if callable(source) and not isinstance(source, type):
+        return bind_function(source)
+    raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
 
 
 class ToolSets:

@@ -17,7 +17,7 @@ SEEN = contextvars.ContextVar("SEEN", default="nothing")
 HANGS = """
 import asyncio, time
 from segue.services import CallKey
-from segue.tools.binding import as_tool, tool
+from segue.tools.registry import as_tool, tool
 from segue.tools.run import run_call
 
 @tool(timeout=0.05)
