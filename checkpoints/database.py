@@ -206,7 +206,9 @@ def _check_place(path: str) -> None:
 
 def _connect(path: str, timeout: float, synchronous: str) -> sqlite3.Connection:
     """Open a connection in autocommit mode: transactions begin and end where they are written."""
-    connection = sqlite3.connect(path, timeout, isolation_level=None, check_same_thread=False, uri=_is_uri(path))
+    connection = sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=_is_uri(path)
+    )
     connection.row_factory = sqlite3.Row
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -215,7 +217,9 @@ def _connect(path: str, timeout: float, synchronous: str) -> sqlite3.Connection:
 
 def _prepare(path: str, timeout: float) -> None:
     """Check whose file it is, then create or upgrade the tables in one transaction."""
-    with contextlib.closing(sqlite3.connect(path, timeout, isolation_level=None, uri=_is_uri(path))) as connection:
+    with contextlib.closing(
+        sqlite3.connect(path, timeout=timeout, isolation_level=None, uri=_is_uri(path))
+    ) as connection:
         check_version(connection, path)
         _use_wal(connection, time.monotonic() + timeout)
         connection.execute("BEGIN IMMEDIATE")
