@@ -4,7 +4,7 @@ import sqlite3
 
 from segue.errors import DatabaseTooNew, DatabaseUnavailable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # One script per version, in order: SCRIPTS[n] takes a database from version n to n + 1.
 SCRIPTS: tuple[tuple[str, ...], ...] = (
@@ -57,6 +57,27 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
             started_at REAL NOT NULL,
             finished_at REAL,
             UNIQUE (thread_id, task_id, scope, idx)
+        )""",
+    ),
+    (
+        # `wanted` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task,
+        # `answer` what a person said to the question that it waited with: {"interrupt_id", "value"}.
+        "ALTER TABLE tasks ADD COLUMN wanted TEXT",
+        "ALTER TABLE tasks ADD COLUMN notes TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE tasks ADD COLUMN answer TEXT",
+        "ALTER TABLE tasks ADD COLUMN rating INTEGER",
+        # A call that the state knows nothing of any more, since its thread went back to an older checkpoint.
+        "ALTER TABLE calls ADD COLUMN orphaned INTEGER NOT NULL DEFAULT 0",
+        # Who waits for a thread's lease, first come first served.
+        """CREATE TABLE line (
+            position INTEGER PRIMARY KEY AUTOINCREMENT,
+            thread_id TEXT NOT NULL,
+            expires_at REAL NOT NULL
+        )""",
+        "CREATE INDEX line_of_thread ON line (thread_id, position)",
+        """CREATE TABLE preferences (
+            user_id TEXT PRIMARY KEY,
+            default_mode TEXT NOT NULL
         )""",
     ),
 )

@@ -14,9 +14,11 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── TaskError
 │   ├── UnknownTask · UnknownThread
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
+│   ├── InvalidAnswer       what a person decided does not fit the question: correct it
 │   └── ThreadBusy          another owner is running a task on this thread
 └── StorageError
     ├── DatabaseUnavailable · DatabaseTooNew
+    ├── DamagedCheckpoint   the newest checkpoint cannot be read: recover the session
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
 
@@ -154,6 +156,10 @@ class TaskUnfinished(TaskError):
         self.task_id = task_id
 
 
+class InvalidAnswer(TaskError):
+    """What a person decided does not fit what was asked; nothing was stored."""
+
+
 class ThreadBusy(TaskError):
     """Another owner is running a task on this thread; wait until it is done."""
 
@@ -167,6 +173,17 @@ class StorageError(SegueError):
 
 class DatabaseUnavailable(StorageError):
     """The database file cannot be opened, locked or written."""
+
+
+class DamagedCheckpoint(StorageError):
+    """A checkpoint of the session cannot be read; an older one may be."""
+
+    def __init__(self, thread_id: str, reason: str) -> None:
+        super().__init__(
+            f"The newest checkpoint of session «{thread_id}» is damaged ({reason}): "
+            f"segue recover {thread_id} goes back to the newest one that can be read."
+        )
+        self.thread_id = thread_id
 
 
 class DatabaseTooNew(StorageError):

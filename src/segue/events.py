@@ -132,9 +132,44 @@ class Resumed(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled(Happening):
-    """The task was given up by a person."""
+    """The task was given up by a person; `partial` is what had been written of its answer."""
 
     type: Literal["cancelled"] = "cancelled"
+    partial: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steered(Happening):
+    """A person added something to the task while it stood."""
+
+    type: Literal["steered"] = "steered"
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRequested(Happening):
+    """Calls wait for a person before any of their batch runs: [{"index", "name", "arguments", …}]."""
+
+    type: Literal["approval_requested"] = "approval_requested"
+    interrupt_id: str
+    calls: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalGiven(Happening):
+    """A person decided: `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?}]."""
+
+    type: Literal["approval_given"] = "approval_given"
+    verdicts: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered(Happening):
+    """The newest checkpoints could not be read: the thread went back to an older one, which can."""
+
+    type: Literal["recovered"] = "recovered"
+    checkpoint_id: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +289,19 @@ class ErrorRaised(Happening):
 
 
 Delta = Thinking | Token | AttemptRestarted | Waiting
-TaskEvent = TaskStarted | ModeSelected | Fallback | StateChanged | Paused | Resumed | Cancelled | TaskComplete
+TaskEvent = (
+    TaskStarted
+    | ModeSelected
+    | Fallback
+    | StateChanged
+    | Paused
+    | Resumed
+    | Cancelled
+    | Steered
+    | ApprovalRequested
+    | Recovered
+    | TaskComplete
+)
 RoundEvent = (
     RecursionStart
     | Observe
@@ -265,6 +312,7 @@ RoundEvent = (
     | ModelCalled
     | PlanUpdate
     | StepUpdate
+    | ApprovalGiven
     | Answer
     | ErrorRaised
 )

@@ -68,22 +68,22 @@ async def test_memory_is_a_file_that_goes_with_the_database() -> None:
 async def test_an_older_database_is_upgraded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await open_database(path)).close()
     monkeypatch.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
     await (await open_database(path)).close()
     with plain(path) as connection:
         assert connection.execute("SELECT * FROM memories").fetchall() == []
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 async def test_an_upgrade_that_fails_leaves_the_database_as_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await open_database(path)).close()
     with monkeypatch.context() as patched:
         patched.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)", "CREATE NONSENSE")))
-        patched.setattr(schema, "SCHEMA_VERSION", 2)
+        patched.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
         with pytest.raises(sqlite3.OperationalError, match="syntax error"):
             await open_database(path)
     with plain(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'memories'").fetchone() == (0,)
 
 
@@ -91,7 +91,7 @@ async def test_a_newer_database_is_refused(path: str) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue knows up to 1"):
+    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue knows up to 2"):
         await open_database(path)
 
 

@@ -26,6 +26,7 @@ MADE = [
     errors.UnknownThread("s1"),
     errors.TaskUnfinished("s1", "t1", "paused"),
     errors.ThreadBusy("s1"),
+    errors.DamagedCheckpoint("s1", "it cannot be decoded"),
     errors.DatabaseTooNew("segue.db", 3, 2),
     errors.StaleOwner("s1"),
 ]
