@@ -8,7 +8,6 @@ from typing import Any
 from segue.events import Event, to_dict
 
 from .database import Database
-from .lease import check_fence
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 INSERT_EVENT = """
@@ -32,8 +31,15 @@ def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[s
     }
 
 
+def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> dict[str, Any]:
+    """Store an event that no step of a graph made, and return its dict form with its `seq`."""
+    form = to_dict(event)
+    row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, form)).fetchone()
+    return {**form, "seq": int(row["seq"])}
+
+
 class EventLog:
-    """Reads the log, and adds the events of the runner itself."""
+    """Reads the log."""
 
     def __init__(self, database: Database) -> None:
         self._rows = database.rows
@@ -43,19 +49,3 @@ class EventLog:
         values = (task_id, after, -1 if limit is None else limit)
         rows = await self._rows.read(lambda connection: connection.execute(_READ, values).fetchall())
         return [{**json.loads(row["event"]), "seq": row["seq"]} for row in rows]
-
-    async def append(self, thread_id: str, event: Event, fence: int | None = None) -> dict[str, Any]:
-        """Store one event and return its dict form with its `seq`.
-
-        Raises:
-            StaleOwner: `fence` is given and another owner took the thread.
-        """
-        form = to_dict(event)
-
-        def insert(connection: sqlite3.Connection) -> int:
-            if fence is not None:
-                check_fence(connection, thread_id, fence)
-            row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, form)).fetchone()
-            return int(row["seq"])
-
-        return {**form, "seq": await self._rows.write(insert)}

@@ -15,6 +15,9 @@ from .database import Database
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""
 
+LINE_TTL = 5.0
+"""Seconds that a place in the line lives without being renewed."""
+
 CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
 
 _ACQUIRE = """
@@ -26,6 +29,10 @@ _ACQUIRE = """
 """
 # The fence moves on, so that nothing that still runs under it can write after the release.
 _RELEASE = "UPDATE leases SET owner = '', expires_at = 0, fence = fence + 1 WHERE thread_id = ? AND fence = ?"
+_JOIN = "INSERT INTO line (thread_id, expires_at) VALUES (?, ?) RETURNING position"
+_STAY = "UPDATE line SET expires_at = ? WHERE position = ?"
+_LEAVE = "DELETE FROM line WHERE position = ? OR expires_at < ?"
+_BEFORE = "SELECT 1 FROM line WHERE thread_id = ? AND expires_at > ? AND (? IS NULL OR position < ?)"
 _RENEW = "UPDATE leases SET expires_at = ? WHERE thread_id = ? AND fence = ?"
 _HOLDER = "SELECT owner FROM leases WHERE thread_id = ? AND expires_at > ?"
 
@@ -40,6 +47,11 @@ def check_fence(connection: sqlite3.Connection, thread_id: str, fence: int) -> N
         raise StaleOwner(thread_id)
 
 
+def renew(connection: sqlite3.Connection, thread_id: str, fence: int, expires_at: float) -> bool:
+    """Prolong a lease, even an expired one that nobody took; False where another owner took the thread."""
+    return connection.execute(_RENEW, (expires_at, thread_id, fence)).rowcount == 1
+
+
 class Lease:
     """The right to run a task on a thread. `clock` gives Unix time in seconds."""
 
@@ -47,38 +59,42 @@ class Lease:
         self._rows = database.rows
         self._clock = clock
 
-    async def acquire(self, thread_id: str, owner: str, ttl: float = TTL) -> int:
+    async def acquire(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> int:
         """Take the thread for `ttl` seconds and return the fence, higher than any before it.
 
+        `place` is the caller's in the line before the thread, which it keeps where the thread is busy.
+
         Raises:
-            ThreadBusy: a live owner holds it, be it the same one.
+            ThreadBusy: a live owner holds it, be it the same one, or others came first.
         """
         values = {"thread_id": thread_id, "owner": owner, "ttl": ttl}
 
-        def take(connection: sqlite3.Connection) -> int:
-            row = connection.execute(_ACQUIRE, {**values, "now": self._clock()}).fetchone()
-            if row is None:
-                raise ThreadBusy(thread_id)
-            return int(row["fence"])
+        def take(connection: sqlite3.Connection) -> int | None:
+            now = self._clock()
+            first = connection.execute(_BEFORE, (thread_id, now, place, place)).fetchone() is None
+            row = connection.execute(_ACQUIRE, {**values, "now": now}).fetchone() if first else None
+            if row is None and place is not None:
+                connection.execute(_STAY, (now + LINE_TTL, place))
+            return None if row is None else int(row["fence"])
 
-        return await self._rows.write(take)
+        fence = await self._rows.write(take)
+        if fence is None:
+            raise ThreadBusy(thread_id)
+        return fence
+
+    async def join_line(self, thread_id: str) -> int:
+        """Stand in line for the thread and return the place; `acquire` with it keeps it."""
+        values = (thread_id, self._clock() + LINE_TTL)
+        return int(await self._rows.write(lambda connection: connection.execute(_JOIN, values).fetchone()["position"]))
+
+    async def leave_line(self, place: int) -> None:
+        """Give the place up, and sweep away those of processes that are gone."""
+        values = (place, self._clock())
+        await self._rows.write(lambda connection: connection.execute(_LEAVE, values))
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write; a lease that was lost already is left alone."""
         await self._rows.write(lambda connection: connection.execute(_RELEASE, (thread_id, fence)))
-
-    async def renew(self, thread_id: str, fence: int, ttl: float = TTL) -> None:
-        """Prolong the lease by `ttl` seconds from now, even an expired one that nobody took.
-
-        Raises:
-            StaleOwner: another owner took the thread.
-        """
-
-        def prolong(connection: sqlite3.Connection) -> None:
-            if connection.execute(_RENEW, (self._clock() + ttl, thread_id, fence)).rowcount != 1:
-                raise StaleOwner(thread_id)
-
-        await self._rows.write(prolong)
 
     async def expire(self, thread_id: str, owner: str) -> None:
         """End the lease of an owner that is known to be dead."""
@@ -142,8 +158,7 @@ class Heartbeat:
 
     def _renew(self, connection: sqlite3.Connection) -> bool:
         """Say whether the lease is still ours; trouble with the file proves nothing, the next beat asks again."""
-        values = (self._clock() + self._ttl, self._thread_id, self._fence)
         try:
-            return connection.execute(_RENEW, values).rowcount == 1
+            return renew(connection, self._thread_id, self._fence, self._clock() + self._ttl)
         except sqlite3.DatabaseError:
             return True

@@ -25,6 +25,11 @@ _WITHDRAW = """
     DELETE FROM calls
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
 """
+_UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
+_UNKNOWN = """
+    SELECT name, arguments FROM calls
+    WHERE thread_id = ? AND task_id = ? AND json_extract(outcome, '$.unknown_outcome') ORDER BY position
+"""
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 
 
@@ -90,6 +95,29 @@ class ToolLedger:
         values = (self._thread_id, task_id)
         rows = await self._intents.read(lambda connection: connection.execute(_OF_TASK, values).fetchall())
         return [_call(row) for row in rows]
+
+    async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Give each call of a task that is still under way the outcome for its name; return the task's calls.
+
+        Raises:
+            StaleOwner: another owner took the thread.
+        """
+        values = (self._thread_id, task_id)
+
+        def end(connection: sqlite3.Connection) -> None:
+            check_fence(connection, self._thread_id, self._fence)
+            for row in connection.execute(_UNDER_WAY, values).fetchall():
+                outcome = json.dumps(dict(outcome_of(row["name"])))
+                connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+
+        await self._intents.write(end)
+        return await self.calls(task_id)
+
+    async def unknown(self, task_id: str) -> list[dict[str, Any]]:
+        """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
+        values = (self._thread_id, task_id)
+        rows = await self._intents.read(lambda connection: connection.execute(_UNKNOWN, values).fetchall())
+        return [{"name": row["name"], "arguments": json.loads(row["arguments"])} for row in rows]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)

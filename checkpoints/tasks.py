@@ -3,17 +3,21 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from segue.errors import IllegalTransition, UnknownTask
+from segue.errors import IllegalTransition, TaskError, UnknownTask
+from segue.events import Event, StateChanged
 
 from .database import Database
+from .event_log import insert_event
 from .lease import check_fence
 
 Row = dict[str, Any]
 Rows = list[Row]
+Moved = tuple[Row, Rows]
+"""A task's row, and the events that were stored with the change."""
 
 
 class TaskStatus(StrEnum):
@@ -44,7 +48,7 @@ TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     # running to running is no change: a process resumes what a crash cut off.
     _S.RUNNING: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED, _S.DONE, _S.ERROR, _S.CANCELLED}),
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
-    _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.DONE, _S.ERROR, _S.CANCELLED}),
+    _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.WAITING, _S.DONE, _S.ERROR, _S.CANCELLED}),
     _S.PAUSED: frozenset({_S.RUNNING, _S.CANCELLED}),
     _S.ERROR: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED}),
     _S.DONE: frozenset(),
@@ -69,9 +73,22 @@ _INSERT = """
     RETURNING *
 """
 _GET = "SELECT * FROM tasks WHERE task_id = ?"
-_UPDATE = "UPDATE tasks SET status = ?, result = ?, error = ?, updated_at = ? WHERE task_id = ? RETURNING *"
+_UPDATE = """
+    UPDATE tasks
+    SET status = :status, model = :model, result = :result, error = :error, wanted = :wanted, notes = :notes,
+        answer = :answer, updated_at = :now
+    WHERE task_id = :task_id
+    RETURNING *
+"""
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
-_OF_THREAD = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position"
+_BEGINNING = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
+_WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN (SELECT value FROM json_each(?))"
+# A task stands where its thread's lease has run out, or where it waits for a command.
+_UNFINISHED = """
+    SELECT tasks.*, iif(leases.expires_at > :now, leases.owner, '') AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE status IN ('pending', 'running', 'pausing', 'paused') ORDER BY position
+"""
 _LIST = """
     SELECT * FROM tasks
     WHERE (:agent_id IS NULL OR agent_id = :agent_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
@@ -117,16 +134,19 @@ class Tasks:
         """
         return _task(await self._rows.read(lambda connection: _find(connection, task_id)))
 
-    async def set_status(
+    async def move(
         self,
         task_id: str,
-        status: str,
+        status: TaskStatus | None,
         *,
-        result: Mapping[str, Any] | None = None,
-        error: str | None = None,
+        events: Iterable[Event] = (),
         fence: int | None = None,
-    ) -> Row:
-        """Move a task to `status` and return it; without a new one a result stays, an error goes.
+        **changes: Any,
+    ) -> Moved:
+        """Change a task and store what is to be told of it, in one transaction.
+
+        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, wanted,
+        notes, answer; what is not named stays, but an error goes with the next status. Without `status` that stays too.
 
         Raises:
             UnknownTask: there is none.
@@ -134,26 +154,70 @@ class Tasks:
             StaleOwner: `fence` is given and another owner took its thread.
         """
 
-        def change(connection: sqlite3.Connection) -> sqlite3.Row:
-            row = _find(connection, task_id)
+        def change(connection: sqlite3.Connection) -> Moved:
+            old = _task(_find(connection, task_id))
             if fence is not None:
-                check_fence(connection, row["thread_id"], fence)
-            stored = row["result"] if result is None else json.dumps(dict(result))
-            values = (next_status(row["status"], status), stored, error, self._clock(), task_id)
-            changed: sqlite3.Row = connection.execute(_UPDATE, values).fetchone()
-            return changed
+                check_fence(connection, old["thread_id"], fence)
+            new = old["status"] if status is None else next_status(old["status"], status)
+            moved = [] if new == old["status"] else [StateChanged(task_id=task_id, old=old["status"], new=str(new))]
+            kept = old if status is None else {**old, "error": None}
+            values = _stored({**kept, **changes, "status": str(new), "now": self._clock()})
+            row = connection.execute(_UPDATE, values).fetchone()
+            return _task(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
 
-        return _task(await self._rows.write(change))
+        return await self._rows.write(change)
+
+    async def add_note(self, task_id: str, text: str, event: Event) -> Moved:
+        """Add a text that steers a task which has not ended.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: it has ended.
+        """
+
+        def add(connection: sqlite3.Connection) -> Moved:
+            task = _task(_find(connection, task_id))
+            if not TASK_TRANSITIONS[TaskStatus(task["status"])]:
+                raise TaskError(f"Task «{task_id}» is {task['status']}: send a new message.")
+            values = _stored({**task, "notes": [*task["notes"], text], "now": self._clock()})
+            row = connection.execute(_UPDATE, values).fetchone()
+            return _task(row), [insert_event(connection, task["thread_id"], event)]
+
+        return await self._rows.write(add)
+
+    async def find(self, text: str) -> str:
+        """Return the id of the task that `text` is, or the beginning of.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: there are several.
+        """
+        rows = await self._rows.read(lambda connection: connection.execute(_BEGINNING, {"text": text}).fetchall())
+        found = [str(row["task_id"]) for row in rows]
+        if text in found:
+            return text
+        if not text or not found:
+            raise UnknownTask(text)
+        if len(found) > 1:
+            raise TaskError(f"Several tasks begin with «{text}»: write more of {', '.join(found)}.")
+        return found[0]
+
+    async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
+        """Return what a person wants of these tasks, pause or cancel, for those of which something is wanted."""
+        given = json.dumps([*task_ids])
+        rows = await self._rows.read(lambda connection: connection.execute(_WANTED, (given,)).fetchall())
+        return {row["task_id"]: row["wanted"] for row in rows}
+
+    async def unfinished(self) -> Rows:
+        """Return the tasks that have not ended and wait for no answer, oldest first, with the live `owner` or ""."""
+        values = {"now": self._clock()}
+        rows = await self._rows.read(lambda connection: connection.execute(_UNFINISHED, values).fetchall())
+        return [_task(row) for row in rows]
 
     async def latest_of(self, thread_id: str) -> Row | None:
         """Return the thread's newest task, or None."""
         row = await self._rows.read(lambda connection: connection.execute(_LATEST, (thread_id,)).fetchone())
         return None if row is None else _task(row)
-
-    async def of_thread(self, thread_id: str) -> Rows:
-        """Return the thread's tasks, oldest first."""
-        rows = await self._rows.read(lambda connection: connection.execute(_OF_THREAD, (thread_id,)).fetchall())
-        return [_task(row) for row in rows]
 
     async def list(
         self, agent_id: str | None = None, thread_id: str | None = None, limit: int = 50, before: str | None = None
@@ -175,6 +239,13 @@ def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:
     return row
 
 
+_JSON = ("result", "notes", "answer")
+
+
 def _task(row: sqlite3.Row) -> Row:
     task = {name: row[name] for name in row.keys() if name != "position"}  # noqa: SIM118, a Row iterates its values
-    return {**task, "result": None if row["result"] is None else json.loads(row["result"])}
+    return {**task, **{name: None if task[name] is None else json.loads(task[name]) for name in _JSON}}
+
+
+def _stored(task: Row) -> Row:
+    return {**task, **{name: None if task[name] is None else json.dumps(task[name]) for name in _JSON}}

@@ -37,6 +37,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "任务未能完成：{why}。以下是目前的进展，回复“继续”可以接着做。\n\n{found}",
         "The task is not finished: {why}. This is what was found so far; write “go on” to continue.\n\n{found}",
     ),
+    "interrupted": ("（回答被中断。）", "(The answer was interrupted.)"),
     "cut": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was cut at its length limit.)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
     "plan_around": (

@@ -57,17 +57,18 @@ async def run_call(
     if claim.state == "finished":
         return Outcome(dict(claim.outcome or {}), 0.0)
     if claim.state == "interrupted" and not (name in tools and tools[name].idempotent):
-        result = _unknown(
-            f"{name} was under way when its process stopped, so it may or may not have taken effect. "
-            "It was not run again"
-        )
+        result = unknown_outcome(CUT_OFF.format(name=name))
     else:
         result = await _attempt(tools, name, arguments, default_timeout)
     await ledger.settle(key, result)
     return Outcome(result, time.monotonic() - started)
 
 
-def _unknown(what: str) -> Result:
+CUT_OFF = "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
+
+
+def unknown_outcome(what: str) -> Result:
+    """The result of a call of which nobody knows whether it took effect."""
     return {
         "error": f"unknown_outcome: {what}: check what it did before calling it once more.",
         "unknown_outcome": True,
@@ -137,7 +138,7 @@ async def _given_up(tool: Tool, running: "asyncio.Task[Result]", seconds: float)
     stopped = running.done() and not left_a_thread(running)
     if stopped or tool.idempotent or tool.read_only:
         return {"error": f"{late} and was given up."}
-    return _unknown(f"{late} and cannot be stopped, so it may still be running and take effect later")
+    return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")
 
 
 async def _stop(running: "asyncio.Task[Result]") -> None:

@@ -2,12 +2,14 @@
 
 from segue.events import TaskComplete
 
-from ..context import NodeRuntime, announce
+from ..context import NodeRuntime, announce, bench
 from .state import ChatState, ChatUpdate
 
 
 async def finish(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
-    """Say that the task is complete."""
-    result = state["result"] or {}
+    """Say that the task is complete, and which of its calls may or may not have taken effect."""
+    ledger = bench(runtime).services.ledger
+    unknown = await ledger.unknown(state["task_id"]) if ledger else ()
+    result = {**(state["result"] or {}), "unknown_outcomes": [*unknown]}
     status = "done" if result.get("success") else "error"
-    return {"events": announce(TaskComplete(task_id=state["task_id"], status=status, result=result))}
+    return {"result": result, "events": announce(TaskComplete(task_id=state["task_id"], status=status, result=result))}

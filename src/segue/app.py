@@ -14,17 +14,16 @@ from .agents import Agent
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.tasks import TaskStatus
-from .errors import InvalidMessage, TaskError, TaskUnfinished, UnknownMode
-from .events import Event, from_dict
+from .control import Control
+from .errors import InvalidMessage, TaskUnfinished, UnknownMode
+from .events import Event
 from .extraction import extract
 from .graphs.chat import MODES
-from .hub import until_end
 from .ids import Ids
 from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
-from .reading import Reader
-from .runner import Row, Runner, stopped
+from .runner import Row, Runner
 from .services import Model
 from .wired import wired_graph
 
@@ -32,13 +31,12 @@ _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
 
-class App(Reader):
+class App(Control):
     """Agents, modes and threads over one database."""
 
     def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
-        self._registry = registry
         self._modes = dict(modes)
-        super().__init__(database, Runner(database, registry, self._modes))
+        super().__init__(database, registry, Runner(database, registry, self._modes))
         self._ids = Ids()
 
     @property
@@ -75,15 +73,20 @@ class App(Reader):
         mode: str = "",
         user_id: str = "default",
         model: str = "",
+        wait: float = 0.0,
+        steer: bool = False,
     ) -> Row:
         """Take a message on and run its task in the background; returns the task's row.
 
+        `wait` is how many seconds to stand in line for a session that is busy. With `steer` the message joins the
+        session's unfinished task, if there is one, which goes on with it.
+
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
-            TaskUnfinished: the thread has a task to resume or cancel first.
+            TaskUnfinished: the thread has a task to resume, steer or cancel first.
             ThreadBusy: another owner runs a task on the thread.
         """
-        row, _ = await self._send(message, session_id, agent, mode, user_id, model)
+        row, _ = await self._send(message, session_id, agent, mode, user_id, model, wait, steer)
         return row
 
     async def _send(
@@ -94,16 +97,19 @@ class App(Reader):
         mode: str = "",
         user_id: str = "default",
         model: str = "",
+        wait: float = 0.0,
+        steer: bool = False,
     ) -> tuple[Row, asyncio.Task[Row]]:
         thread_id = session_id or self._ids.thread()
         chosen = self._registry.agent(agent)
         wanted = mode or chosen.mode
         self._check(message, thread_id, chosen, wanted, model)
         await self._registry.prepare(chosen)
-        async with self._runner.leased(thread_id) as begin:
-            last = await self._runner.tasks.latest_of(thread_id)
-            if last and last["status"] in _OPEN:
-                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+        last = await self._runner.tasks.latest_of(thread_id) if steer else None
+        if last and last["status"] in _OPEN and (steered := await self._steer(last, message.strip())):
+            return steered
+        async with self._runner.leased(thread_id, wait) as begin:
+            await self._make_room(thread_id)
             row = await self._runner.tasks.create(
                 task_id=self._ids.task(),
                 thread_id=thread_id,
@@ -114,6 +120,14 @@ class App(Reader):
                 message=message.strip(),
             )
             return row, begin(row)
+
+    async def _make_room(self, thread_id: str) -> None:
+        """Refuse a thread with an unfinished task; what a failed one did goes into the history."""
+        last = await self._runner.tasks.latest_of(thread_id)
+        if last and last["status"] in _OPEN:
+            raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+        if last and last["status"] == TaskStatus.ERROR and not last["result"]:
+            await self._runner.leave_behind(last)
 
     def _check(self, message: str, thread_id: str, agent: Agent, mode: str, model: str) -> None:
         """Refuse what cannot run, before anything is stored."""
@@ -137,18 +151,6 @@ class App(Reader):
         async for event in self.follow(row["task_id"]):
             yield event
 
-    async def follow(self, task_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The task's durable events from `after` on, then what happens live until it ends or pauses."""
-        with self._runner.hub.listening(task_id) as queue:
-            live = self._runner.running(task_id)
-            seen = after
-            for form in await self._runner.log.read(task_id, after):
-                seen = form["seq"]
-                yield from_dict(form)
-            if live:
-                async for event in until_end(queue, lambda event: event.seq == 0 or event.seq > seen):
-                    yield event
-
     async def ask(self, message: str, *, response_model: type[BaseModel] | None = None, **options: Any) -> Row:
         """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
 
@@ -166,77 +168,6 @@ class App(Reader):
         made, usage = await extract(model, result["answer"], response_model)
         spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
         return {**result, "object": made, "usage": {**result["usage"], **spent}}
-
-    async def resume(self, task_id: str, *, model: str = "") -> Row:
-        """Go on with a task that was paused, crashed or failed; returns its result when it ends.
-
-        `model` takes the place of the one that it began with.
-
-        Raises:
-            UnknownTask, ThreadBusy, ModelError.
-            TaskError: it ended for good, or a later task runs on its thread.
-        """
-        row, run = await self._resume(task_id, model)
-        return await self._result(row, run)
-
-    async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncIterator[Event]:
-        """As `resume`, but yields what happens from now on."""
-        seen = [form["seq"] for form in await self._runner.log.read(task_id)]
-        await self._resume(task_id, model)
-        async for event in self.follow(task_id, after=max(seen, default=0)):
-            yield event
-
-    async def _resume(self, task_id: str, model: str) -> tuple[Row, asyncio.Task[Row]]:
-        known = await self._runner.tasks.get(task_id)
-        thread_id = known["thread_id"]
-        await self._registry.prepare(self._registry.agent(known["agent_id"]))
-        async with self._runner.leased(thread_id) as begin:
-            row = await self._runner.tasks.get(task_id)
-            if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
-                raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to resume; send a new message.")
-            latest = await self._runner.tasks.latest_of(thread_id)
-            if latest and latest["task_id"] != task_id:
-                raise TaskError(f"Session «{thread_id}» went on with task «{latest['task_id']}»: send a new message.")
-            row["model"] = model or row["model"]
-            self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
-            return row, begin(row)
-
-    async def _result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
-        try:
-            result = await asyncio.shield(run)
-        except asyncio.CancelledError:
-            if not run.cancelled():
-                raise
-            result = stopped(row)
-        status = (await self._runner.tasks.get(row["task_id"]))["status"]
-        return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
-
-    async def pause(self, task_id: str) -> None:
-        """Stop a running task at its next boundary.
-
-        Raises:
-            UnknownTask, TaskError: it does not run in this process.
-        """
-        await self._runner.tasks.get(task_id)
-        await self._runner.request_pause(task_id)
-
-    def stop_now(self, task_id: str) -> None:
-        """Stop a running task without waiting for a boundary; it stays resumable."""
-        self._runner.stop_now(task_id)
-
-    async def cancel(self, task_id: str) -> None:
-        """Give up a task that does not run; the thread takes the next message.
-
-        Raises:
-            UnknownTask.
-            TaskError: it ended already.
-            ThreadBusy: it runs, here or elsewhere; pause it first.
-        """
-        row = await self._runner.tasks.get(task_id)
-        if row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED):
-            raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
-        async with self._runner.leased(row["thread_id"]):
-            await self._runner.cancel(row)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .agents import Agent
@@ -128,6 +128,7 @@ class RunServices:
         ledger: Ledger | None = None,
         ids: Ids | None = None,
         clock: Callable[[], float] = time.time,
+        notes: Callable[[str], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
         self._registry = registry
         self._emit = emit
@@ -135,6 +136,7 @@ class RunServices:
         self.ids = ids or Ids()
         self._clock = clock
         self.began = clock()
+        self._notes = notes
 
     def agent(self, name: str) -> Agent:
         return self._registry.agent(name)
@@ -150,6 +152,10 @@ class RunServices:
 
     def clock(self) -> float:
         return self._clock()
+
+    async def notes(self, task_id: str) -> Sequence[str]:
+        """What a person added to the task while it stood, oldest first."""
+        return await self._notes(task_id) if self._notes else ()
 
 
 DEFAULT_REGISTRY = Registry()

@@ -150,7 +150,7 @@ class TaskUnfinished(TaskError):
 
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         super().__init__(
-            f"Session «{thread_id}» has a task that is {status}: resume or cancel task «{task_id}», "
+            f"Session «{thread_id}» has a task that is {status}: resume, steer or cancel task «{task_id}», "
             "then send the message again."
         )
         self.task_id = task_id

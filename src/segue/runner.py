@@ -2,38 +2,39 @@
 
 import asyncio
 import logging
-import os
-import socket
-import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
+from langgraph.types import Command, StateSnapshot
 
 from .bootstrap import Registry, RunServices
 from .checkpoints.database import Database
 from .checkpoints.event_log import EventLog
-from .checkpoints.lease import Heartbeat, Lease
+from .checkpoints.lease import Heartbeat
 from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.tasks import Tasks, TaskStatus
-from .errors import IllegalTransition, SegueError, StaleOwner, TaskError, ThreadBusy
-from .events import Cancelled, Durable, ErrorRaised, Paused, Resumed, StateChanged, from_dict
+from .closing import close_turn, given_up
+from .errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
+from .events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, from_dict
 from .graphs.chat import build_chat
 from .hub import Hub
+from .leasing import Leasing
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.state import ChatInput
+from .runs import LEASE_LOST, Row, Run
 from .services import AppContext
+from .tools.run import CUT_OFF, unknown_outcome
 
 logger = logging.getLogger(__name__)
 
-Row = dict[str, Any]
-LEASE_LOST = "another process took over the session"
+WATCH_EVERY = 0.2
+"""Seconds between two looks at what other processes want of the tasks that run here."""
 
 
 class Runner:
@@ -43,52 +44,55 @@ class Runner:
         self.hub = Hub()
         self.tasks = Tasks(database)
         self.log = EventLog(database)
+        self.leasing = Leasing(database)
         self.saver = FencedSqliteSaver(database, on_events=self._publish)
         self.graph = build_chat(modes).compile(checkpointer=self.saver)
         self._database = database
         self._registry = registry
-        self._lease = Lease(database)
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._runs: dict[str, asyncio.Task[Row]] = {}
-        self._controls: dict[str, RunControl] = {}
+        self._runs: dict[str, Run] = {}
         self._fences: dict[str, int] = {}
-        self._entered: set[str] = set()
+        self._watching: asyncio.Task[None] | None = None
 
     def _publish(self, stored: list[Row]) -> None:
         for form in stored:
             self.hub.publish(from_dict(form))
 
-    async def _tell(self, row: Row, event: Durable) -> None:
-        self._publish([await self.log.append(row["thread_id"], event, self._fences.get(row["thread_id"]))])
+    async def move(self, row: Row, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Row:
+        """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
+        fence = self._fences.get(row["thread_id"])
+        moved, stored = await self.tasks.move(row["task_id"], status, events=events, fence=fence, **changes)
+        self._publish(stored)
+        return moved
 
-    async def _set_status(self, row: Row, status: TaskStatus, **fields: Any) -> None:
-        old = (await self.tasks.get(row["task_id"]))["status"]
-        if old == status:
-            return
-        await self.tasks.set_status(row["task_id"], status, fence=self._fences.get(row["thread_id"]), **fields)
-        await self._tell(row, StateChanged(task_id=row["task_id"], old=old, new=status.value))
+    async def add_note(self, row: Row, text: str, event: Event) -> None:
+        """Add a text that steers a task, and tell of it."""
+        _, stored = await self.tasks.add_note(row["task_id"], text, event)
+        self._publish(stored)
 
-    def running(self, task_id: str) -> bool:
-        return task_id in self._runs
+    def run_of(self, task_id: str) -> Run | None:
+        """The run of a task that runs in this process."""
+        return self._runs.get(task_id)
 
     @asynccontextmanager
-    async def leased(self, thread_id: str) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
+    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
 
         Raises:
-            ThreadBusy: another owner runs a task on the thread.
+            ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
         """
-        fence = self._fences[thread_id] = await self._acquire(thread_id)
+        fence = self._fences[thread_id] = await self.leasing.take(thread_id, wait)
+        self.saver.hold(thread_id, fence)
         begun = False
 
         def begin(row: Row) -> asyncio.Task[Row]:
             nonlocal begun
             begun = True
-            self._controls[row["task_id"]] = RunControl()
-            run = asyncio.create_task(self._run(row, fence), name=f"task {row['task_id']}")
-            self._runs[row["task_id"]] = run
-            run.add_done_callback(_look_at)
-            return run
+            run = self._runs[row["task_id"]] = Run(row, fence)
+            run.task = asyncio.create_task(self._run(run), name=f"task {row['task_id']}")
+            run.task.add_done_callback(_look_at)
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.create_task(self._watch(), name="watch")
+            return run.task
 
         try:
             yield begin
@@ -99,132 +103,146 @@ class Runner:
     async def _let_go(self, thread_id: str, fence: int) -> None:
         self._fences.pop(thread_id, None)
         self.saver.release(thread_id)
-        await self._lease.release(thread_id, fence)
+        await self.leasing.release(thread_id, fence)
 
-    async def _acquire(self, thread_id: str) -> int:
-        """The lease; one whose owner was a process of this machine that is gone does not have to run out first."""
-        try:
-            return await self._lease.acquire(thread_id, self._owner)
-        except ThreadBusy:
-            owner = await self._lease.holder(thread_id)
-            if owner is None or not _is_gone(owner):
-                raise
-            await self._lease.expire(thread_id, owner)
-            return await self._lease.acquire(thread_id, self._owner)
+    async def _watch(self) -> None:
+        """Carry out what other processes want of the tasks that run here, as long as any does."""
+        while self._runs:
+            with suppress(DatabaseUnavailable):
+                for task_id, what in (await self.tasks.wanted(self._runs)).items():
+                    if run := self._runs.get(task_id):
+                        run.cancel() if what == "cancel" else run.pause("pause was asked for")
+            await asyncio.sleep(WATCH_EVERY)
 
-    async def _run(self, row: Row, fence: int) -> Row:
-        task_id, thread_id = row["task_id"], row["thread_id"]
-        control = self._controls[task_id]
-        self._entered.add(task_id)
-        self.saver.hold(thread_id, fence)
+    async def _run(self, run: Run) -> Row:
+        thread_id, fence = run.row["thread_id"], run.fence
+        run.entered = True
         try:
-            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: control.request_drain(LEASE_LOST)):
-                return await self._carry(row, fence, control)
+            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: run.pause(LEASE_LOST)):
+                return await self._carry(run)
         finally:
             try:
                 await self._let_go(thread_id, fence)
             finally:
-                del self._controls[task_id], self._runs[task_id]
-                self._entered.discard(task_id)
-                self.hub.end(task_id)
+                del self._runs[run.row["task_id"]]
+                self.hub.end(run.row["task_id"])
 
-    async def _carry(self, row: Row, fence: int, control: RunControl) -> Row:
+    async def _carry(self, run: Run) -> Row:
         """Run the graph to its end or to a boundary, and keep what it came to."""
         try:
-            if row["status"] != TaskStatus.PENDING:
-                await self._tell(row, Resumed(task_id=row["task_id"]))
-            await self._set_status(row, TaskStatus.RUNNING)
-            result = await self._invoke(row, fence, control)
+            if run.row["status"] == TaskStatus.PENDING:
+                await self.move(run.row, TaskStatus.RUNNING)
+            out = await self._invoke(run)
         except GraphDrained:
-            if control.drain_reason == LEASE_LOST:
-                raise StaleOwner(row["thread_id"]) from None
-            return await self._pause(row, control.drain_reason or "")
+            if run.reason == LEASE_LOST:
+                raise StaleOwner(run.row["thread_id"]) from None
+            return await (self.give_up(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
         except StaleOwner:
             raise
         except asyncio.CancelledError:
-            await self._pause(row, "stopped at once")
+            if run.cancelled:
+                return await self.give_up(run.row, run.partial)
+            await self._pause(run, "stopped at once")
             raise
         except Exception as error:
-            await self._fail(row, error)
+            await self._fail(run.row, error)
             raise
+        if questions := out.get("__interrupt__"):
+            return await self._wait(run, questions[0].id, questions[0].value)
+        return await self._end(run.row, dict(out["result"]))
+
+    async def _end(self, row: Row, result: Row) -> Row:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
         await self.saver.drop_subgraphs(row["thread_id"])
-        await self._set_status(row, status, result=result, error=result.get("error"))
+        await self.move(row, status, result=result, error=result.get("error"))
         return result
 
-    async def _pause(self, row: Row, reason: str) -> Row:
-        await self._set_status(row, TaskStatus.PAUSED)
-        await self._tell(row, Paused(task_id=row["task_id"], reason=reason))
-        return stopped(row)
+    async def _pause(self, run: Run, reason: str) -> Row:
+        await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row["task_id"], reason=reason)])
+        return stopped(run.row)
+
+    async def _wait(self, run: Run, interrupt_id: str, question: Row) -> Row:
+        asked = ApprovalRequested(
+            task_id=run.row["task_id"], interrupt_id=interrupt_id, calls=question.get("calls", [])
+        )
+        await self.move(run.row, TaskStatus.WAITING, events=[asked])
+        return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
     async def _fail(self, row: Row, error: Exception) -> None:
         known = isinstance(error, SegueError)
         text = str(error) if known else f"{type(error).__name__}: {error}"
         if not known:
             logger.error("Task %s failed on an error that Segue does not know.", row["task_id"], exc_info=error)
-        await self._set_status(row, TaskStatus.ERROR, error=text)
-        await self._tell(row, ErrorRaised(task_id=row["task_id"], message=text, final=True))
+        failed = ErrorRaised(task_id=row["task_id"], message=text, final=True)
+        await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
 
-    async def _invoke(self, row: Row, fence: int, control: RunControl) -> Row:
+    async def _invoke(self, run: Run) -> Row:
+        """What the graph returns, or the result of a task that had ended before its status was stored."""
+        row = run.row
         agent = self._registry.agent(row["agent_id"])
-        ledger = ToolLedger(self._database, row["thread_id"], fence)
-        services = RunServices(self._registry, self.hub.publish, ledger)
-        context = AppContext.carrying(
-            services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
-        )
         config: RunnableConfig = {
             **thread_config(row["thread_id"]),
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
             "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
         }
-        given, finished = await self._where_it_stands(row)
-        if finished is not None:
-            return finished
-        out = await self.graph.ainvoke(given, config, context=context, durability="sync", control=control)
-        return dict(out["result"])
-
-    async def _where_it_stands(self, row: Row) -> tuple[ChatInput | None, Row | None]:
-        """What to invoke the graph with: the message, or None to go on; or the result of a task that had ended."""
         state = await self.graph.aget_state(thread_config(row["thread_id"]))
-        values = state.values or {}
-        known = {values.get("task_id"), (values.get("assignment") or {}).get("task_id")}
-        if row["task_id"] not in known:
-            return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}, None
-        if not state.tasks and values.get("result"):
-            return None, dict(values["result"])
-        return None, None
+        if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
+            return {"result": state.values["result"]}
+        given = _given(state, row)
+        return await self.graph.ainvoke(
+            given, config, context=self._context(run), durability="sync", control=run.control
+        )
 
-    async def request_pause(self, task_id: str) -> None:
-        """Ask a running task to stop at its next boundary; until then its status is pausing.
+    def _context(self, run: Run) -> AppContext:
+        row = run.row
 
-        Raises:
-            TaskError: it does not run in this process.
-        """
-        if task_id not in self._controls:
-            raise TaskError(f"Task «{task_id}» does not run in this process, so it cannot be paused from here.")
-        self._controls[task_id].request_drain("pause was asked for")
-        row = await self.tasks.get(task_id)
-        if row["status"] == TaskStatus.RUNNING and task_id in self._runs:
-            with suppress(IllegalTransition, StaleOwner):  # it may just have ended
-                await self._set_status(row, TaskStatus.PAUSING)
+        def emit(event: Event) -> None:
+            run.note(event)
+            self.hub.publish(event)
 
-    def stop_now(self, task_id: str) -> None:
-        """Stop a running task where it is; the step under way runs again on resume, its finished tool calls do not."""
-        if task_id in self._entered:
-            self._runs[task_id].cancel()
-        elif task_id in self._controls:
-            self._controls[task_id].request_drain("stopped before it began")
+        async def notes(task_id: str) -> list[str]:
+            return list((await self.tasks.get(task_id))["notes"])
 
-    async def cancel(self, row: Row) -> None:
-        """Give up a task whose thread is leased."""
-        await self._set_status(row, TaskStatus.CANCELLED)
-        await self._tell(row, Cancelled(task_id=row["task_id"]))
+        ledger = ToolLedger(self._database, row["thread_id"], run.fence)
+        services = RunServices(self._registry, emit, ledger, notes=notes)
+        return AppContext.carrying(
+            services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
+        )
+
+    async def request_pause(self, run: Run) -> None:
+        """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
+        try:
+            with suppress(IllegalTransition):  # it may just have ended
+                running = (await self.tasks.get(run.row["task_id"]))["status"] == TaskStatus.RUNNING
+                await self.move(run.row, TaskStatus.PAUSING if running else None, wanted="pause")
+        finally:
+            run.pause("pause was asked for")
+
+    async def give_up(self, row: Row, partial: str = "") -> Row:
+        """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
+        result = await self.leave_behind(row, partial)
+        ended = [Cancelled(task_id=row["task_id"], partial=partial)]
+        await self.move(row, TaskStatus.CANCELLED, result=result, events=ended)
+        return result
+
+    async def leave_behind(self, row: Row, partial: str = "") -> Row:
+        """Put what a task did into its thread's history, so that the thread can take another message."""
+        ledger = ToolLedger(self._database, row["thread_id"], self._fences[row["thread_id"]])
+        calls = await ledger.settle_all(row["task_id"], lambda name: unknown_outcome(CUT_OFF.format(name=name)))
+        result = given_up(row, partial, await ledger.unknown(row["task_id"]))
+        await close_turn(self.graph, thread_config(row["thread_id"]), row, calls, partial, result)
+        await self.saver.drop_subgraphs(row["thread_id"])
+        return result
 
     async def close(self) -> None:
         """Pause what runs and wait until it stands."""
-        for control in self._controls.values():
-            control.request_drain("the app was closed")
-        await asyncio.gather(*self._runs.values(), return_exceptions=True)
+        runs = [run.task for run in self._runs.values() if run.task]
+        for run in self._runs.values():
+            run.pause("the app was closed")
+        await asyncio.gather(*runs, return_exceptions=True)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
 
 
 def stopped(row: Row) -> Row:
@@ -232,18 +250,20 @@ def stopped(row: Row) -> Row:
     return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
 
 
-def _is_gone(owner: str) -> bool:
-    """Whether an owner, host:pid:random, was a process of this machine that is no more."""
-    host, pid, _ = owner.rsplit(":", 2)
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+def knows(state: StateSnapshot, task_id: str) -> bool:
+    """Whether the thread's newest checkpoint belongs to this task."""
+    values = state.values or {}
+    return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
+
+
+def _given(state: StateSnapshot, row: Row) -> "ChatInput | Command[Any] | None":
+    """What to invoke the graph with: the message, a person's answer, or None to go on."""
+    if not knows(state, row["task_id"]):
+        return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}
+    answer = row["answer"]
+    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
+        return Command(resume={answer["interrupt_id"]: answer["value"]})
+    return None
 
 
 def _look_at(run: asyncio.Task[Row]) -> None:

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Heartbeat, Lease
-from segue.errors import StaleOwner, ThreadBusy
+from segue.checkpoints.lease import Heartbeat, Lease, renew
+from segue.errors import ThreadBusy
 
 from .conftest import Clock
 
@@ -39,7 +39,7 @@ async def test_a_lease_ends_at_its_time_unless_renewed(database: Database, other
     mine, yours = Lease(database, clock), Lease(other, clock)
     fence = await mine.acquire("s", "me", ttl=10)
     clock.now += 9
-    await mine.renew("s", fence, ttl=10)
+    assert await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     clock.now += 9
     with pytest.raises(ThreadBusy):
         await yours.acquire("s", "you")
@@ -52,7 +52,7 @@ async def test_an_expired_lease_that_nobody_took_can_be_renewed(database: Databa
     lease = Lease(database, clock)
     fence = await lease.acquire("s", "me", ttl=10)
     clock.now += 60
-    await lease.renew("s", fence, ttl=10)
+    assert await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     assert await lease.holder("s") == "me"
 
 
@@ -61,10 +61,42 @@ async def test_a_lost_lease_is_neither_renewed_nor_released(database: Database, 
     fence = await mine.acquire("s", "me")
     clock.now += 16
     await yours.acquire("s", "you")
-    with pytest.raises(StaleOwner):
-        await mine.renew("s", fence)
+    assert not await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     await mine.release("s", fence)
     assert await yours.holder("s") == "you"
+
+
+async def test_who_stands_in_line_comes_before_who_does_not(database: Database, other: Database, clock: Clock) -> None:
+    mine, yours = Lease(database, clock), Lease(other, clock)
+    fence = await mine.acquire("s", "me")
+    first, second = await yours.join_line("s"), await mine.join_line("s")
+    await mine.release("s", fence)
+    with pytest.raises(ThreadBusy):
+        await mine.acquire("s", "me")
+    with pytest.raises(ThreadBusy):
+        await mine.acquire("s", "me", place=second)
+    fence = await yours.acquire("s", "you", place=first)
+    await yours.leave_line(first)
+    await yours.release("s", fence)
+    assert await mine.acquire("s", "me", place=second) > fence
+
+
+async def test_a_place_in_line_lasts_as_long_as_somebody_asks(
+    database: Database, other: Database, clock: Clock
+) -> None:
+    mine, yours = Lease(database, clock), Lease(other, clock)
+    fence = await mine.acquire("s", "me", ttl=60)
+    alive, dead = await yours.join_line("s"), await yours.join_line("s")
+    for _ in range(3):
+        clock.now += 4
+        with pytest.raises(ThreadBusy):
+            await yours.acquire("s", "you", place=alive)
+    await mine.release("s", fence)
+    with pytest.raises(ThreadBusy):
+        await mine.acquire("s", "me")
+    clock.now += 6
+    assert dead > alive
+    assert await mine.acquire("s", "me") > fence
 
 
 async def test_two_connections_race_and_one_wins_each_thread(database: Database, other: Database) -> None:

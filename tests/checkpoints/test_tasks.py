@@ -5,9 +5,11 @@ from itertools import product
 import pytest
 
 from segue.checkpoints.database import Database
+from segue.checkpoints.event_log import EventLog
 from segue.checkpoints.lease import Lease
 from segue.checkpoints.tasks import TASK_TRANSITIONS, Row, Tasks, TaskStatus, next_status
-from segue.errors import IllegalTransition, StaleOwner, UnknownTask
+from segue.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
+from segue.events import Paused, Steered
 
 from .conftest import Clock
 
@@ -39,6 +41,10 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
         "message": "message of t1: 你好",
         "error": None,
         "result": None,
+        "wanted": None,
+        "notes": [],
+        "answer": None,
+        "rating": None,
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }
@@ -49,18 +55,18 @@ async def test_an_unknown_task_is_named(database: Database) -> None:
     with pytest.raises(UnknownTask, match="«t9»"):
         await tasks.get("t9")
     with pytest.raises(UnknownTask, match="«t9»"):
-        await tasks.set_status("t9", "running")
+        await tasks.move("t9", TaskStatus.RUNNING)
 
 
 async def test_a_status_comes_with_result_and_error(database: Database, clock: Clock) -> None:
     tasks = Tasks(database, clock)
     await create(tasks, "t1")
-    await tasks.set_status("t1", TaskStatus.RUNNING)
+    await tasks.move("t1", TaskStatus.RUNNING)
     clock.now += 5
-    failed = await tasks.set_status("t1", "error", error="no answer", result={"done": ["a"]})
+    failed, _ = await tasks.move("t1", TaskStatus.ERROR, error="no answer", result={"done": ["a"]})
     assert (failed["status"], failed["error"], failed["result"]) == ("error", "no answer", {"done": ["a"]})
     assert (failed["created_at"], failed["updated_at"]) == (1000.0, 1005.0)
-    again = await tasks.set_status("t1", "running")
+    again, _ = await tasks.move("t1", TaskStatus.RUNNING)
     assert (again["error"], again["result"]) == (None, {"done": ["a"]})
     assert again == await tasks.get("t1")
 
@@ -69,8 +75,9 @@ async def test_an_illegal_transition_changes_nothing(database: Database) -> None
     tasks = Tasks(database)
     before = await create(tasks, "t1")
     with pytest.raises(IllegalTransition, match="«pending» to «done»"):
-        await tasks.set_status("t1", "done", result={"answer": "x"})
+        await tasks.move("t1", TaskStatus.DONE, result={"answer": "x"}, events=[Paused(task_id="t1")])
     assert await tasks.get("t1") == before
+    assert await EventLog(database).read("t1") == []
 
 
 def test_the_table_is_what_the_documents_say() -> None:
@@ -78,7 +85,7 @@ def test_the_table_is_what_the_documents_say() -> None:
         "pending": {"running", "paused", "cancelled", "error"},
         "running": {"running", "waiting", "pausing", "paused", "done", "error", "cancelled"},
         "waiting": {"running", "paused", "cancelled", "error"},
-        "pausing": {"paused", "running", "done", "error", "cancelled"},
+        "pausing": {"paused", "running", "waiting", "done", "error", "cancelled"},
         "paused": {"running", "cancelled"},
         "error": {"running", "paused", "cancelled"},
         "done": set(),
@@ -97,13 +104,73 @@ async def test_a_stale_owner_sets_no_status(database: Database, other: Database,
     tasks = Tasks(database)
     await create(tasks, "t1")
     stale = await Lease(database, clock).acquire("s", "me")
-    await tasks.set_status("t1", "running", fence=stale)
+    await tasks.move("t1", TaskStatus.RUNNING, fence=stale)
     clock.now += 16
     fence = await Lease(other, clock).acquire("s", "you")
     with pytest.raises(StaleOwner):
-        await tasks.set_status("t1", "done", fence=stale)
+        await tasks.move("t1", TaskStatus.DONE, fence=stale)
     assert (await tasks.get("t1"))["status"] == "running"
-    assert (await Tasks(other).set_status("t1", "done", fence=fence))["status"] == "done"
+    assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0]["status"] == "done"
+    assert [form["data"]["new"] for form in await EventLog(other).read("t1")] == ["running", "done"]
+
+
+async def test_a_change_and_what_is_told_of_it_are_one_transaction(database: Database) -> None:
+    tasks = Tasks(database)
+    await create(tasks, "t1")
+    row, told = await tasks.move(
+        "t1", TaskStatus.RUNNING, events=[Paused(task_id="t1", reason="asked")], wanted="pause"
+    )
+    assert [form["type"] for form in told] == ["state_changed", "paused"]
+    assert told == await EventLog(database).read("t1")
+    assert row["wanted"] == "pause"
+    row, told = await tasks.move("t1", None, wanted=None)
+    assert (row["status"], row["wanted"], told) == ("running", None, [])
+
+
+async def test_what_other_processes_want_is_found(database: Database) -> None:
+    tasks = Tasks(database)
+    for task_id in ("t1", "t2", "t3"):
+        await create(tasks, task_id)
+    await tasks.move("t1", None, wanted="pause")
+    await tasks.move("t2", None, wanted="cancel")
+    assert await tasks.wanted(["t1", "t3"]) == {"t1": "pause"}
+    assert await tasks.wanted(["t1", "t2", "t3"]) == {"t1": "pause", "t2": "cancel"}
+
+
+async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Database) -> None:
+    tasks = Tasks(database)
+    await create(tasks, "t1")
+    for text in ("to Xi'an", "并且便宜"):
+        row, told = await tasks.add_note("t1", text, Steered(task_id="t1", message=text))
+        assert told[0]["data"] == {"message": text}
+    assert row["notes"] == ["to Xi'an", "并且便宜"]
+    await tasks.move("t1", TaskStatus.CANCELLED)
+    with pytest.raises(TaskError, match="is cancelled"):
+        await tasks.add_note("t1", "more", Steered(task_id="t1", message="more"))
+
+
+async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) -> None:
+    tasks = Tasks(database)
+    for task_id in ("abc-1", "abc-2", "x%z"):
+        await create(tasks, task_id)
+    assert await tasks.find("abc-2") == "abc-2"
+    assert await tasks.find("x%") == "x%z"
+    with pytest.raises(TaskError, match="abc-1, abc-2"):
+        await tasks.find("abc")
+    for nothing in ("", "%", "abd"):
+        with pytest.raises(UnknownTask):
+            await tasks.find(nothing)
+
+
+async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(database: Database, clock: Clock) -> None:
+    tasks, lease = Tasks(database, clock), Lease(database, clock)
+    for task_id, thread_id in (("t1", "s1"), ("t2", "s2"), ("t3", "s3")):
+        await create(tasks, task_id, thread_id)
+    await lease.acquire("s1", "dead", ttl=10)
+    clock.now += 11
+    await lease.acquire("s2", "alive", ttl=10)
+    await tasks.move("t3", TaskStatus.CANCELLED)
+    assert [(row["task_id"], row["owner"]) for row in await tasks.unfinished()] == [("t1", ""), ("t2", "alive")]
 
 
 async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
@@ -112,7 +179,7 @@ async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
     for task_id in ("t2", "t1", "t3"):
         await create(tasks, task_id)
     await create(tasks, "elsewhere", thread_id="s2")
-    assert [task["task_id"] for task in await tasks.of_thread("s")] == ["t2", "t1", "t3"]
+    assert [task["task_id"] for task in await tasks.list(thread_id="s")] == ["t3", "t1", "t2"]
     latest = await tasks.latest_of("s")
     assert latest is not None
     assert latest["task_id"] == "t3"
@@ -144,7 +211,7 @@ async def test_threads_show_their_last_task(database: Database, clock: Clock) ->
     clock.now += 1
     await create(tasks, "t3", thread_id="new")
     clock.now += 1
-    await tasks.set_status("t3", "running")
+    await tasks.move("t3", TaskStatus.RUNNING)
     assert await tasks.threads() == [
         {"thread_id": "new", "turns": 2, "message": "message of t3: 你好", "status": "running", "updated_at": 1003.0},
         {"thread_id": "old", "turns": 1, "message": "message of t1: 你好", "status": "pending", "updated_at": 1000.0},

@@ -1,0 +1,62 @@
+"""A task that is given up: what it did and wrote so far stays in its thread's history."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
+
+from .nodes.exchange import Settled, exchange
+from .prompts.phrases import phrase
+from .services import CallKey
+
+Row = dict[str, Any]
+
+
+async def close_turn(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    config: RunnableConfig,
+    row: Row,
+    calls: Sequence[Row],
+    partial: str,
+    result: Row,
+) -> None:
+    """End the turn of a task that will not go on, so that the thread can take the next message.
+
+    `calls` are the task's in the ledger, all settled. Their exchange and `partial`, marked as interrupted, follow what
+    the history has; a task that the checkpoints know nothing of leaves nothing.
+    """
+    state = await graph.aget_state(config)
+    values = state.values
+    if row["task_id"] not in (values.get("task_id"), (values.get("assignment") or {}).get("task_id")):
+        return
+    if values.get("result") and not state.tasks:
+        return  # it had ended, or was closed before
+    mark = phrase("interrupted", values.get("language") or "en")
+    closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
+    update = {
+        "messages": [*_missing(values.get("messages", []), row, calls), closing],
+        "result": result,
+        "assignment": None,
+    }
+    await graph.aupdate_state(config, {**update, "task_id": row["task_id"]}, as_node="FINISH")
+
+
+def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> list[AnyMessage]:
+    """The exchanges of the calls that the history does not have yet, a recursion's or step's together."""
+    known = [m.additional_kwargs.get("key") for m in messages if isinstance(m, ToolMessage)]
+    rounds: dict[str, list[Settled]] = {}
+    for place, call in enumerate(calls):
+        key = {"task_id": row["task_id"], "scope": call["scope"], "index": call["idx"]}
+        if key not in known:
+            call_id = f"{row['task_id'][:8]}-{place}"
+            settled = Settled(call_id, call["name"], call["arguments"], call["outcome"], CallKey(**key))
+            rounds.setdefault(call["scope"], []).append(settled)
+    return [message for made in rounds.values() for message in exchange("", made)]
+
+
+def given_up(row: Row, partial: str, unknown: Sequence[Mapping[str, Any]]) -> Row:
+    """The result of a task that was cancelled."""
+    kept = {"success": False, "answer": partial, "mode": row["mode"], "status": "cancelled"}
+    return {**kept, "unknown_outcomes": [*unknown]}

@@ -1,0 +1,70 @@
+"""What every event carries, and the events that are only streamed."""
+
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """The ids that every event carries. `timestamp` is Unix time in seconds."""
+
+    task_id: str
+    trace_id: str = ""
+    step_id: str = ""
+    iteration: int = 0
+    seq: int = 0
+    timestamp: float = field(default_factory=time.time)
+    durable: ClassVar[bool] = True
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is particular to this type of event: every field that is no id."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _IDS}
+
+
+_IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp"})
+
+
+# Deltas: streamed while they are written, never stored one by one.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thinking(Happening):
+    """A piece of a thought, or a phase banner. `attempt` counts the tries of the call that writes it."""
+
+    type: Literal["thinking"] = "thinking"
+    content: str
+    attempt: int = 1
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Happening):
+    """A piece of the answer."""
+
+    type: Literal["token"] = "token"
+    content: str
+    attempt: int = 1
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRestarted(Happening):
+    """What was streamed of this call so far is to be discarded: it starts again."""
+
+    type: Literal["attempt_restarted"] = "attempt_restarted"
+    attempt: int
+    reason: str
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Happening):
+    """Nothing happens for a while: the endpoint asked for patience, or a person is asked."""
+
+    type: Literal["waiting"] = "waiting"
+    reason: str
+    seconds: float | None = None
+    durable: ClassVar[bool] = False

@@ -1,0 +1,55 @@
+"""One task under way in this process, and how it is told to stop."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph.runtime import RunControl
+
+from .events import AttemptRestarted, Event, Fallback, Token
+
+Row = dict[str, Any]
+LEASE_LOST = "another process took over the session"
+
+
+@dataclass
+class Run:
+    """A task's row, the fence that it writes under, and what was streamed of its answer so far."""
+
+    row: Row
+    fence: int
+    control: RunControl = field(default_factory=RunControl)
+    task: "asyncio.Task[Row] | None" = None
+    entered: bool = False
+    cancelled: bool = False
+    partial: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was told to stop."""
+        return self.control.drain_reason or ""
+
+    def pause(self, reason: str) -> None:
+        """Stop at the next boundary; the first reason counts, unless the lease is lost. From any thread."""
+        if not self.reason or reason == LEASE_LOST:
+            self.control.request_drain(reason)
+
+    def stop(self) -> None:
+        """Stop where it is: the step under way runs again on resume, its finished tool calls do not."""
+        if self.entered and self.task is not None:
+            self.task.cancel()
+        else:
+            self.pause("stopped before it began")
+
+    def cancel(self) -> None:
+        """Stop where it is and for good; once is enough, a second time would cut off how it is written down."""
+        if not self.cancelled:
+            self.cancelled = True
+            self.stop()
+
+    def note(self, event: Event) -> None:
+        """Keep what is streamed of the answer."""
+        if isinstance(event, Token):
+            self.partial += event.content
+        elif isinstance(event, AttemptRestarted | Fallback):
+            self.partial = ""
