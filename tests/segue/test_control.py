@@ -1,6 +1,7 @@
 """Pause, cancel, steer and wait in line, from this opening of the database and from another."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -46,17 +47,18 @@ class Counter:
 
     async def add(self, number: int) -> int:
         """Add a number to the list."""
-        self.entered.set()
+        if not self.gate.is_set():
+            self.entered.set()
         await self.gate.wait()
         self.effects.append(number)
         return len(self.effects)
 
 
 class Drip:
-    """A reply that never ends; `left` is when the client was seen to be gone."""
+    """A reply that never ends; `left` is set when the client is seen to be gone."""
 
     def __init__(self) -> None:
-        self.left = 0.0
+        self.left = threading.Event()
 
     def play(self, wire: Wire) -> None:
         wire.begin()
@@ -65,7 +67,7 @@ class Drip:
                 wire.delta({"content": "word "})
                 time.sleep(0.01)
         except OSError:
-            self.left = time.monotonic()
+            self.left.set()
             raise
 
 
@@ -129,9 +131,8 @@ async def test_cancelling_closes_the_connection_and_keeps_what_was_written(
                 break
         asked = time.monotonic()
         await (other if elsewhere else app).cancel(row["task_id"])
-        while not drip.left:
-            await asyncio.sleep(0.01)
-        assert drip.left - asked < 1.0
+        assert await asyncio.to_thread(drip.left.wait, 5.0)
+        assert time.monotonic() - asked < 1.0
         assert await status(other, row["task_id"]) == "cancelled"
         user, written = await app.history("s")
         assert user["content"] == "tell me a long story"
@@ -152,7 +153,6 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
 
     def hold(_: list[Any]) -> str:
         counter.gate.clear()
-        counter.entered.clear()
         return call_tool(("add", {"number": 2}))
 
     def look(messages: list[Any]) -> str:
@@ -162,8 +162,8 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
     counter.gate.set()
     app.register(agent_of([call_tool(("add", {"number": 1})), hold, look], tools=(counter.add,)))
     row = await app.start("go", session_id="s", agent="a")
-    while counter.effects != [1] or not counter.entered.is_set() or counter.gate.is_set():
-        await asyncio.sleep(0.01)
+    await counter.entered.wait()
+    assert counter.effects == [1]
     await app.cancel(row["task_id"])
     task = (await app.trace(row["task_id"]))["task"]
     assert task["result"]["unknown_outcomes"] == [{"name": "add", "arguments": {"number": 2}}]
