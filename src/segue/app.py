@@ -23,7 +23,8 @@ from .ids import Ids
 from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
-from .runner import Row, Runner
+from .runner import Runner
+from .runs import Row
 from .services import Model
 from .wired import wired_graph
 

@@ -29,13 +29,11 @@ def _usable(tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """The tools, unless one asks for what Segue cannot do.
 
     Raises:
-        ConfigurationError: a name means something else in a plan, or a call would have to wait for a person.
+        ConfigurationError: a name means something else in a plan.
     """
     for tool in tools.values():
         if tool.name.lower() in NO_TOOL:
             raise ConfigurationError(f"A tool cannot be called «{tool.name}»: in a plan that means no tool; rename it.")
-        if tool.needs_approval:
-            raise ConfigurationError(f"The tool «{tool.name}» needs approval, which Segue cannot ask for yet.")
     return tools
 
 

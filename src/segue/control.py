@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from langgraph.types import StateSnapshot
+
 from .bootstrap import Registry
 from .checkpoints.database import Database
 from .checkpoints.tasks import TaskStatus
@@ -12,7 +14,8 @@ from .errors import IllegalTransition, TaskError, ThreadBusy
 from .events import Event, Resumed, Steered, from_dict
 from .hub import until_end
 from .reading import Reader
-from .runner import Row, Runner, stopped, thread_config
+from .runner import Runner, stopped, thread_config
+from .runs import Row
 
 ENDED = (TaskStatus.DONE, TaskStatus.CANCELLED)
 ACTIVE = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSING)
@@ -280,6 +283,6 @@ class Control(Reader):
         """Whether the machine has decided on its answer, so that nothing can be added any more."""
         config = thread_config(row["thread_id"])
         state = await self._runner.graph.aget_state(config, subgraphs=True)
-        while state.tasks and getattr(state.tasks[0].state, "tasks", None):
-            state = state.tasks[0].state
+        while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
+            state = inner
         return state.next in (("ANSWER",), ("FINISH",)) and "decision" in state.values

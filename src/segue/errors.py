@@ -12,7 +12,9 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidPlan             a plan breaks its own rules: it is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
-│   ├── UnknownTask · UnknownThread
+│   ├── UnknownTask · UnknownThread · UnknownSnapshot
+│   ├── ThreadExists        a session of that name is there already: choose another
+│   ├── InvalidExport       the document is no export that can be read: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
 │   ├── InvalidAnswer       what a person decided does not fit the question: correct it
 │   └── ThreadBusy          another owner is running a task on this thread
@@ -143,6 +145,29 @@ class UnknownThread(TaskError):
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(f"There is no session «{thread_id}» in this database; `segue threads` lists what there is.")
+
+
+class UnknownSnapshot(TaskError):
+    """The session has no checkpoint of that id."""
+
+    def __init__(self, thread_id: str, checkpoint_id: str) -> None:
+        super().__init__(
+            f"Session «{thread_id}» has no snapshot «{checkpoint_id}»: list its snapshots and name one of them."
+        )
+
+
+class ThreadExists(TaskError):
+    """A session of that name is there already; nothing was stored."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"There is a session «{thread_id}» already: choose another name for the new one.")
+
+
+class InvalidExport(TaskError):
+    """A document cannot be imported; nothing was stored."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The document cannot be imported: {reason}. Nothing was stored; export the session again.")
 
 
 class TaskUnfinished(TaskError):

@@ -5,7 +5,8 @@ from langchain_core.messages import convert_to_openai_messages
 from .checkpoints.database import Database
 from .checkpoints.ledger import ToolLedger
 from .errors import UnknownThread
-from .runner import Row, Runner, thread_config
+from .runner import Runner, thread_config
+from .runs import Row
 
 
 class Reader:

@@ -140,9 +140,10 @@ class Claim:
     """The ledger's answer to an intent.
 
     `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended.
+    `doubtful`: it never ran, but one like it, of the same task, may or may not have taken effect.
     """
 
-    state: Literal["fresh", "finished", "interrupted"]
+    state: Literal["fresh", "finished", "interrupted", "doubtful"]
     outcome: Mapping[str, Any] | None = None
 
 

@@ -1,11 +1,7 @@
-"""Talk with an agent: one message, a task to resume, or turn by turn."""
+"""Talk with an agent: one message, a task to resume or to answer, or turn by turn."""
 
-import asyncio
-import os
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +11,34 @@ from rich.text import Text
 from segue.prompts.language import language_of
 
 from ..events import Event, from_dict
-from ..ids import Ids
-from .consoles import output
-from .exits import FAILED, PAUSED, complain
-from .interrupts import listening
-from .lines import status_line
+from .approving import can_ask, print_calls
+from .choices import answering
+from .exits import FAILED, PAUSED, WAITING, complain, remark
+from .interrupts import listening, unless_interrupted
+from .lines import signs_for, status_line, unknown_calls
 from .live import LiveView
 from .notices import greet, header
 from .printable import printable
 from .render import JsonView, PlainView, View
 from .settings import Settings
+from .verdicts import Answer
 
 if TYPE_CHECKING:
     from ..app import App
 
 Row = dict[str, Any]
+PATIENCE = 0.5
+"""Seconds until it is said that a message stands in line."""
+_UNDER_WAY = ("pending", "running", "pausing")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How a task, or a stretch of it, ended: an exit code, or the question that is put to the person."""
+
+    code: int
+    task: Row | None = None
+    question: Row | None = None
 
 
 @dataclass
@@ -46,70 +55,138 @@ class Conversation:
     """Whether each task has a header above it and the command that goes on below it."""
     stopped: bool = False
     """Whether a task was stopped without waiting; a tool of it may still run in a thread."""
+    view: View | None = None
+    """What shows the task that is talked about."""
+    seconds: float = 0.0
+    """How long it was worked on, without the time that a person was asked."""
 
     @property
     def agent(self) -> str:
         return self.settings.chosen_agent()
 
-    async def send(self, message: str) -> int:
-        """Send a message, show its task, and return the exit code."""
-        task = await self.app.start(
+    async def send(self, message: str, *, steer: bool = False) -> Turn:
+        """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
+        known = await self._latest() if steer else None
+        starting = self.app.start(
             message,
             session_id=self.session,
             agent=self.agent,
             mode=self.mode,
             user_id=self.settings.user,
             model=self.settings.model,
+            wait=self.settings.wait,
+            steer=steer,
         )
-        view = self._view()
-        if self.framed:
-            self._introduce(task, language_of(message))
-        return await self._carry(task["task_id"], self.app.follow(task["task_id"]), view)
+        task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
+        if task is None:
+            complain("You left the line, and the message was not sent. To send it:", self._again(message, steer))
+            return Turn(PAUSED)
+        seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
+        self._begin(task, seen)
+        after = max((form["seq"] for form in seen), default=0)
+        return await self._carry(task["task_id"], self.app.follow(task["task_id"], after), steered=bool(seen))
 
-    async def resume(self, task_id: str) -> int:
-        """Go on with a task, show it from where it stood, and return the exit code."""
+    async def resume(self, task_id: str) -> Turn:
+        """Go on with a task, and show it from where it stood; one that waits puts its question once more."""
         trace = await self.app.trace(task_id)
+        if trace["task"]["status"] == "waiting":
+            self._begin(trace["task"], trace["events"])
+            return await self._judge(trace["task"])
         events = self.app.resume_and_follow(task_id, model=self.settings.model)
-        first = await anext(events, None)
-        view = self._view()
-        for form in trace["events"]:
-            view.recall(from_dict(form))
-        if self.framed:
-            task = trace["task"]
-            self._introduce({**task, "model": self.settings.model or task["model"]}, language_of(task["message"]))
-        return await self._carry(task_id, _with_first(first, events), view)
+        return await self._go_on(trace, events)
 
-    def _view(self) -> View:
+    async def answer(self, task_id: str, answer: Answer) -> Turn:
+        """Tell a task that waits what was decided, and show how it goes on."""
+        trace = await self.app.trace(task_id) if self.view is None else None
+        events = self.app.answer_and_follow(task_id, answer)
+        if trace is None:
+            return await self._carry(task_id, events)
+        return await self._go_on(trace, events)
+
+    async def _go_on(self, trace: Row, events: AsyncIterator[Event]) -> Turn:
+        first = await anext(events, None)
+        task = trace["task"]
+        self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
+        return await self._carry(task["task_id"], _with_first(first, events))
+
+    async def _latest(self) -> Row | None:
+        tasks = await self.app.tasks(session_id=self.session, limit=1)
+        return await self.app.trace(tasks[0]["task_id"]) if tasks else None
+
+    def _again(self, message: str, steer: bool) -> str:
+        how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
+        return self.settings.sending(message, "--session", self.session, *how)
+
+    def _say_that_it_waits(self) -> None:
+        if self.settings.wait:
+            remark(f"Standing in line for session «{self.session}»… (Ctrl-C leaves the line)")
+
+    def _begin(self, task: Row, seen: list[Row]) -> None:
+        """A view of the task that knows what was seen of it before."""
+        self.view = self._new_view()
+        self.seconds = 0.0
+        for form in seen:
+            self.view.recall(from_dict(form))
+        if self.framed:
+            model = self.app.model_for(task["agent_id"], task["model"])
+            heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
+            greet(self.console, model, heading, language_of(task["message"]))
+
+    def _new_view(self) -> View:
         if self.as_json:
             return JsonView()
         redraws = self.console.is_terminal and not self.console.is_dumb_terminal
         return LiveView(self.console) if redraws else PlainView(self.console)
 
-    def _introduce(self, task: Row, language: str) -> None:
-        model = self.app.model_for(task["agent_id"], task["model"])
-        heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
-        greet(self.console, model, heading, language)
-
-    async def _carry(self, task_id: str, events: AsyncIterator[Event], view: View) -> int:
+    async def _carry(self, task_id: str, events: AsyncIterator[Event], *, steered: bool = False) -> Turn:
+        view = self._shown()
         began = time.monotonic()
-        with listening(self.app, task_id, view) as interrupts:
-            try:
+        try:
+            with listening(self.app, (task_id,), view.notice) as interrupts:
                 async for event in events:
                     view.show(event)
-            finally:
-                view.finish()
+            task = (await self.app.trace(task_id))["task"]
+        except BaseException:
+            view.finish()
+            raise
+        self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
-        task = (await self.app.trace(task_id))["task"]
-        if isinstance(view, JsonView):
-            view.result(task)
-        else:
-            self._conclude(task, time.monotonic() - began)
-        return self._judge(task)
+        if steered and task["status"] in _UNDER_WAY:
+            view.finish()
+            remark("It is added to the task; the process that runs it takes it up at its next step.")
+            return Turn(0)
+        return await self._judge(task, interrupted=interrupts.count > 0)
 
-    def _conclude(self, task: Row, seconds: float) -> None:
+    def _shown(self) -> View:
+        if self.view is None:
+            raise RuntimeError("No task is shown yet.")
+        return self.view
+
+    async def _judge(self, task: Row, *, interrupted: bool = False) -> Turn:
+        """Close the view of a task that stands, or keep it for one that a person is asked about."""
+        view = self._shown()
+        question = None
+        if task["status"] == "waiting":
+            view.rest()
+            question = await self.app.question(task["task_id"])
+            if can_ask() and not self.as_json and not interrupted:
+                return Turn(WAITING, task, question)
+        else:
+            view.finish()
+        if isinstance(view, JsonView):
+            view.result(task, **({"question": question} if question else {}))
+        elif question:
+            print_calls(self.console, question["calls"], language_of(task["message"]))
+        else:
+            self._conclude(task)
+        return Turn(self._say_what_it_needs(task, question))
+
+    def _conclude(self, task: Row) -> None:
         self.console.print()
+        if unknown := unknown_calls(task, signs_for(self.console), language_of(task["message"])):
+            self.console.print(unknown, soft_wrap=True)
         if task["status"] in ("done", "error") and task["result"]:
-            self.console.print(status_line(task, seconds), soft_wrap=True)
+            self.console.print(status_line(task, self.seconds), soft_wrap=True)
             if self.framed:
                 self.say_how_to_go_on(task["thread_id"])
 
@@ -118,16 +195,27 @@ class Conversation:
         self.console.print(Text("go on in this session, from any process:", style="dim"))
         self.console.print(Text(printable(self.settings.going_on(session_id))), soft_wrap=True)
 
-    def _judge(self, task: Row) -> int:
+    def say_how_to_answer(self, task: Row, question: Row) -> int:
+        """Print the commands that answer a task which waits, and return the exit code."""
+        remark("The task waits for a person.", *answering(self.settings, task["task_id"], question["calls"]))
+        return WAITING
+
+    def _say_what_it_needs(self, task: Row, question: Row | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
         resume = self.settings.command_on("resume", task["task_id"])
-        if task["status"] == "done":
-            return 0
-        if task["status"] == "paused":
-            complain("The task is paused. To go on with it:", resume)
-            return PAUSED
-        hints = [] if task["result"] else [resume]
-        complain(task["error"] or f"The task is {task['status']} and did not end.", *hints)
+        if question:
+            return self.say_how_to_answer(task, question)
+        match task["status"]:
+            case "done":
+                return 0
+            case "paused":
+                complain("The task is paused. To go on with it:", resume)
+                return PAUSED
+            case "cancelled":
+                complain("The task was cancelled; its session takes the next message.")
+            case status:
+                hints = [] if task["result"] else [resume]
+                complain(task["error"] or f"The task is {status} and did not end.", *hints)
         return FAILED
 
 
@@ -136,70 +224,3 @@ async def _with_first(first: Event | None, rest: AsyncIterator[Event]) -> AsyncI
         yield first
     async for event in rest:
         yield event
-
-
-class Stage:
-    """An event loop with an open conversation; between two runs of it nothing else happens."""
-
-    def __init__(
-        self, settings: Settings, *, as_json: bool = False, framed: bool = True, must_exist: bool = False
-    ) -> None:
-        self._runner = asyncio.Runner()
-        self._open = AsyncExitStack()
-        self._opening = settings.reopened if must_exist else settings.opened
-        self._settings = settings
-        self._as_json = as_json
-        self._framed = framed and not as_json
-        self.conversation: Conversation
-
-    def __enter__(self) -> "Stage":
-        self._runner.__enter__()
-        try:
-            app = self.run(self._enter(self._opening))
-        except BaseException:
-            self._runner.close()
-            raise
-        settings = self._settings
-        self.conversation = Conversation(
-            app,
-            settings,
-            output(),
-            settings.session or Ids().thread(),
-            settings.mode,
-            self._as_json,
-            self._framed,
-        )
-        return self
-
-    async def _enter(self, opening: "Callable[[], AbstractAsyncContextManager[App]]") -> "App":
-        return await self._open.enter_async_context(opening())
-
-    def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
-        return self._runner.run(doing)
-
-    def __exit__(self, *_: object) -> None:
-        self.run(self._open.aclose())
-        if not self.conversation.stopped:
-            self._runner.close()
-
-    def leave(self, code: int) -> int:
-        """The exit code; after a stop the process ends here, without waiting for a tool that still runs in a thread."""
-        if self.conversation.stopped:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-        return code
-
-
-def one_shot(settings: Settings, message: str, *, as_json: bool) -> int:
-    """Send one message and return the exit code."""
-    with Stage(settings, as_json=as_json) as stage:
-        code: int = stage.run(stage.conversation.send(message))
-    return stage.leave(code)
-
-
-def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
-    """Resume one task and return the exit code."""
-    with Stage(settings, as_json=as_json, must_exist=True) as stage:
-        code: int = stage.run(stage.conversation.resume(task_id))
-    return stage.leave(code)

@@ -6,23 +6,41 @@ from contextlib import contextmanager
 import typer
 from rich.text import Text
 
-from ..errors import InvalidMessage, SegueError, TaskUnfinished, UnknownAgent, UnknownMode, UnknownModel
+from ..errors import (
+    DamagedCheckpoint,
+    InvalidAnswer,
+    InvalidMessage,
+    SegueError,
+    UnknownAgent,
+    UnknownMode,
+    UnknownModel,
+)
 from .consoles import complaints
 from .printable import printable
 from .settings import Settings
 
 FAILED = 1
 USAGE = 2
+WAITING = 3
 PAUSED = 130
 
-_USAGE = (InvalidMessage, UnknownAgent, UnknownMode, UnknownModel)
+_USAGE = (InvalidAnswer, InvalidMessage, UnknownAgent, UnknownMode, UnknownModel)
 """What another command line would mend."""
 
 
 def complain(sentence: str, *hints: str) -> None:
     """Write a sentence to standard error in red, and hints below it."""
+    _write(Text(printable(sentence), style="red"), hints)
+
+
+def remark(sentence: str, *hints: str) -> None:
+    """Write to standard error what is no failure, and hints below it."""
+    _write(Text(printable(sentence), style="yellow"), hints)
+
+
+def _write(sentence: Text, hints: tuple[str, ...]) -> None:
     console = complaints()
-    console.print(Text(printable(sentence), style="red"), soft_wrap=True)
+    console.print(sentence, soft_wrap=True)
     for hint in hints:
         console.print(Text(printable(hint)), soft_wrap=True)
 
@@ -38,7 +56,7 @@ def told_in_a_sentence(settings: Settings | None = None) -> Iterator[None]:
         yield
     except SegueError as error:
         hints = []
-        if isinstance(error, TaskUnfinished) and settings:
-            hints = [settings.command_on(verb, error.task_id) for verb in ("resume", "cancel")]
+        if isinstance(error, DamagedCheckpoint) and settings:
+            hints = [settings.command_on("recover", error.thread_id)]
         complain(str(error), *hints)
         raise typer.Exit(code_of(error)) from error

@@ -1,61 +1,88 @@
-"""Ctrl-C and SIGTERM while a task runs: the first one pauses it, the second one stops it."""
+"""Ctrl-C and SIGTERM: while tasks run the first one pauses them and the second one stops them."""
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import TaskError
-from .render import View
 
 if TYPE_CHECKING:
     from ..app import App
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
 
 
 class Interrupts:
-    """Counts the signals that came while a task runs, and passes them on to the app."""
+    """Counts the signals that came while tasks run, and passes them on to the app."""
 
-    def __init__(self, app: "App", task_id: str, view: View) -> None:
+    def __init__(self, app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> None:
         self._app = app
-        self._task_id = task_id
-        self._view = view
+        self._task_ids = task_ids
+        self._say = say
         self._asking: asyncio.Task[None] | None = None
         self.count = 0
 
     @property
     def stopped(self) -> bool:
-        """Whether the task was stopped without waiting for a boundary."""
+        """Whether the tasks were stopped without waiting for a boundary."""
         return self.count > 1
 
     def __call__(self) -> None:
         self.count += 1
         if self.count == 1:
-            self._view.notice("pausing at the next boundary… (press again to stop now)")
+            self._say("pausing at the next boundary… (press again to stop now)")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
         elif self.count == 2:  # a third one must not cut off how the second one is written down
-            self._view.notice("stopping now…")
-            self._app.stop_now(self._task_id)
+            self._say("stopping now…")
+            for task_id in tuple(self._task_ids):
+                self._app.stop_now(task_id)
 
     async def _pause(self) -> None:
-        with suppress(TaskError):  # it ended before it could be asked
-            await self._app.pause(self._task_id)
+        for task_id in tuple(self._task_ids):
+            with suppress(TaskError):  # it ended before it could be asked
+                await self._app.pause(task_id)
 
 
 @contextmanager
-def listening(app: "App", task_id: str, view: View) -> Iterator[Interrupts]:
-    """Take the signals over while the task runs; where that is not possible they keep their usual effect."""
+def listening(app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
+    """Take the signals over while the tasks run."""
+    interrupts = Interrupts(app, task_ids, say)
+    with _taken_over(interrupts):
+        yield interrupts
+
+
+@contextmanager
+def _taken_over(act: Callable[[], None]) -> Iterator[None]:
+    """Have the signals call `act`; where that is not possible they keep their usual effect."""
     loop = asyncio.get_running_loop()
-    interrupts = Interrupts(app, task_id, view)
     taken = []
     for number in SIGNALS:
         with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, interrupts)
+            loop.add_signal_handler(number, act)
             taken.append(number)
     try:
-        yield interrupts
+        yield
     finally:
         for number in taken:
             loop.remove_signal_handler(number)
+
+
+async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_delay: Callable[[], None]) -> T | None:
+    """Do something, or None if a signal came before its end; `on_delay` is called if it takes longer than `patience`."""
+    work = asyncio.ensure_future(doing)
+    interrupted = False
+
+    def leave() -> None:
+        nonlocal interrupted
+        interrupted = True
+        work.cancel()
+
+    with _taken_over(leave):
+        done, _ = await asyncio.wait({work}, timeout=patience)
+        if not done:
+            on_delay()
+            await asyncio.wait({work})
+    return None if interrupted and work.cancelled() else work.result()

@@ -9,14 +9,18 @@ from rich.text import Text
 
 from ..events import (
     AttemptRestarted,
+    Cancelled,
     ErrorRaised,
     Fallback,
     ModeSelected,
+    Recovered,
+    Steered,
     Thinking,
     ToolCall,
     ToolResult,
     Waiting,
 )
+from .notices import told
 from .printable import arguments_line, one_line, printable, result_line
 from .scene import Item
 
@@ -32,12 +36,19 @@ class Signs:
     ok: str
     failed: str
     begins: str
+    unknown: str
 
 
-SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→")
+SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→", "?")
 PLAIN_SIGNS = Signs(
-    {"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"}, "ok", "FAILED", "->"
+    {"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"},
+    "ok",
+    "FAILED",
+    "->",
+    "UNKNOWN",
 )
+UNKNOWN_STYLE = "bold yellow"
+_UNKNOWN = "unknown_outcome:"
 
 
 def signs_for(console: Console) -> Signs:
@@ -69,16 +80,40 @@ def call_line(event: ToolCall, signs: Signs) -> Text:
     return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
 
 
-def outcome_line(event: ToolResult, signs: Signs, most: int = 100) -> Text:
-    failed = "error" in event.result
-    sign, style = (signs.failed, "red") if failed else (signs.ok, "green")
-    return Text.assemble(
+def is_unknown(result: Mapping[str, Any]) -> bool:
+    """Whether a call's result says that nobody knows what became of it."""
+    return bool(result.get("unknown_outcome")) or str(result.get("error", "")).startswith(_UNKNOWN)
+
+
+def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en") -> Text:
+    sign, style = outcome_sign(event.result, signs)
+    text = Text.assemble(
         (f"{sign} ", style),
         _call(event.name, event.arguments),
         (f"  {event.seconds:.2f} s", "dim"),
-        "\n    ",
-        (result_line(event.result, most), "red" if failed else ""),
     )
+    if is_unknown(event.result):
+        text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
+    failed = "error" in event.result
+    return text.append(f"\n    {result_line(event.result, most)}", style="red" if style == "red" else "dim" if failed else "")
+
+
+def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
+    """The sign and the style of what a call came to."""
+    if is_unknown(result):
+        return signs.unknown, UNKNOWN_STYLE
+    return (signs.failed, "red") if "error" in result else (signs.ok, "green")
+
+
+def unknown_calls(task: Mapping[str, Any], signs: Signs, language: str) -> Text | None:
+    """The calls of an ended task of which nobody knows whether they took effect, or None."""
+    calls = (task["result"] or {}).get("unknown_outcomes")
+    if not calls:
+        return None
+    text = Text(told("unknown_calls", language), style="yellow")
+    for call in calls:
+        text.append(f"\n  {signs.unknown} ", style=UNKNOWN_STYLE).append(_call(call["name"], call["arguments"]))
+    return text
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> Text:
@@ -110,6 +145,32 @@ def restart_line(event: AttemptRestarted) -> Text:
 def waiting_line(event: Waiting) -> Text:
     left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
     return Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")
+
+
+def steered_line(event: Steered, most: int = 160) -> Text:
+    return Text.assemble(("added: ", "yellow"), one_line(event.message, most))
+
+
+def recovered_line(event: Recovered, most: int = 160) -> Text:
+    return Text(f"went back to an older snapshot: {one_line(event.reason, most)}", style="yellow")
+
+
+def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs) -> Text:
+    """What a person decided on one call; edited arguments beside the original ones."""
+    name, original = call.get("name", f"call {verdict['index']}"), verdict.get("original", call.get("arguments", {}))
+    match verdict["verdict"]:
+        case "approve":
+            return Text.assemble((f"{signs.ok} approved ", "green"), _call(name, original))
+        case "edit":
+            edited = Text.assemble((f"{signs.ok} edited ", "green"), _call(name, verdict.get("arguments", {})))
+            return edited.append(f"  instead of ({arguments_line(original)})", style="dim")
+        case _:
+            why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
+            return Text.assemble((f"{signs.failed} rejected ", "red"), _call(name, original), (why, "red"))
+
+
+def cancelled_line(event: Cancelled, language: str) -> Text:
+    return Text(told("cancelled_partial" if event.partial else "cancelled", language), style="yellow")
 
 
 def error_line(event: ErrorRaised) -> Text:

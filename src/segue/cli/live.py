@@ -14,12 +14,16 @@ from rich.text import Text
 
 from ..events import (
     Answer,
+    ApprovalGiven,
     AttemptRestarted,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
     ModeSelected,
     PlanUpdate,
+    Recovered,
+    Steered,
     Thinking,
     Thought,
     ToolResult,
@@ -76,6 +80,15 @@ class LiveView:
     def notice(self, sentence: str) -> None:
         self._notice = sentence
 
+    def rest(self) -> None:
+        """Leave the plan above as it stands; it is drawn again below when the task goes on."""
+        self._flush_thought()
+        self._notice = ""
+        if self._live.is_started:
+            for part in self._plan_and_headings(self._around_the_running()):
+                self._print(part)
+            self._live.stop()
+
     def finish(self) -> None:
         self._flush_thought()
         self._flush_plan()
@@ -127,7 +140,7 @@ class LiveView:
     @_show.register
     def _(self, event: ToolResult) -> None:
         if event.step_id not in self._scene.items:
-            self._print(Padding(lines.outcome_line(event, self._signs, self._room()), (0, 0, 0, 2)))
+            self._print(Padding(self._outcome(event), (0, 0, 0, 2)))
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
@@ -150,6 +163,27 @@ class LiveView:
     @_show.register
     def _(self, event: Waiting) -> None:
         self._print(lines.waiting_line(event))
+
+    @_show.register
+    def _(self, event: Steered) -> None:
+        self._print(lines.steered_line(event))
+
+    @_show.register
+    def _(self, event: ApprovalGiven) -> None:
+        for verdict in event.verdicts:
+            call = self._scene.asked.get(verdict["index"], {})
+            self._print(Padding(lines.verdict_line(verdict, call, self._signs), (0, 0, 0, 2)))
+
+    @_show.register
+    def _(self, event: Recovered) -> None:
+        self._print(lines.recovered_line(event))
+
+    @_show.register
+    def _(self, event: Cancelled) -> None:
+        self._flush_plan()
+        if event.partial:
+            self._print(Group(Text(), _markdown(event.partial)))
+        self._print(lines.cancelled_line(event, self._scene.language))
 
     @_show.register
     def _(self, event: ErrorRaised) -> None:
@@ -199,12 +233,15 @@ class LiveView:
         for item in items:
             yield Padding(lines.item_line(item, self._signs), (0, 0, 0, 2))
             for outcome in list(item.calls):
-                yield Padding(lines.outcome_line(outcome, self._signs, self._room()), (0, 0, 0, 6))
+                yield Padding(self._outcome(outcome), (0, 0, 0, 6))
             for call in list(self._scene.running.values()):
                 if call.step_id == item.step_id:
                     yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 6))
         for banner in headings[1:]:
             yield Group(Text(), lines.banner_text(banner))
+
+    def _outcome(self, result: ToolResult) -> Text:
+        return lines.outcome_line(result, self._signs, self._room(), self._scene.language)
 
     def _room(self) -> int:
         return max(self._console.width - 14, 20)

@@ -21,6 +21,42 @@ _OFFLINE = {
     ),
 }
 
+_TEXTS = {
+    "unknown": (
+        "无法确定它是否已经生效，也没有再次执行：请先核实，再决定是否重做。",
+        "Whether it took effect is not known, and it was not run again: check before you have it repeated.",
+    ),
+    "unknown_calls": (
+        "请核实以下调用是否已经生效，它们没有再次执行：",
+        "Check whether these calls took effect; they were not run again:",
+    ),
+    "asked": ("有 {n} 个调用等待您批准：", "{n} of the calls wait for your approval:"),
+    "asked_one": ("有一个调用等待您批准：", "A call waits for your approval:"),
+    "choose": ("批准、修改还是拒绝？[a/e/r]", "approve, edit or reject? [a/e/r]"),
+    "choose_all": (
+        "批准、修改还是拒绝？[a/e/r，A＝其余全部批准]",
+        "approve, edit or reject? [a/e/r, A approves all the rest]",
+    ),
+    "why": ("理由（可以留空）：", "reason (may be empty):"),
+    "write": ("JSON 格式的参数：", "arguments as JSON:"),
+    "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is no JSON object ({why}): write it again."),
+    "no_editor": ("无法使用编辑器 {editor}（{why}）。", "The editor {editor} cannot be used ({why})."),
+    "again": ("按回车键继续编辑", "press Enter to edit it again"),
+    "no_arguments": ("（没有参数）", "(no arguments)"),
+    "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows the whole"),
+    "cancelled": ("已取消。", "Cancelled."),
+    "cancelled_partial": (
+        "已取消；上面未写完的回答保留在会话中。",
+        "Cancelled; what was written of the answer is kept.",
+    ),
+}
+
+
+def told(name: str, language: str, **slots: object) -> str:
+    """A text for the person whose task it is, in the language of the task."""
+    chinese, english = _TEXTS[name]
+    return (chinese if language == "zh" else english).format(**slots)
+
 
 def offline_notice(*languages: str) -> Text:
     """That no language model answers, and how to get one."""
@@ -50,7 +86,8 @@ def greet(console: Console, model: "Model", heading: Text, *languages: str) -> N
 HELP = """\
 /mode NAME   switch the mode (auto, direct, react, plan, …)
 /history     what was said in this session
-/resume      go on with a task that was paused or failed
+/resume      go on with a task that was paused or failed, or decide on what it asks
+/steer TEXT  go on with it, and tell it this as well
 /cancel      give that task up
 /exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
 Ctrl-C       while a task runs: pause it; twice: stop it now"""

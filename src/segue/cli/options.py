@@ -24,4 +24,25 @@ Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar=
 Json = Annotated[
     bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")
 ]
-TaskId = Annotated[str, typer.Argument(metavar="TASK_ID", help="The task's id: see `segue tasks`.")]
+TaskId = Annotated[
+    str, typer.Argument(metavar="TASK_ID", help="The task's id, or how it begins (6 characters): see `segue tasks`.")
+]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", min=0, metavar="SECONDS", help="Stand in line this long where the session is busy."),
+]
+Steer = Annotated[
+    bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and go on with it.")
+]
+Approve = Annotated[
+    list[str] | None,
+    typer.Option("--approve", metavar="[CALL]", help="Let a call run: 0, or 0,2; or all that get no other verdict."),
+]
+Edit = Annotated[
+    list[str] | None,
+    typer.Option("--edit", metavar="CALL=JSON", help="Let it run with these arguments instead: '0={\"amount\": 5}'."),
+]
+Reject = Annotated[
+    list[str] | None,
+    typer.Option("--reject", metavar="[CALL=]REASON", help="Do not run it, and say why: '1=too dear', or 'too dear'."),
+]

@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 # Control characters, which a terminal would obey, and marks that turn the reading direction; newline and tab stay.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHOWN = "\n\u3000"
 _MARKUP = re.compile(r"\*\*|^#+ ", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(```|~~~)")
 
@@ -21,6 +22,15 @@ def one_line(text: object, most: int = 100) -> str:
     """The text on one line, at most that many columns wide."""
     line = " ".join(printable(text).split())
     return line if cell_len(line) <= most else f"{set_cell_size(line, most - 1).rstrip()}…"
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would obey or not show written out as \\uXXXX; newlines stay."""
+    return "".join(char if char.isprintable() or char in _SHOWN else _written_out(char) for char in text)
+
+
+def _written_out(char: str) -> str:
+    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
 
 
 def from_shell(text: str) -> str:

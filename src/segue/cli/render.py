@@ -9,12 +9,16 @@ from rich.text import Text
 
 from ..events import (
     Answer,
+    ApprovalGiven,
     AttemptRestarted,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
     ModeSelected,
     PlanUpdate,
+    Recovered,
+    Steered,
     StepUpdate,
     Thinking,
     Thought,
@@ -44,6 +48,10 @@ class View(Protocol):
         """Say something of the command line's own in between."""
         ...
 
+    def rest(self) -> None:
+        """Stand still, since a person is asked; the next event goes on."""
+        ...
+
     def finish(self) -> None: ...
 
 
@@ -59,13 +67,22 @@ class JsonView:
     def notice(self, sentence: str) -> None:
         complain(sentence)
 
+    def rest(self) -> None:
+        pass
+
     def finish(self) -> None:
         pass
 
-    def result(self, task: Mapping[str, Any]) -> None:
+    def result(self, task: Mapping[str, Any], **more: Any) -> None:
         """The last line: what the task came to."""
-        named = {name: task[name] for name in ("task_id", "status", "error", "result")}
-        write_json({"type": "result", "session_id": task["thread_id"], **named})
+        write_json(result_form(task, **more))
+
+
+def result_form(task: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What a task came to, as JSON; `unknown_outcomes` are the calls that may or may not have taken effect."""
+    named = {name: task[name] for name in ("task_id", "status", "error", "result")}
+    unknown = (task["result"] or {}).get("unknown_outcomes") or []
+    return {"type": "result", "session_id": task["thread_id"], **named, "unknown_outcomes": unknown, **more}
 
 
 class PlainView:
@@ -90,9 +107,12 @@ class PlainView:
     def notice(self, sentence: str) -> None:
         complain(sentence)
 
-    def finish(self) -> None:
+    def rest(self) -> None:
         self._flush_thought()
         self._break_off()
+
+    def finish(self) -> None:
+        self.rest()
 
     def _print(self, text: Text) -> None:
         self._break_off()
@@ -140,7 +160,7 @@ class PlainView:
 
     @_show.register
     def _(self, event: ToolResult) -> None:
-        self._print(Text("  ") + lines.outcome_line(event, self._signs))
+        self._print(Text("  ") + lines.outcome_line(event, self._signs, language=self._scene.language))
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
@@ -182,6 +202,26 @@ class PlainView:
     @_show.register
     def _(self, event: Waiting) -> None:
         self._print(lines.waiting_line(event))
+
+    @_show.register
+    def _(self, event: Steered) -> None:
+        self._print(lines.steered_line(event))
+
+    @_show.register
+    def _(self, event: ApprovalGiven) -> None:
+        for verdict in event.verdicts:
+            call = self._scene.asked.get(verdict["index"], {})
+            self._print(Text("  ") + lines.verdict_line(verdict, call, self._signs))
+
+    @_show.register
+    def _(self, event: Recovered) -> None:
+        self._print(lines.recovered_line(event))
+
+    @_show.register
+    def _(self, event: Cancelled) -> None:
+        if event.partial and not self._scene.answer.strip().startswith(event.partial.strip()):
+            self._print(Text("\n" + printable(event.partial)))
+        self._print(lines.cancelled_line(event, self._scene.language))
 
     @_show.register
     def _(self, event: ErrorRaised) -> None:

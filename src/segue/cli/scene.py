@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
+from typing import Any
 
 from segue.prompts.language import Language, language_of
 
 from ..events import (
     Answer,
+    ApprovalRequested,
     AttemptRestarted,
+    Cancelled,
     Event,
     Fallback,
     PlanUpdate,
@@ -56,6 +59,8 @@ class Scene:
     told: str = ""
     """The last thought that was printed while it was written."""
     answer: str = ""
+    asked: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The calls that a person was last asked about, by their index."""
 
     def take_thought(self) -> str:
         """The thought so far, which is going to be printed."""
@@ -96,9 +101,14 @@ class Scene:
         if isinstance(event, Fallback):
             self.items, self.running = {}, {}
 
-    @fold.register
-    def _(self, event: Answer) -> None:
+    @fold.register(Answer)
+    @fold.register(Cancelled)
+    def _(self, event: Answer | Cancelled) -> None:
         self.thought = self.answer = ""
+
+    @fold.register
+    def _(self, event: ApprovalRequested) -> None:
+        self.asked = {call["index"]: call for call in event.calls}
 
     @fold.register
     def _(self, event: PlanUpdate) -> None:

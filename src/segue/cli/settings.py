@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..app import App
 
 DEFAULT_DATABASE = "segue.db"
+MOST = 200
+"""Characters of a message that is said again in a command."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Settings:
     model: str = ""
     user: str = "default"
     session: str = ""
+    wait: float = 0.0
+    """Seconds to stand in line for a session that is busy."""
 
     def agents(self) -> "list[Agent]":
         """Read the agents file; modules that its tools name are also looked for beside it.
@@ -103,10 +107,15 @@ class Settings:
 
     def going_on(self, session_id: str) -> str:
         """The command that continues the thread in another process."""
-        chosen = [*(["--agent", self.agent] if self.agent else []), *(["--model", self.model] if self.model else [])]
-        command = ["segue", "chat", "--session", session_id, *self._places(), *chosen]
-        return f'{shlex.join(command)} "…"'
+        return self.sending("", "--session", session_id)
 
-    def command_on(self, verb: str, task_id: str) -> str:
-        """The command that resumes, cancels or traces a task in another process."""
-        return shlex.join(["segue", verb, task_id, *self._places()])
+    def sending(self, message: str, *options: str) -> str:
+        """The command that sends a message; one that is not fit for a line is left for the person to write."""
+        chosen = [*(["--agent", self.agent] if self.agent else []), *(["--model", self.model] if self.model else [])]
+        command = shlex.join(["segue", "chat", *options, *self._places(), *chosen])
+        fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
+        return f"{command} {shlex.quote(message)}" if fits else f'{command} "…"'
+
+    def command_on(self, verb: str, task_id: str, *options: str) -> str:
+        """The command that resumes, answers, cancels or traces a task in another process."""
+        return shlex.join(["segue", verb, task_id, *options, *self._places()])

@@ -1,0 +1,114 @@
+"""What a person decides about tool calls that need approval, and whether an answer fits what was asked."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .decision import check_storable
+from .errors import InvalidAnswer
+
+FORM = '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", "arguments"?: {…}, "reason"?: "…"}]}'
+MOST_PROBLEMS = 10
+"""Problems that a refusal lists; the others are only counted."""
+
+
+class Verdict(BaseModel):
+    """What a person decided about one call; the `arguments` of an edit take the place of the call's own."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    index: int = Field(strict=True)
+    verdict: Literal["approve", "edit", "reject"]
+    arguments: dict[str, Any] | None = None
+    reason: str = ""
+
+    @field_validator("reason", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return "" if value is None else value
+
+
+class ApprovalAnswer(BaseModel):
+    """A person's whole answer: one verdict for each call that was asked about."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    verdicts: tuple[Verdict, ...]
+
+
+def settled(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
+    """The verdicts in the order of the calls, each {index, name, arguments}.
+
+    The answer is an `ApprovalAnswer` or its JSON, a bare list of verdicts, or "approve" or "reject" for all calls.
+
+    Raises:
+        InvalidAnswer: listing what does not fit.
+    """
+    verdicts = _read(calls, answer)
+    if found := _problems(calls, verdicts):
+        raise unfit(found)
+    given = {verdict.index: verdict for verdict in verdicts}
+    return tuple(given[call["index"]] for call in calls)
+
+
+def unfit(problems: Sequence[str]) -> InvalidAnswer:
+    """The error that lists these problems."""
+    more = len(problems) - MOST_PROBLEMS
+    shown = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+    return InvalidAnswer(f"The answer does not fit the question: {'; '.join(shown)}.")
+
+
+def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:
+    if isinstance(answer, ApprovalAnswer):
+        return answer.verdicts
+    if isinstance(answer, str):
+        word = answer.strip().lower()
+        if word in ("approve", "reject"):
+            return tuple(Verdict.model_validate({"index": call["index"], "verdict": word}) for call in calls)
+        answer = _typed(answer)
+    if isinstance(answer, Sequence) and not isinstance(answer, str):
+        answer = {"verdicts": answer}
+    if not isinstance(answer, Mapping):
+        raise unfit([f'write {FORM}, or "approve" or "reject" for all calls'])
+    try:
+        return ApprovalAnswer.model_validate(dict(answer)).verdicts
+    except ValidationError as error:
+        raise unfit([f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]) from error
+
+
+def _typed(text: str) -> object:
+    """What a person typed as JSON; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _problems(calls: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]) -> list[str]:
+    asked = {call["index"]: call for call in calls}
+    given = [verdict.index for verdict in verdicts]
+    there = ", ".join(str(index) for index in asked)
+    unknown = [index for index in dict.fromkeys(given) if index not in asked]
+    found = [f"call {index} was not asked about, the calls are {there}" for index in unknown]
+    found += [f"call {index} has {given.count(index)} verdicts" for index in asked if given.count(index) > 1]
+    found += [f"call {index} ({asked[index]['name']}) has no verdict" for index in asked if index not in given]
+    for verdict in verdicts:
+        if verdict.index in asked and (why := _misfit(verdict, asked[verdict.index])):
+            found.append(f"call {verdict.index}: {why}")
+    return found
+
+
+def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> str:
+    """What is wrong with one verdict; empty if nothing is."""
+    changed = verdict.arguments is not None and verdict.arguments != call["arguments"]
+    if verdict.verdict == "edit" and verdict.arguments is None:
+        return "an edit needs arguments"
+    if verdict.verdict == "approve" and changed:
+        return "it is approved with other arguments, which only an edit can give"
+    try:
+        check_storable([verdict.arguments, verdict.reason])
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"its arguments or its reason cannot be stored: {error}"
+    return ""

@@ -1,0 +1,56 @@
+"""What a person can do where a session does not take a message, or a task waits: commands that are ready to be run."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TaskUnfinished, ThreadBusy
+from .settings import MOST, Settings
+from .verdicts import Call
+
+if TYPE_CHECKING:
+    from ..app import App
+
+WAIT_SECONDS = "60"
+
+
+def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
+    """How to decide on the calls that a task waits with."""
+    first = calls[0]["index"]
+    edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
+    shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
+    return [
+        *_choice("to be asked about each call on a terminal:", settings.command_on("answer", task_id)),
+        *_choice("to approve, edit or reject without being asked:"),
+        f"  {settings.command_on('answer', task_id, '--approve', 'all')}",
+        f"  {settings.command_on('answer', task_id, '--edit', shown)}",
+        f"  {settings.command_on('answer', task_id, '--reject', 'REASON')}",
+    ]
+
+
+async def instead(app: "App", settings: Settings, refused: TaskUnfinished | ThreadBusy, message: str) -> list[str]:
+    """What to do instead of sending the message to a session that does not take it."""
+    tasks = await app.tasks(session_id=settings.session, limit=1)
+    if isinstance(refused, TaskUnfinished):
+        return _unfinished(settings, tasks[0], message)
+    pausing = _choice("pause what runs:", settings.command_on("pause", tasks[0]["task_id"])) if tasks else []
+    here = ("--session", settings.session)
+    return [
+        *_choice("stand in line for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
+        *_choice("take another session:", settings.sending(message)),
+        *pausing,
+    ]
+
+
+def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
+    waits = task["status"] == "waiting"
+    going_on = ("decide on what it asks:", "answer") if waits else ("go on with it:", "resume")
+    return [
+        *_choice(going_on[0], settings.command_on(going_on[1], task["task_id"])),
+        *_choice("give it up:", settings.command_on("cancel", task["task_id"])),
+        *_choice("go on, and tell it this as well:", settings.sending(message, "--session", settings.session, "--steer")),
+    ]
+
+
+def _choice(what: str, *commands: str) -> list[str]:
+    return [what, *(f"  {command}" for command in commands)]
