@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from segue.prompts.language import language_of
 
 from .context import NodeRuntime, bench
-from .objective import objective_of
+from .objective import additions, objective_of
 
 
 class Assignment(TypedDict, total=False):
@@ -40,20 +40,20 @@ class Beginning(TypedDict):
 
 
 def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> Beginning:
-    """Take the task's id from the parent graph or mint one, and read the objective.
+    """Take the task's id from the parent graph or mint one, and read the objective with what was added to it.
 
     Raises:
         InvalidMessage: there is no user message, or it is empty.
     """
     services = bench(runtime).services
-    objective = objective_of(messages)
+    asked = objective_of(messages)
     given = (assignment or {}).get("task_id")
     return {
         "assignment": None,
         "task_id": given or services.ids.task(),
         "nested": given is not None,
-        "objective": objective,
-        "language": language_of(objective),
+        "objective": "\n".join([asked, *additions(messages)]),
+        "language": language_of(asked),
         "started_at": (assignment or {}).get("started_at") or services.clock(),
         "usage": dict((assignment or {}).get("usage") or {}),
         "result": None,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, AnyMessage
 
 from .budgeting import as_json, cut, ref_of, tokens
+from .objective import steers
 
 Exchange = list[AnyMessage]
 
@@ -54,10 +55,11 @@ def split(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -
 
 
 def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
-    """The latest exchanges that fit, behind the user's message that they answer."""
+    """The latest exchanges that fit, behind the user's message that they answer and what was added to it."""
     left_out, kept = split(messages, most_tokens, result_chars)
     latest = [message for unit in kept for message in unit]
-    if not latest or latest[0].type == "human":
+    if not latest or (latest[0].type == "human" and not steers(latest[0])):
         return latest
     asked = [unit[0] for unit in left_out if unit[0].type == "human"]
-    return [*asked[-1:], *latest]
+    began = [place for place, message in enumerate(asked) if not steers(message)]
+    return [*(asked[began[-1] :] if began else []), *latest]

@@ -40,6 +40,13 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "interrupted": ("（回答被中断。）", "(The answer was interrupted.)"),
     "cut": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was cut at its length limit.)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
+    "rejected": ("用户拒绝执行 {tool}{why}。它没有运行。", "{tool} was rejected by the person{why}. It did not run."),
+    "rejected_step": (
+        "用户拒绝了步骤 {step}（{description}）{why}",
+        "the person rejected step {step} ({description}){why}",
+    ),
+    "why": ("：{reason}", ": {reason}"),
+    "user_added": ("用户补充：{notes}", "the user added: {notes}"),
     "plan_around": (
         "同一个失败已经修复过 {n} 次：请绕开它重新规划，或用已有结果回答。",
         "The same failure was repaired {n} times: plan around it, or answer with what there is.",

@@ -10,9 +10,9 @@ from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 
 from segue.errors import listed
-from segue.services import CallKey, Ledger, Tool
+from segue.services import CallKey, Claim, Ledger, Tool
 
-from .binding import BadArguments
+from .binding import BadArguments, BoundTool
 from .failures import failure
 from .json_values import json_value
 from .threads import left_a_thread
@@ -45,25 +45,54 @@ async def run_call(
     key: CallKey,
     ledger: Ledger | None,
     default_timeout: float,
+    approved: bool = False,
 ) -> Outcome:
     """Carry out one call through the ledger; a call that was finished before gives its stored result.
 
-    Cancelled in the middle, it leaves the call under way in the ledger: whether it took effect is not known.
+    `approved`: a person wants it to run. Cancelled in the middle, it leaves the call under way in the ledger: whether
+    it took effect is not known.
     """
     started = time.monotonic()
-    if ledger is None:
-        return Outcome(await _attempt(tools, name, arguments, default_timeout), time.monotonic() - started)
-    claim = await ledger.claim(key, name, arguments)
+    claim = Claim("fresh") if ledger is None else await ledger.claim(key, name, arguments)
     if claim.state == "finished":
         return Outcome(dict(claim.outcome or {}), 0.0)
-    if claim.state == "interrupted" and not (name in tools and tools[name].idempotent):
-        result = unknown_outcome(CUT_OFF.format(name=name))
-    else:
+    result = _withheld(tools.get(name), name, claim, approved)
+    if result is None:
         result = await _attempt(tools, name, arguments, default_timeout)
-    await ledger.settle(key, result)
+    if ledger is not None:
+        await ledger.settle(key, result)
     return Outcome(result, time.monotonic() - started)
 
 
+def _withheld(tool: Tool | None, name: str, claim: Claim, approved: bool) -> Result | None:
+    """The result of a call that must not run now, or None."""
+    repeatable = tool is not None and (tool.idempotent or tool.read_only)
+    if claim.state == "interrupted" and not repeatable:
+        return unknown_outcome(CUT_OFF.format(name=name))
+    if tool is not None and tool.needs_approval and not approved:
+        return {"error": f"{name} needs a person's approval and has none, so it was not run."}
+    if claim.state == "doubtful" and tool is not None and not (repeatable or approved):
+        return {"error": DOUBTFUL.format(name=name), "unknown_outcome": True}
+    return None
+
+
+def misfit(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
+    """Why a tool would not take these arguments, in a line; empty if it would, or if only a call can tell."""
+    if not isinstance(tool, BoundTool):
+        return ""
+    try:
+        tool.check(arguments)
+    except BadArguments as error:
+        return _sentence(str(error))
+    except Exception as error:  # noqa: BLE001 - the same seam: a tool's own validator may raise anything
+        return _sentence(failure(error)["error"])
+    return ""
+
+
+DOUBTFUL = (
+    "unknown_outcome: an earlier call of {name} with the same arguments may or may not have taken effect, so this one "
+    "was not run: check what the earlier one did, and tell the user, who may ask for it again in a new message."
+)
 CUT_OFF = "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
 
 

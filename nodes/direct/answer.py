@@ -1,5 +1,7 @@
 """ANSWER: system, history and user go to the model, its prose is the answer."""
 
+from typing import cast
+
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from segue.errors import ModelRefused, UnreadableReply
@@ -15,22 +17,27 @@ from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..persona import own_prompt
 from ..results import compose_result
+from ..steering import amended, take_up
 from .state import DirectState, DirectUpdate
 
 
 async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     """Stream the answer; a refusal or an empty reply gives the task up to another mode."""
     work = bench(runtime)
+    added = cast(DirectUpdate, await take_up(state, work))
+    state = amended(state, added)
     work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
     try:
         asked = await _ask(state, work)
         text = whole_answer(asked.reply, state["language"])
     except (ModelRefused, UnreadableReply) as error:
-        return {"gave_up": str(error), "events": announce(ErrorRaised(task_id=state["task_id"], message=str(error)))}
+        events = announce(ErrorRaised(task_id=state["task_id"], message=str(error)))
+        return {**added, "gave_up": str(error), "events": events}
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
     done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
     return {
-        "messages": [AIMessage(text)],
+        **added,
+        "messages": [*added.get("messages", ()), AIMessage(text)],
         "usage": asked.usage,
         "result": result,
         "events": announce(asked.event, Answer(task_id=state["task_id"], answer=text), *done),

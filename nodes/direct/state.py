@@ -35,7 +35,9 @@ class DirectState(TypedDict):
     objective: str
     language: str
     started_at: float
-    """INIT, as the four above."""
+    """INIT, as the four above; `objective` also by ANSWER."""
+    notes: int
+    """How many additions the objective holds. INIT, ANSWER."""
     usage: dict[str, Any]
     """ANSWER."""
     result: dict[str, Any] | None
@@ -53,6 +55,7 @@ class DirectUpdate(TypedDict, total=False):
     task_id: str
     nested: bool
     objective: str
+    notes: int
     language: str
     started_at: float
     usage: dict[str, Any]

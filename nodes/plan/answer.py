@@ -1,6 +1,7 @@
 """ANSWER: write the answer from the results."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
@@ -15,6 +16,7 @@ from ..calling import Asked, LiveText, ask_model, whole_answer
 from ..context import Bench, NodeRuntime, announce, bench
 from ..persona import own_prompt
 from ..results import compose_result
+from ..steering import amended, take_up
 from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
 from .steps import step_event, thought_through
@@ -23,6 +25,8 @@ from .steps import step_event, thought_through
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Stream the answer, close the plan, and say which steps failed."""
     work = bench(runtime)
+    added = cast(PlanUpdate, await take_up(state, work))
+    state = amended(state, added)
     task_id, language = state["task_id"], state["language"]
     work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
     asked = await _ask(state, work)
@@ -46,7 +50,8 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     status = "error" if failed else "done"
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     return {
-        "messages": [AIMessage(text)],
+        **added,
+        "messages": [*added.get("messages", ()), AIMessage(text)],
         "plan": plan,
         "usage": asked.usage,
         "result": result,
@@ -56,8 +61,9 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 async def _ask(state: PlanState, work: Bench) -> Asked:
     language, budget = state["language"], work.agent.budget
-    ran = [{"step": o["description"], "tool": o["name"], "result": o["result"]} for o in state["outcomes"]]
-    results = cut_together(ran, budget.result_chars, budget.prompt_tokens * 3 // 4)
+    results = cut_together(
+        [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4
+    )
     own = own_prompt(work.agent, language)
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
     request = ModelRequest(
@@ -68,6 +74,12 @@ async def _ask(state: PlanState, work: Bench) -> Asked:
     )
     ids = {"task_id": state["task_id"]}
     return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
+
+
+def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """What the answer is written from; a person's edit shows, as the step's description does not know of it."""
+    edit = {name: outcome[name] for name in ("original", "arguments")} if "original" in outcome else {}
+    return {"step": outcome["description"], "tool": outcome["name"], **edit, "result": outcome["result"]}
 
 
 def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -2,10 +2,11 @@
 
 from segue.events import Thinking, ToolResult
 from segue.prompts.phrases import phrase
-from segue.tools.run import run_call
+from segue.tools.run import Outcome, run_call
 
+from ..approving import rejection
 from ..budgeting import cut_result
-from ..context import NodeRuntime, announce, bench
+from ..context import Bench, NodeRuntime, announce, bench
 from ..exchange import kept
 from .calls import key_of
 from .state import PlanUpdate, StepWork
@@ -18,18 +19,23 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     banner = phrase("plan_3", state["language"], i=state["place"], n=state["total"], description=item["description"])
     work.emit(Thinking(task_id=state["task_id"], step_id=item["step_id"], content=banner))
     key = key_of(state["task_id"], item)
-    budget = work.agent.budget
-    outcome = await run_call(
-        work.tools, item["name"], item["arguments"], key, work.services.ledger, budget.tool_seconds
-    )
+    outcome = await _run(state, work)
     event = ToolResult(
         task_id=state["task_id"],
         step_id=item["step_id"],
         index=0,
         name=item["name"],
         arguments=item["arguments"],
-        result=cut_result(outcome.result, budget.result_chars),
+        result=cut_result(outcome.result, work.agent.budget.result_chars),
         seconds=round(outcome.seconds, 3),
     )
     result = kept(outcome.result, key, work.services.ledger)
     return {"outcomes": [{**item, "result": result}], "events": announce(event)}
+
+
+async def _run(state: StepWork, work: Bench) -> Outcome:
+    item, ledger = state["item"], work.services.ledger
+    if "rejected" in item:
+        return Outcome(rejection(item, state["language"]), 0.0)
+    key, seconds, approved = key_of(state["task_id"], item), work.agent.budget.tool_seconds, bool(item.get("approved"))
+    return await run_call(work.tools, item["name"], item["arguments"], key, ledger, seconds, approved)

@@ -6,6 +6,7 @@ from langgraph.types import Overwrite
 
 from ..beginning import begin
 from ..context import NodeRuntime
+from ..objective import additions
 from .state import PlanState, PlanUpdate
 
 
@@ -13,6 +14,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     return {
         **cast(PlanUpdate, begin(state["messages"], state.get("assignment"), runtime)),
+        "notes": len(additions(state["messages"])),
         "draft": None,
         "asked": 0,
         "complaint": "",

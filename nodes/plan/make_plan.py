@@ -1,7 +1,7 @@
 """MAKE_PLAN: one model call writes the plan; after a complaint it writes it anew."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -20,18 +20,21 @@ from ..context import Bench, NodeRuntime, announce, bench
 from ..objective import before_objective
 from ..persona import own_prompt
 from ..showing_tools import described, plan_schema
+from ..steering import amended, take_up
 from .state import PlanState, PlanUpdate
 
 
 async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Ask for the plan; one that cannot be read leaves a complaint for the next try."""
     work = bench(runtime)
+    added = cast(PlanUpdate, await take_up(state, work))
+    state = amended(state, added)
     language, why = state["language"], state["complaint"]
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
     work.emit(Thinking(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
-    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
+    update: PlanUpdate = {**added, "asked": state["asked"] + 1, "usage": asked.usage}
     try:
         return {**update, "draft": _read(asked.reply), "complaint": "", "events": announce(asked.event)}
     except UnreadableReply as error:

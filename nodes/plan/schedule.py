@@ -1,16 +1,19 @@
-"""SCHEDULE: fold in what ran, then pick the steps that run next."""
+"""SCHEDULE: fold in what ran, then pick the steps that run next, once a person has approved those that need it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage
 
-from segue.events import ToolCall
+from segue.events import ApprovalGiven, Durable, ToolCall
 from segue.plan import Status, Step, ready, set_status
+from segue.prompts.phrases import phrase
 from segue.services import Tool
 
+from ..approving import ask_person, because, decided, question_of, told, undecided
 from ..context import Bench, NodeRuntime, announce, bench
 from ..exchange import Settled, exchange
+from ..steering import take_up
 from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
@@ -21,26 +24,68 @@ MOST_REPLANS = 2
 
 
 async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
-    """Settle the last wave, then fix the next one; a failed step asks for a mended plan."""
+    """Settle the last wave, then fix the next one; a failed step or an addition asks for a mended plan."""
     work = bench(runtime)
+    added = cast(PlanUpdate, await take_up(state, work))
     ran = _last_wave(state)
     settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
     spent = _spent(state, work)
-    left = work.agent.budget.tool_calls - len(state["outcomes"])
+    left = work.agent.budget.tool_calls - _calls(state)
     chosen = () if spent else _choose(settled, work.tools)[:left]
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
-    failed = [step for step in begun if step.status is Status.ERROR]
+    failed = [] if state["replans"] >= MOST_REPLANS else [step for step in begun if step.status is Status.ERROR]
+    pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
-        "messages": _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran),
+        **added,
+        "messages": [*pairs, *added.get("messages", ())],
         "outcomes": broken,
         "complaint": "",
         "wave": [],
     }
-    if failed and not spent and state["replans"] < MOST_REPLANS:
-        why = "; ".join(f"step {step.step_id} ({step.description}) failed: {step.note}" for step in failed)
-        return {**update, "complaint": why, "replans": state["replans"] + 1, **_moved(state, settled, begun, [])}
-    return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave)}
+    if (failed or added) and not spent:
+        replans = state["replans"] + bool(failed)
+        complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
+        return {**update, "complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
+    wave, given = await _approved(wave, state, work)
+    return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave, given)}
+
+
+async def _approved(
+    wave: list[dict[str, Any]], state: PlanState, work: Bench
+) -> tuple[list[dict[str, Any]], list[ApprovalGiven]]:
+    """The wave with what a person decided about it; the graph stands here until they have, before any of it runs."""
+    shown = ("step_id", "description")
+    asked = [
+        await question_of(place, item, state["task_id"], work, *shown)
+        for place, item in enumerate(wave)
+        if undecided(item, work.tools)
+    ]
+    if not asked:
+        return wave, []
+    verdicts = ask_person(asked, work.tools)
+    given = ApprovalGiven(task_id=state["task_id"], verdicts=told(asked, verdicts))
+    return [decided(item, verdicts.get(place)) for place, item in enumerate(wave)], [given]
+
+
+def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
+    """Why the plan has to be mended: what failed, what a person rejected, what they added."""
+    last = {outcome["step_id"]: outcome for outcome in outcomes}
+    wrong = [_what_is_wrong(step, last.get(step.step_id, {}), language) for step in failed]
+    notes = "; ".join(message.text for message in added.get("messages", ()))
+    return "; ".join([*wrong, *([phrase("user_added", language, notes=notes)] if notes else [])])
+
+
+def _what_is_wrong(step: Step, outcome: Mapping[str, Any], language: str) -> str:
+    if "rejected" not in outcome:
+        return f"step {step.step_id} ({step.description}) failed: {step.note}"
+    about = {"step": step.step_id, "description": step.description, "why": because(outcome["rejected"], language)}
+    return phrase("rejected_step", language, **about)
+
+
+def _calls(state: PlanState) -> int:
+    """The calls that count against the budget."""
+    return sum("rejected" not in outcome for outcome in state["outcomes"])
 
 
 def _last_wave(state: PlanState) -> list[dict[str, Any]]:
@@ -79,7 +124,7 @@ def _reads_only(tool: Tool | None) -> bool:
 def _spent(state: PlanState, work: Bench) -> bool:
     budget = work.agent.budget
     late = work.seconds_since(state["started_at"]) > budget.seconds
-    return late or len(state["outcomes"]) >= budget.tool_calls
+    return late or _calls(state) >= budget.tool_calls
 
 
 def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -98,8 +143,14 @@ def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[dict[str, Any]
     return wave, broken
 
 
-def _moved(state: PlanState, settled: Sequence[Step], begun: Sequence[Step], wave: list[dict[str, Any]]) -> PlanUpdate:
-    """The plan and the events of its moves: first what ended, then what begins."""
+def _moved(
+    state: PlanState,
+    settled: Sequence[Step],
+    begun: Sequence[Step],
+    wave: list[dict[str, Any]],
+    given: Sequence[Durable] = (),
+) -> PlanUpdate:
+    """The plan and the events of its moves: first what ended, then what was decided about it, then what begins."""
     task_id = state["task_id"]
     old = {step["step_id"]: step["status"] for step in state["plan"]}
     between = {step.step_id: step.status for step in settled}
@@ -108,7 +159,8 @@ def _moved(state: PlanState, settled: Sequence[Step], begun: Sequence[Step], wav
     calls = [
         ToolCall(task_id=task_id, step_id=i["step_id"], index=0, name=i["name"], arguments=i["arguments"]) for i in wave
     ]
-    return {"plan": [s.model_dump(mode="json") for s in begun], "events": announce(*ended, *begins, *calls)}
+    events = announce(*ended, *given, *begins, *calls)
+    return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
 
 
 def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:

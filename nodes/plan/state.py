@@ -28,14 +28,16 @@ class PlanState(TypedDict):
     """INIT resets every channel that belongs to a task."""
 
     messages: History
-    """The thread's messages. Written by the caller, SCHEDULE and ANSWER."""
+    """The thread's messages. Written by the caller, MAKE_PLAN, SCHEDULE and ANSWER."""
     assignment: Assignment | None
     task_id: str
     nested: bool
     objective: str
     language: str
     started_at: float
-    """INIT, as the four above."""
+    """INIT, as the four above; `objective` also by whoever takes an addition up."""
+    notes: int
+    """How many additions the objective holds. INIT, MAKE_PLAN, SCHEDULE, ANSWER."""
     draft: dict[str, Any] | None
     """The plan as the model wrote it: {goal, steps}; None while it cannot be read. MAKE_PLAN."""
     asked: int
@@ -49,7 +51,8 @@ class PlanState(TypedDict):
     plan: list[dict[str, Any]]
     """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
     wave: list[dict[str, Any]]
-    """Steps under way: {step_id, attempt, name, arguments, description, phase}. SCHEDULE."""
+    """Steps under way: {step_id, attempt, name, arguments, description, phase}, and where a person decided about one,
+    `approved`, `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
     usage: dict[str, Any]
@@ -69,6 +72,7 @@ class PlanUpdate(TypedDict, total=False):
     task_id: str
     nested: bool
     objective: str
+    notes: int
     language: str
     started_at: float
     draft: dict[str, Any] | None

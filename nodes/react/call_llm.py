@@ -1,6 +1,6 @@
 """CALL_LLM: one model call, one decision."""
 
-from typing import Any
+from typing import Any, cast
 
 from segue.decision import ActionType, Decision
 from segue.errors import UnreadableReply
@@ -9,6 +9,7 @@ from segue.plan import Step
 
 from ..calling import ask_model
 from ..context import NodeRuntime, announce, bench
+from ..steering import amended, take_up
 from .progress import begin_step, claimed, step_events
 from .protocols import protocol_of
 from .records import call_events, calls_of, ids_of, record_of
@@ -18,6 +19,8 @@ from .state import ReactState, ReactUpdate
 async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Ask the model what to do; a reply that cannot be read becomes the next round's error."""
     work = bench(runtime)
+    added = cast(ReactUpdate, await take_up(state, work))
+    state = amended(state, added)
     protocol, ids = protocol_of(work), ids_of(state)
     asked = await ask_model(work, protocol.request(state, work), protocol.listen(work, ids), state["usage"], ids)
     try:
@@ -26,11 +29,12 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
         record = record_of(state, "UNREADABLE", error=str(error))
         events = announce(asked.event, ErrorRaised(message=str(error), **ids))
-        return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
+        return {**added, "decision": None, "records": [record], "usage": asked.usage, "events": events}
     steps = tuple(Step(**step) for step in state["plan"])
     begun = begin_step(steps, decision) if decision.action_type is ActionType.CALL_TOOL else steps
     moved = claimed(begun, decision.step_status_update)
     update: ReactUpdate = {
+        **added,
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,

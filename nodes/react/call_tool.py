@@ -1,4 +1,7 @@
-"""CALL_TOOL: run the next of the decided calls; the graph comes back here while some are left."""
+"""CALL_TOOL: run the next of the decided calls, once a person has approved those that need it.
+
+The graph comes back here while some are left.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,11 +10,12 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from segue.decision import Decision
-from segue.events import ToolResult
+from segue.events import ApprovalGiven, ToolResult
 from segue.plan import Step
 from segue.services import Tool
 from segue.tools.run import Outcome, run_call
 
+from ..approving import ask_person, decided, question_of, rejection, told, undecided
 from ..budgeting import cut_result
 from ..context import Bench, NodeRuntime, announce, bench
 from ..exchange import Settled, exchange, kept, recall_ref
@@ -25,10 +29,16 @@ Call = dict[str, Any]
 
 
 async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
-    """Run one call, or the whole batch at once where every tool in it is read-only."""
+    """Run one call, or the whole batch at once where every tool in it is read-only.
+
+    Where a person has to approve some, they are asked about all of those at once, and what they decided is stored
+    before any call runs.
+    """
     work = bench(runtime)
     tools = tools_at_hand(state, work)
     most = work.agent.budget.tool_calls
+    if asked := [call for call in state["calls"] if undecided(call, tools) and not refusal(call, state, most)]:
+        return await _decide(asked, state, work, tools)
     group = state["calls"] if state["tool_calls"] >= most else _next_group(state["calls"], tools)
     ran = await asyncio.gather(*(_run(call, state, work, tools) for call in group))
     outcomes = [*state["outcomes"], *(_outcome(state, work, call, o) for call, o in zip(group, ran, strict=True))]
@@ -36,10 +46,21 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     update: ReactUpdate = {
         "calls": left,
         "outcomes": outcomes,
-        "tool_calls": state["tool_calls"] + sum("over_budget" not in o.result for o in ran),
+        "tool_calls": state["tool_calls"] + sum(not {"over_budget", "rejected"} & o.result.keys() for o in ran),
         "events": announce(*(_result_event(state, work, call, o) for call, o in zip(group, ran, strict=True))),
     }
     return update if left else _settle(update, state, outcomes)
+
+
+async def _decide(asked: list[Call], state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> ReactUpdate:
+    """Have a person decide about these calls; the graph stands here until they have."""
+    questions = [await question_of(call["index"], call, state["task_id"], work) for call in asked]
+    verdicts = ask_person(questions, tools)
+    given = ApprovalGiven(verdicts=told(questions, verdicts), **ids_of(state))
+    return {
+        "calls": [decided(call, verdicts.get(call["index"])) for call in state["calls"]],
+        "events": announce(given),
+    }
 
 
 def _next_group(calls: list[Call], tools: Mapping[str, Tool]) -> list[Call]:
@@ -49,10 +70,13 @@ def _next_group(calls: list[Call], tools: Mapping[str, Tool]) -> list[Call]:
 
 
 async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> Outcome:
+    if "rejected" in call:
+        return Outcome(rejection(call, state["language"]), 0.0)
     if why := refusal(call, state, work.agent.budget.tool_calls):
         return Outcome(why, 0.0)
-    key, ledger = key_of(state, call["index"]), work.services.ledger
-    return await run_call(tools, call["name"], call["arguments"], key, ledger, work.agent.budget.tool_seconds)
+    key, ledger, seconds = key_of(state, call["index"]), work.services.ledger, work.agent.budget.tool_seconds
+    approved = bool(call.get("approved"))
+    return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, approved)
 
 
 def _outcome(state: ReactState, work: Bench, call: Call, ran: Outcome) -> dict[str, Any]:
@@ -84,7 +108,7 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
 
 def _exchange(state: ReactState, decision: Decision, native: bool, outcomes: list[dict[str, Any]]) -> list[AnyMessage]:
     if decision.control_id:
-        done = [{name: o[name] for name in ("name", "arguments", "result")} for o in outcomes]
+        done = [{name: o[name] for name in ("name", "original", "arguments", "result") if name in o} for o in outcomes]
         return control_exchange(decision, {"success": done})
     calls = [Settled(o["call_id"], o["name"], o["arguments"], o["result"], key_of(state, o["index"])) for o in outcomes]
     return exchange(decision.thought if native else "", calls)

@@ -6,6 +6,7 @@ from langgraph.types import Overwrite
 
 from ..beginning import begin
 from ..context import NodeRuntime
+from ..objective import additions
 from .state import ReactState, ReactUpdate
 
 
@@ -15,6 +16,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     done = (assignment or {}).get("done") or []
     return {
         **cast(ReactUpdate, begin(state["messages"], assignment, runtime)),
+        "notes": len(additions(state["messages"])),
         "iteration": 0,
         "trace_id": "",
         "spent": "",

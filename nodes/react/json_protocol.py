@@ -78,7 +78,7 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
         shown["result"] = [
             {
                 "function": {
-                    **{k: o[k] for k in ("name", "arguments")},
+                    **{k: o[k] for k in ("name", "original", "arguments") if k in o},
                     "result": cut_result(o["result"], result_chars, o["ref"]),
                 }
             }

@@ -46,7 +46,8 @@ def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:
     """The snapshot without what stands in the messages already or is empty: it is sent anew each round."""
     context = {name: value for name, value in snapshot["context"].items() if value and name != "objective"}
     last = snapshot["last_recursion"]
-    lean = {**snapshot, "context": context, "last_recursion": last if last["failed"] else None}
+    tells = last["failed"] or "edited_by_user" in last
+    lean = {**snapshot, "context": context, "last_recursion": last if tells else None}
     return {name: value for name, value in lean.items() if value}
 
 

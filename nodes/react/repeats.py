@@ -13,11 +13,16 @@ SAME_ROUNDS = 3
 
 
 def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[str, Any] | None:
-    """The result of a call that is not run, or None: {"error", "over_budget"}."""
-    if state["tool_calls"] + call["index"] - len(state["outcomes"]) >= most_calls:
+    """The result of a call that is not run, or None: {"error", "over_budget"}.
+
+    A rejected call frees no place in the budget for those behind it, about which no one was asked; one that a person
+    approved may fail as often as they like.
+    """
+    rejected = sum("rejected" in outcome["result"] for outcome in state["outcomes"])
+    if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
         why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
         return {"error": why, "over_budget": True}
-    if failures_in_a_row(call, state) >= MOST_FAILURES:
+    if not call.get("approved") and failures_in_a_row(call, state) >= MOST_FAILURES:
         why = (
             f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
             "refused: change the arguments, use another tool, or answer with what there is."

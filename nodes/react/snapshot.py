@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.prompts.phrases import phrase
 
-from ..budgeting import cut, tokens
+from ..budgeting import as_json, cut, tokens
 from ..context import Bench
 from .state import ReactState
 
@@ -55,6 +55,11 @@ def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
         return {"failed": False, "note": phrase("first_round", state["language"])}
     record = state["records"][-1]
     kept = {name: record[name] for name in ("trace_id", "iteration", "action_type")}
+    edited = [o for o in record["results"] if "original" in o]
+    if edited:
+        kept["edited_by_user"] = [
+            {"name": o["name"], "original_arguments": cut(as_json(o["original"]), result_chars)} for o in edited
+        ]
     if not record.get("error"):
         return {**kept, "failed": False}
     return {**kept, "failed": True, "error_log": cut(record["error"], result_chars)}

@@ -26,14 +26,16 @@ class ReactState(TypedDict):
     """Channels are thread-scoped: INIT resets every one that belongs to a task."""
 
     messages: History
-    """The thread's messages. Written by the caller, CALL_TOOL, ANSWER and FINISH."""
+    """The thread's messages. Written by the caller, CALL_LLM (what was added), CALL_TOOL, ANSWER and FINISH."""
     assignment: Assignment | None
     task_id: str
     """Of the user's message. INIT."""
     nested: bool
     """Whether a parent graph ends the task. INIT."""
     objective: str
-    """The user's message. INIT."""
+    """The user's message, and what was added to it since. INIT, CALL_LLM."""
+    notes: int
+    """How many additions it holds. INIT, CALL_LLM."""
     language: str
     """zh or en. INIT."""
     started_at: float
@@ -51,9 +53,11 @@ class ReactState(TypedDict):
     decision: dict[str, Any] | None
     """The decision under way; None after an unreadable reply. CALL_LLM."""
     calls: list[dict[str, Any]]
-    """Calls still to run: {index, name, arguments}. CALL_LLM and REMEND fix them, CALL_TOOL takes from them."""
+    """Calls still to run: {index, name, arguments, call_id}, and once a person decided about one that needs it,
+    `approved`, `original` (the arguments before an edit) or `rejected` (why). CALL_LLM and REMEND fix them, CALL_TOOL
+    has them decided and takes from them."""
     outcomes: list[dict[str, Any]]
-    """Calls of this recursion that ran: {index, name, arguments, result}. CALL_TOOL."""
+    """Calls of this recursion that are done with: as in `calls`, with `ref` and `result`. CALL_TOOL."""
     tool_calls: int
     """How many ran in this task. CALL_TOOL."""
     repairs: int
@@ -74,6 +78,7 @@ class ReactUpdate(TypedDict, total=False):
     task_id: str
     nested: bool
     objective: str
+    notes: int
     language: str
     started_at: float
     iteration: int

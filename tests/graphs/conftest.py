@@ -9,7 +9,10 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphDrained
 from langgraph.graph import StateGraph
+from langgraph.runtime import RunControl
+from langgraph.types import Command
 
 from segue.agents import Agent
 from segue.bootstrap import Registry, RunServices
@@ -39,7 +42,10 @@ def fail(reason: str) -> str:
 
 @dataclass
 class Bed:
-    """A graph on a saver, with a scripted agent; `events` are the deltas, `durable` what the nodes announced."""
+    """A graph on a saver, with a scripted agent.
+
+    `durable` is what the nodes announced, `notes` what a person added; a run stops behind the node `pause_after`.
+    """
 
     graph: Any
     model: ScriptedChatModel
@@ -47,21 +53,54 @@ class Bed:
     services: RunServices
     deltas: list[Event] = field(default_factory=list)
     durable: list[Mapping[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    control: RunControl = field(default_factory=RunControl)
+    pause_after: str = ""
 
     async def send(self, message: str, thread: str = "t", **context: Any) -> dict[str, Any]:
         """One turn; returns what the graph returns."""
+        return await self._run({"messages": [("user", message)]}, thread, context)
+
+    async def answer(self, answer: Any, thread: str = "t", **context: Any) -> dict[str, Any]:
+        """Answer the question that the graph stands with."""
+        return await self._run(Command(resume=answer), thread, context)
+
+    async def resume(self, thread: str = "t", **context: Any) -> dict[str, Any]:
+        """Go on from where the graph stands."""
+        return await self._run(None, thread, context)
+
+    def pause(self) -> None:
+        """Have the run stop at its next boundary."""
+        self.control.request_drain("pause")
+
+    async def question(self, thread: str = "t") -> dict[str, Any]:
+        """What the graph stands with."""
+        state = await self.graph.aget_state({"configurable": {"thread_id": thread}})
+        (asked,) = state.interrupts
+        value: dict[str, Any] = asked.value
+        return value
+
+    async def _run(self, given: Any, thread: str, context: Mapping[str, Any]) -> dict[str, Any]:
         config = {"configurable": {"thread_id": thread}, "recursion_limit": 2000}
-        given = {"messages": [("user", message)]}
         carried = AppContext.carrying(self.services, **context)
+        modes = ["updates", "values"]
         output: dict[str, Any] = {}
-        async for part in self.graph.astream(
-            given, config, context=carried, stream_mode=["updates", "values"], subgraphs=True, version="v2"
-        ):
-            if part["type"] == "updates":
-                for update in part["data"].values():
-                    self.durable += (update or {}).get("events", [])
-            elif not part["ns"]:
-                output = part["data"]
+        stream = self.graph.astream(
+            given, config, context=carried, stream_mode=modes, subgraphs=True, version="v2", control=self.control
+        )
+        try:
+            async for part in stream:
+                if part["type"] == "updates":
+                    for node, update in part["data"].items():
+                        if node == self.pause_after:
+                            self.pause()
+                        self.durable += [] if node == "__interrupt__" else (update or {}).get("events", [])
+                elif not part["ns"]:
+                    output = part["data"]
+        except GraphDrained:
+            return {}
+        finally:
+            self.control, self.pause_after = RunControl(), ""
         return output
 
     @property
@@ -91,7 +130,12 @@ def bed(saver: BaseCheckpointSaver[Any]) -> Make:
         agent = Agent(**{"agent_id": "a", "model": model, "tools": (double, note, fail), **fields})
         registry = Registry((agent,), environ={})
         deltas: list[Event] = []
-        services = RunServices(registry, deltas.append, ids=CountedIds())
-        return Bed(build().compile(checkpointer=saver), model, registry, services, deltas)
+        notes: list[str] = []
+
+        async def noted(task_id: str) -> list[str]:
+            return notes
+
+        services = RunServices(registry, deltas.append, ids=CountedIds(), notes=noted)
+        return Bed(build().compile(checkpointer=saver), model, registry, services, deltas, notes=notes)
 
     return make

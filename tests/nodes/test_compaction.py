@@ -61,3 +61,15 @@ def test_a_large_result_counts_as_it_is_shown() -> None:
     call = AIMessage("", tool_calls=[{"id": "c", "name": "look", "args": {}}])
     messages = [HumanMessage("q"), call, ToolMessage("x" * 100_000, tool_call_id="c")]
     assert window(messages, 500, 400) == messages
+
+
+def test_a_window_that_begins_within_a_turn_keeps_its_request_and_what_was_added_to_it() -> None:
+    def added(text: str) -> HumanMessage:
+        return HumanMessage(text, additional_kwargs={"steer": True})
+
+    long = AIMessage("x" * 3000)
+    messages = [HumanMessage("old"), added("older"), AIMessage("so"), HumanMessage("new"), added("more"), long]
+    for last in (long, added("and more")):
+        shown = window([*messages, last], 500, 4000)
+        assert [m.text for m in shown if m.type == "human"][:2] == ["new", "more"]
+        assert shown[-1].text == last.text

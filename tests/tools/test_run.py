@@ -6,13 +6,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import CancelledError as PoolCancelled
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
+from pydantic import AfterValidator
 
 from segue.checkpoints.database import open_database
 from segue.checkpoints.lease import Lease
@@ -21,7 +22,7 @@ from segue.errors import UnknownAgent
 from segue.services import CallKey, Claim
 from segue.tools.failures import STACK_CHARS
 from segue.tools.registry import as_tool, tool
-from segue.tools.run import Outcome, run_call
+from segue.tools.run import Outcome, misfit, run_call
 from segue.tools.threads import abandoned
 
 KEY = CallKey("t", "s", 0)
@@ -49,6 +50,9 @@ class MemoryLedger:
             return Claim("fresh")
         outcome = self.rows[key]
         return Claim("interrupted") if outcome is None else Claim("finished", outcome)
+
+    async def unknown(self, task_id: str) -> list[Mapping[str, Any]]:
+        return []
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
         assert key in self.rows
@@ -490,3 +494,102 @@ async def test_a_stop_and_a_resume_on_the_real_ledger(tmp_path: Path, switch: Sw
         assert ((await ledger.read(KEY)) or {})["state"] == "running"
         assert (await run(switch.block, ledger)).result["unknown_outcome"] is True
         assert ((await ledger.read(KEY)) or {})["state"] == "done"
+
+
+# Approval, and calls that may have taken effect already
+
+
+async def test_a_tool_that_needs_approval_runs_only_with_it() -> None:
+    ran: list[int] = []
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    bound = {"pay": as_tool(pay)}
+    for ledger in (None, MemoryLedger()):
+        refused = await run_call(bound, "pay", {"amount": 1}, KEY, ledger, 1)
+        assert refused.result == {"error": "pay needs a person's approval and has none, so it was not run."}
+    assert ran == []
+    assert (await run_call(bound, "pay", {"amount": 1}, KEY, None, 1, approved=True)).result == {"success": "paid"}
+    assert ran == [1]
+
+
+async def test_a_call_that_ran_before_its_tool_needed_approval_keeps_its_result() -> None:
+    ledger = MemoryLedger()
+    await run(gives(1), ledger)
+    marked = {"give": as_tool(tool(needs_approval=True)(gives(2)))}
+    assert (await run_call(marked, "give", {}, KEY, ledger, 1)).result == {"success": 1}
+
+
+def next_key(index: int) -> CallKey:
+    return CallKey("t", "s", index)
+
+
+@pytest.fixture
+async def real(tmp_path: Path) -> AsyncIterator[ToolLedger]:
+    async with await open_database(str(tmp_path / "segue.db")) as database:
+        yield ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
+
+
+async def test_a_call_like_one_of_unknown_outcome_is_not_run_again(real: ToolLedger, switch: Switch) -> None:
+    bound = {"block": as_tool(tool(timeout=BRIEF)(switch.block))}
+    assert (await run_call(bound, "block", {}, next_key(0), real, 1)).result["unknown_outcome"] is True
+    switch.go.set()
+    for index in (1, 2):
+        again = await run_call(bound, "block", {}, next_key(index), real, 10)
+        assert again.result["unknown_outcome"] is True
+        assert "an earlier call of block with the same arguments" in again.result["error"]
+        assert "check what the earlier one did" in again.result["error"]
+    assert switch.ended <= 1
+    approved = await run_call(bound, "block", {}, next_key(3), real, 10, approved=True)
+    assert approved.result == {"success": "done"}
+
+
+async def test_a_call_like_one_that_a_stop_cut_off_is_not_run_again(real: ToolLedger, switch: Switch) -> None:
+    await stopped(switch.block, real)
+    await run(switch.block, real)
+    switch.go.set()
+    bound = {"block": as_tool(switch.block)}
+    assert (await run_call(bound, "block", {}, next_key(1), real, 10)).result["unknown_outcome"] is True
+    elsewhere = await run_call(bound, "block", {}, CallKey("another task", "s", 0), real, 10)
+    assert elsewhere.result == {"success": "done"}
+
+
+@pytest.mark.parametrize("marks", [{"read_only": True}, {"idempotent": True}])
+async def test_what_may_run_twice_runs_though_its_like_is_in_doubt(real: ToolLedger, marks: dict[str, bool]) -> None:
+    await real.claim(next_key(0), "give", {})
+    await real.settle(next_key(0), {"error": "unknown_outcome: …", "unknown_outcome": True})
+    bound = {"give": as_tool(tool(**marks)(gives(1)))}  # type: ignore[call-overload]
+    assert (await run_call(bound, "give", {}, next_key(1), real, 1)).result == {"success": 1}
+
+
+async def test_an_approval_does_not_repeat_a_call_that_was_cut_off(real: ToolLedger, switch: Switch) -> None:
+    blocking = as_tool(tool(needs_approval=True)(switch.block))
+    bound = {blocking.name: blocking}
+    running = asyncio.create_task(run_call(bound, "block", {}, KEY, real, 10, approved=True))
+    await asyncio.sleep(BRIEF)
+    running.cancel()
+    await asyncio.wait([running])
+    switch.go.set()
+    resumed = await run_call(bound, "block", {}, KEY, real, 10, approved=True)
+    assert "was under way when its process stopped" in resumed.result["error"]
+
+
+def test_arguments_are_checked_without_a_call() -> None:
+    def double(number: int) -> int:
+        raise AssertionError("it ran")
+
+    def picky(value: int) -> int:
+        raise RuntimeError("never")
+
+    assert misfit(as_tool(double), {"number": 1}) == ""
+    assert misfit(as_tool(double), {"number": "x"}).startswith("number: Input should be a valid integer")
+    assert misfit(as_tool(double), {"number": 1, "unit": "kg"}) == "unknown: unit; the arguments are: number"
+    assert misfit(None, {"number": "x"}) == ""
+
+    def weigh(load: Annotated[int, AfterValidator(picky)]) -> int:
+        return load
+
+    assert misfit(as_tool(weigh), {"load": 1}) == "RuntimeError: never"

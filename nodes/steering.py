@@ -1,0 +1,49 @@
+"""What a person adds to a task while it stands: the next node that can takes it up."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from typing_extensions import TypedDict
+
+from .context import Bench
+from .objective import STEER
+
+
+class Steerable(TypedDict):
+    """What this module reads of a mode's state."""
+
+    messages: list[AnyMessage]
+    task_id: str
+    objective: str
+    notes: int
+
+
+class Added(TypedDict, total=False):
+    """The update of a node that takes additions up; empty where there are none."""
+
+    messages: list[Any]
+    objective: str
+    notes: int
+
+
+State = TypeVar("State", bound=Steerable)
+
+
+async def take_up(state: Steerable, work: Bench) -> Added:
+    """What was added since the last look: the objective with it, and the messages for the history."""
+    taken = state.get("notes", 0)  # a checkpoint of an earlier version has none
+    fresh = (await work.services.notes(state["task_id"]))[taken:]
+    if not fresh:
+        return {}
+    return {
+        "messages": [HumanMessage(note, additional_kwargs={STEER: True}) for note in fresh],
+        "objective": "\n".join([state["objective"], *fresh]),
+        "notes": taken + len(fresh),
+    }
+
+
+def amended(state: State, added: Mapping[str, Any]) -> State:
+    """The state as it will be with the update."""
+    messages = [*state["messages"], *added.get("messages", ())]
+    return cast(State, {**cast(dict[str, Any], state), **added, "messages": messages})
