@@ -16,7 +16,8 @@ import aiosqlite
 
 from segue.errors import DatabaseUnavailable
 
-from .schema import check_version, upgrade
+from .rows import decoded as decoded
+from .schema import check_tables, check_version, upgrade
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }
+_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "unsupported file format")
 
 
 @contextlib.contextmanager
@@ -47,11 +49,18 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", None)
+        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
         reason = None if code is None else _REASONS.get(code & 0xFF)
         if reason is None:
             raise
         raise DatabaseUnavailable(f"The database {path} {reason}.") from error
+    except UnicodeDecodeError as error:  # from sqlite3: the complaint itself quotes garbled text
+        raise DatabaseUnavailable(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
+
+
+def is_garbled(error: sqlite3.Error) -> bool:
+    """Whether a text or number in the file is not what it should be: of damage of this kind only the words tell."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
 
 
 class SerialConnection:
@@ -114,11 +123,12 @@ class Database:
     """An open database.
 
     `checkpoints` is the saver's connection, written only inside `transaction()`; `rows` serves the other tables;
-    `intents` is synced to the disk at every commit, for the ledger.
+    `intents` is synced to the disk at every commit, for the ledger. A `temporary` one is deleted on close.
     """
 
-    def __init__(self, path: str, timeout: float, checkpoints: aiosqlite.Connection) -> None:
+    def __init__(self, path: str, timeout: float, checkpoints: aiosqlite.Connection, temporary: bool = False) -> None:
         self.path = path
+        self.temporary = temporary
         self.timeout = timeout
         self.checkpoints = checkpoints
         self.rows = SerialConnection(path, timeout, "NORMAL")
@@ -171,7 +181,8 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
         DatabaseTooNew: a newer Segue wrote it.
     """
     async with contextlib.AsyncExitStack() as opened:
-        if path == ":memory:":
+        temporary = path == ":memory:"
+        if temporary:
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="segue-"))
             path = str(Path(folder, "memory.db"))
         _check_place(path)
@@ -182,11 +193,17 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
             )
             await checkpoints.execute("PRAGMA synchronous = NORMAL")
             await checkpoints.execute("PRAGMA foreign_keys = ON")
-        database = Database(path, lock_timeout, checkpoints)
+        database = Database(path, lock_timeout, checkpoints, temporary)
         opened.push_async_callback(database.rows.close)
         opened.push_async_callback(database.intents.close)
         database._closing = opened.pop_all()
         return database
+
+
+def touch(connection: sqlite3.Connection) -> None:
+    """Write a page of the file as it is, so that what would hinder a write shows."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version = {int(version)}")
 
 
 def _is_uri(path: str) -> bool:
@@ -225,6 +242,7 @@ def _prepare(path: str, timeout: float) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
             upgrade(connection, path)
+            check_tables(connection, path)
             connection.execute("COMMIT")
         except BaseException:
             connection.rollback()

@@ -5,9 +5,10 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from segue.events import Event, to_dict
+from segue.events import Event, from_dict, to_dict
 
 from .database import Database
+from .rows import damaged_row, decoded
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 INSERT_EVENT = """
@@ -48,4 +49,14 @@ class EventLog:
         """Return a task's events with `seq` above `after`, in order, at most `limit`."""
         values = (task_id, after, -1 if limit is None else limit)
         rows = await self._rows.read(lambda connection: connection.execute(_READ, values).fetchall())
-        return [{**json.loads(row["event"]), "seq": row["seq"]} for row in rows]
+        return [_form(row) for row in rows]
+
+
+def _form(row: sqlite3.Row) -> dict[str, Any]:
+    value = decoded(row["event"])
+    try:
+        form: dict[str, Any] = {**value, "seq": row["seq"]}
+        from_dict(form)
+    except (TypeError, LookupError) as error:
+        raise damaged_row("it holds no event") from error
+    return form

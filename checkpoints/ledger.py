@@ -13,12 +13,23 @@ from segue.services import CallKey, Claim
 
 from .database import Database
 from .lease import check_fence
+from .rows import NUMBER, OBJECT_OR_NONE, checked, decoded
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
 _INSERT = """
     INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
     VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
 """
+_DOUBT = """
+    SELECT 1 FROM calls
+    WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND json_extract(outcome, '$.unknown_outcome')
+"""
+_ORPHAN = """
+    SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned
+    ORDER BY position LIMIT 1
+"""
+_ADOPT = "UPDATE calls SET scope = ?, idx = ?, orphaned = 0 WHERE position = ?"
+_MOVE_ASIDE = "UPDATE calls SET scope = scope || '#' || position WHERE position = ?"
 _TAKE_OVER = "UPDATE calls SET fence = ? WHERE position = ?"
 _SETTLE = "UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? WHERE position = ?"
 _WITHDRAW = """
@@ -28,9 +39,16 @@ _WITHDRAW = """
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _UNKNOWN = """
     SELECT name, arguments FROM calls
-    WHERE thread_id = ? AND task_id = ? AND json_extract(outcome, '$.unknown_outcome') ORDER BY position
+    WHERE thread_id = ? AND task_id = ? AND json_extract(outcome, '$.unknown_outcome')
+    GROUP BY name, arguments ORDER BY min(position)
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
+_KINDS: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "state", "scope"), str),
+    "arguments": dict,
+    "outcome": OBJECT_OR_NONE,
+    "started_at": NUMBER,
+}
 
 
 class LedgerConflict(StorageError):
@@ -55,7 +73,8 @@ class ToolLedger:
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
         """Put down the intent to run a call; it is on the disk when this returns.
 
-        A call that is under way, whoever left it so, is `interrupted`: only one claim of a key is ever `fresh`.
+        A call that is under way, whoever left it so, is `interrupted`: only one claim of a key is ever `fresh`, or
+        `doubtful` if nobody knows whether an earlier call with this name and these arguments took effect.
 
         Raises:
             StaleOwner: another owner took the thread; do not run the call.
@@ -67,7 +86,7 @@ class ToolLedger:
         except asyncio.CancelledError:
             # The caller never learns that it may run the call, so an intent of ours is taken back.
             await asyncio.wait([intent])
-            if intent.exception() is None and intent.result().state == "fresh":
+            if intent.exception() is None and intent.result().state in ("fresh", "doubtful"):
                 values = (*self._row(key), self._fence)
                 await self._intents.write(lambda connection: connection.execute(_WITHDRAW, values))
             raise
@@ -117,23 +136,38 @@ class ToolLedger:
         """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
         values = (self._thread_id, task_id)
         rows = await self._intents.read(lambda connection: connection.execute(_UNKNOWN, values).fetchall())
-        return [{"name": row["name"], "arguments": json.loads(row["arguments"])} for row in rows]
+        return [{"name": row["name"], "arguments": decoded(row["arguments"])} for row in rows]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)
 
     def _claim(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> Claim:
         check_fence(connection, self._thread_id, self._fence)
-        row = connection.execute(_FIND, self._row(key)).fetchone()
+        row = self._known(key, name, arguments, connection)
         if row is None:
+            like = (self._thread_id, key.task_id, name, arguments)
+            doubtful = connection.execute(_DOUBT, like).fetchone()
             connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
-            return Claim("fresh")
+            return Claim("doubtful" if doubtful else "fresh")
         if (row["name"], row["arguments"]) != (name, arguments):
             raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
         if row["state"] == "done":
-            return Claim("finished", json.loads(row["outcome"]))
+            return Claim("finished", decoded(row["outcome"]))
         connection.execute(_TAKE_OVER, (self._fence, row["position"]))
         return Claim("interrupted")
+
+    def _known(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> sqlite3.Row | None:
+        """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""
+        row: sqlite3.Row | None = connection.execute(_FIND, self._row(key)).fetchone()
+        if row is not None and not row["orphaned"]:
+            return row
+        if row is not None and (row["name"], row["arguments"]) != (name, arguments):
+            connection.execute(_MOVE_ASIDE, (row["position"],))
+            row = None
+        row = row or connection.execute(_ORPHAN, (self._thread_id, key.task_id, name, arguments)).fetchone()
+        if row is not None:
+            connection.execute(_ADOPT, (key.scope, key.index, row["position"]))
+        return row
 
     def _settle(self, key: CallKey, outcome: str, connection: sqlite3.Connection) -> None:
         check_fence(connection, self._thread_id, self._fence)
@@ -152,13 +186,14 @@ def _canonical(arguments: Mapping[str, Any]) -> str:
 
 
 def _call(row: sqlite3.Row) -> dict[str, Any]:
-    return {
+    call = {
         "name": row["name"],
-        "arguments": json.loads(row["arguments"]),
-        "outcome": None if row["outcome"] is None else json.loads(row["outcome"]),
+        "arguments": decoded(row["arguments"]),
+        "outcome": decoded(row["outcome"]),
         "state": row["state"],
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
         "scope": row["scope"],
         "idx": row["idx"],
     }
+    return checked(call, _KINDS)

@@ -1,8 +1,8 @@
 """LangGraph's SQLite saver, fenced, with the events of a step stored in the same transaction."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import aiosqlite
 from langchain_core.runnables import RunnableConfig
@@ -13,12 +13,12 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue.errors import DatabaseUnavailable, StaleOwner
 
 from .database import Database, translated
+from .decoding import CheckedSerializer, Undecodable, check_form, decoding
 from .event_log import INSERT_EVENT, event_row
 from .lease import CHECK_FENCE
 
@@ -33,6 +33,18 @@ _DROP_SUBGRAPHS = (
     "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns != ''",
     "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
 )
+
+# The parents on the way to the root that are not there.
+_BROKEN_CHAIN = """
+    WITH RECURSIVE ancestors(id, parent) AS (
+        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION
+        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints ON checkpoint_id = parent
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns
+    )
+    SELECT parent FROM ancestors WHERE parent NOT IN (SELECT id FROM ancestors)
+"""
 
 EventForm = dict[str, Any]
 OnEvents = Callable[[list[EventForm]], None]
@@ -51,7 +63,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         on_events: OnEvents | None = None,
         allowed: Iterable[tuple[str, ...] | type] = (),
     ) -> None:
-        super().__init__(database.checkpoints, serde=JsonPlusSerializer(allowed_msgpack_modules=[*allowed]))
+        super().__init__(database.checkpoints, serde=CheckedSerializer(allowed_msgpack_modules=[*allowed]))
         self._database = database
         self._on_events = on_events
         # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
@@ -63,6 +75,10 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self._fences[thread_id] = fence
         for key in [key for key in self._lost_writes if key[0] == thread_id]:
             del self._lost_writes[key]
+
+    def fence(self, thread_id: str) -> int:
+        """The fence that the thread is written under; 0 if it is not held."""
+        return self._fences.get(thread_id, 0)
 
     def release(self, thread_id: str) -> None:
         """Write to the thread unfenced again."""
@@ -135,9 +151,16 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             await super().adelete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that `config` names, or the thread's latest."""
-        with translated(self._database.path):
-            return await super().aget_tuple(config)
+        """Return the checkpoint that `config` names, or the thread's latest.
+
+        Raises:
+            DamagedCheckpoint: it, or what was written on it, is not what was stored.
+        """
+        with translated(self._database.path), decoding(_thread_of(config)):
+            found = await super().aget_tuple(config)
+            if found is not None:
+                check_form(found)
+            return found
 
     async def alist(
         self,
@@ -147,17 +170,45 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield checkpoints, newest first; write nothing meanwhile, LangGraph's lock is held between them."""
-        with translated(self._database.path):
-            async for found in super().alist(config, filter=filter, before=before, limit=limit):
-                yield found
+        """Yield checkpoints, newest first; write nothing meanwhile, LangGraph's lock is held between them.
+
+        Raises:
+            DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
+        """
+        found = super().alist(config, filter=filter, before=before, limit=limit)
+        async with contextlib.aclosing(cast(AsyncGenerator[CheckpointTuple], found)) as listed:
+            while (each := await self._next(listed, "" if config is None else _thread_of(config))) is not None:
+                yield each
+
+    async def _next(self, listed: AsyncGenerator[CheckpointTuple], thread_id: str) -> CheckpointTuple | None:
+        with translated(self._database.path), decoding(thread_id):
+            found = await anext(listed, None)
+            if found is not None:
+                check_form(found)
+            return found
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the writes that a DeltaChannel is rebuilt from."""
-        with translated(self._database.path):
-            return await super().aget_delta_channel_history(config=config, channels=channels)
+        """Return the writes that a DeltaChannel is rebuilt from.
+
+        Raises:
+            DamagedCheckpoint: a checkpoint before it, or what was written on one, is not what was stored.
+        """
+        with translated(self._database.path), decoding(_thread_of(config)):
+            history = await super().aget_delta_channel_history(config=config, channels=channels)
+            if any("seed" not in found for found in history.values()):
+                await self._refuse_broken_chain(config)
+            return history
+
+    async def _refuse_broken_chain(self, config: RunnableConfig) -> None:
+        """LangGraph takes a checkpoint that is missing for the beginning, and the history would come back shorter."""
+        thread_id, ns, checkpoint_id = _key_of(config)
+        values = {"thread_id": thread_id, "ns": ns, "id": checkpoint_id}
+        async with self.lock:
+            missing = list(await self.conn.execute_fetchall(_BROKEN_CHAIN, values))
+        if missing:
+            raise Undecodable(f"it builds on checkpoint {missing[0][0]}, which is missing")
 
     @contextlib.asynccontextmanager
     async def _transaction(self, thread_id: str) -> AsyncIterator[aiosqlite.Connection]:

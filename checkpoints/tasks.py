@@ -13,6 +13,7 @@ from segue.events import Event, StateChanged
 from .database import Database
 from .event_log import insert_event
 from .lease import check_fence
+from .rows import NUMBER, OBJECT_OR_NONE, TEXT_OR_NONE, checked, damaged_row, decoded
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -92,6 +93,7 @@ _UNFINISHED = """
 _LIST = """
     SELECT * FROM tasks
     WHERE (:agent_id IS NULL OR agent_id = :agent_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
+        AND substr(thread_id, 1, length(:prefix)) = :prefix
         AND (:before IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
 """
@@ -99,7 +101,8 @@ _THREADS = """
     SELECT last.thread_id, turns, last.message, last.status, last.updated_at
     FROM (SELECT thread_id, count(*) AS turns, max(position) AS position FROM tasks GROUP BY thread_id) AS counted
     JOIN tasks AS last ON last.position = counted.position
-    ORDER BY last.updated_at DESC, last.position DESC LIMIT ?
+    WHERE substr(last.thread_id, 1, length(:prefix)) = :prefix
+    ORDER BY last.updated_at DESC, last.position DESC LIMIT :limit
 """
 
 
@@ -220,16 +223,25 @@ class Tasks:
         return None if row is None else _task(row)
 
     async def list(
-        self, agent_id: str | None = None, thread_id: str | None = None, limit: int = 50, before: str | None = None
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        prefix: str = "",
     ) -> Rows:
-        """Return tasks, newest first; `before` is the task_id that the last page ended with."""
-        values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before}
+        """Return tasks, newest first, of threads whose names begin with `prefix`.
+
+        `before` is the task_id that the last page ended with.
+        """
+        values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before, "prefix": prefix}
         return [_task(row) for row in await self._rows.read(lambda db: db.execute(_LIST, values).fetchall())]
 
-    async def threads(self, limit: int = 50) -> Rows:
+    async def threads(self, limit: int = 50, prefix: str = "") -> Rows:
         """Return the threads, last used first: {thread_id, turns, message, status, updated_at} of the newest task."""
-        rows = await self._rows.read(lambda connection: connection.execute(_THREADS, (limit,)).fetchall())
-        return [dict(row) for row in rows]
+        values = {"limit": limit, "prefix": prefix}
+        rows = await self._rows.read(lambda connection: connection.execute(_THREADS, values).fetchall())
+        return [checked(dict(row), _OF_THREADS) for row in rows]
 
 
 def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:
@@ -240,11 +252,24 @@ def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:
 
 
 _JSON = ("result", "notes", "answer")
+_KINDS: Mapping[str, Any] = {
+    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "status", "message"), str),
+    "error": TEXT_OR_NONE,
+    "result": OBJECT_OR_NONE,
+    "notes": list,
+    "answer": OBJECT_OR_NONE,
+    "created_at": NUMBER,
+    "updated_at": NUMBER,
+}
+_OF_THREADS = {name: _KINDS[name] for name in ("thread_id", "message", "status", "updated_at")}
 
 
 def _task(row: sqlite3.Row) -> Row:
     task = {name: row[name] for name in row.keys() if name != "position"}  # noqa: SIM118, a Row iterates its values
-    return {**task, **{name: None if task[name] is None else json.loads(task[name]) for name in _JSON}}
+    task = checked({**task, **{name: decoded(task[name]) for name in _JSON}}, _KINDS)
+    if task["status"] not in TASK_TRANSITIONS:
+        raise damaged_row(f"its status is {task['status']!r}")
+    return task
 
 
 def _stored(task: Row) -> Row:

@@ -1,7 +1,6 @@
 """The way in: `segue.open()` gives an `App` over one database."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,10 +10,10 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
 from .agents import Agent
+from .archive import Archive, check_session
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.tasks import TaskStatus
-from .control import Control
 from .errors import InvalidMessage, TaskUnfinished, UnknownMode
 from .events import Event
 from .extraction import extract
@@ -28,11 +27,10 @@ from .runs import Row
 from .services import Model
 from .wired import wired_graph
 
-_SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
 
-class App(Control):
+class App(Archive):
     """Agents, modes and threads over one database."""
 
     def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
@@ -103,7 +101,8 @@ class App(Control):
     ) -> tuple[Row, asyncio.Task[Row]]:
         thread_id = session_id or self._ids.thread()
         chosen = self._registry.agent(agent)
-        wanted = mode or chosen.mode
+        preferred = await self._preferences.default_mode(user_id)
+        wanted = mode or (preferred if preferred in self.modes else "") or chosen.mode
         self._check(message, thread_id, chosen, wanted, model)
         await self._registry.prepare(chosen)
         last = await self._runner.tasks.latest_of(thread_id) if steer else None
@@ -138,10 +137,7 @@ class App(Control):
             raise InvalidMessage("The message holds bytes that are no text: send it as UTF-8.")
         if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
             raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
-        if not _SESSION.fullmatch(thread_id):
-            raise InvalidMessage(
-                f"The session name {thread_id[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -"
-            )
+        check_session(thread_id)
         if mode not in self.modes:
             raise UnknownMode(mode, self.modes)
         self._registry.model_for(agent, model)
@@ -169,6 +165,16 @@ class App(Control):
         made, usage = await extract(model, result["answer"], response_model)
         spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
         return {**result, "object": made, "usage": {**result["usage"], **spent}}
+
+    async def set_preferences(self, user_id: str, *, default_mode: str) -> None:
+        """Set the mode that the user's messages are answered in where they name none; an empty one takes it back.
+
+        Raises:
+            UnknownMode: listing the modes there are.
+        """
+        if default_mode and default_mode not in self.modes:
+            raise UnknownMode(default_mode, self.modes)
+        await self._preferences.put(user_id, default_mode)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 
 from .nodes.exchange import Settled, exchange
+from .nodes.objective import STEER, additions
 from .prompts.phrases import phrase
 from .services import CallKey
 
@@ -35,8 +36,10 @@ async def close_turn(
         return  # it had ended, or was closed before
     mark = phrase("interrupted", values.get("language") or "en")
     closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
+    said = values.get("messages", [])
+    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row["notes"][len(additions(said)) :]]
     update = {
-        "messages": [*_missing(values.get("messages", []), row, calls), closing],
+        "messages": [*added, *_missing(said, row, calls), closing],
         "result": result,
         "assignment": None,
     }

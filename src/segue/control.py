@@ -13,6 +13,7 @@ from .checkpoints.tasks import TaskStatus
 from .errors import IllegalTransition, TaskError, ThreadBusy
 from .events import Event, Resumed, Steered, from_dict
 from .hub import until_end
+from .nodes.approving import check_answer
 from .reading import Reader
 from .runner import Runner, stopped, thread_config
 from .runs import Row
@@ -72,6 +73,12 @@ class Control(Reader):
         async for event in self._followed(task_id, model=model):
             yield event
 
+    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Row:
+        """As `resume`, or `answer` where one is given, but returns the task's row as soon as it runs."""
+        checked = None if answer is None else await self._checked(task_id, answer)
+        row, _ = await self._go_on(task_id, model=model, answer=checked)
+        return row
+
     async def answer(self, task_id: str, answer: Any) -> Row:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
@@ -105,10 +112,10 @@ class Control(Reader):
         return {**asked.value, "interrupt_id": asked.id}
 
     async def _checked(self, task_id: str, answer: Any) -> Row:
-        from .approval import settled
-
         question = await self.question(task_id)
-        verdicts = settled(question["calls"], answer)
+        agent = self._registry.agent((await self._runner.tasks.get(task_id))["agent_id"])
+        await self._registry.prepare(agent)
+        verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
         value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
@@ -212,6 +219,10 @@ class Control(Reader):
         if run := self._runner.run_of(task_id):
             run.stop()
 
+    async def drain(self, seconds: float) -> None:
+        """Pause what runs here, so that the next process goes on with it; after `seconds` stop it where it is."""
+        await self._runner.drain(seconds)
+
     async def cancel(self, task_id: str) -> None:
         """Give up a task, wherever it runs or stands; its session takes the next message.
 
@@ -285,4 +296,4 @@ class Control(Reader):
         state = await self._runner.graph.aget_state(config, subgraphs=True)
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner
-        return state.next in (("ANSWER",), ("FINISH",)) and "decision" in state.values
+        return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)

@@ -209,6 +209,7 @@ class DamagedCheckpoint(StorageError):
             f"segue recover {thread_id} goes back to the newest one that can be read."
         )
         self.thread_id = thread_id
+        self.reason = reason
 
 
 class DatabaseTooNew(StorageError):

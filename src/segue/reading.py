@@ -2,7 +2,7 @@
 
 from langchain_core.messages import convert_to_openai_messages
 
-from .checkpoints.database import Database
+from .checkpoints.database import Database, touch
 from .checkpoints.ledger import ToolLedger
 from .errors import UnknownThread
 from .runner import Runner, thread_config
@@ -28,13 +28,41 @@ class Reader:
         converted = convert_to_openai_messages(state.values["messages"])
         return converted if isinstance(converted, list) else [converted]
 
-    async def threads(self) -> list[Row]:
-        """Every thread: its turns, last message, last status and when."""
-        return await self._runner.tasks.threads()
+    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Row]:
+        """The threads whose names begin with `prefix`: turns, last message, last status and when."""
+        return await self._runner.tasks.threads(limit, prefix)
 
-    async def tasks(self, *, agent_id: str | None = None, session_id: str | None = None, limit: int = 50) -> list[Row]:
-        """Tasks, the latest first."""
-        return await self._runner.tasks.list(agent_id=agent_id, thread_id=session_id, limit=limit)
+    async def tasks(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        session_prefix: str = "",
+    ) -> list[Row]:
+        """Tasks, the latest first; `before` is the id that the last page ended with."""
+        return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix)
+
+    async def task(self, task_id: str) -> Row:
+        """A task's row.
+
+        Raises:
+            UnknownTask: no task has that id.
+        """
+        return await self._runner.tasks.get(task_id)
+
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
+        """A task's durable events in their dict form, those after number `after`, at most `limit`."""
+        return await self._runner.log.read(task_id, after, limit)
+
+    async def check_writable(self) -> None:
+        """Make sure that the database can be written.
+
+        Raises:
+            DatabaseUnavailable: saying why it cannot.
+        """
+        await self._database.rows.write(touch)
 
     async def trace(self, task_id: str) -> Row:
         """Everything about a task: {"task": row, "events": [...], "calls": [...]}.
@@ -50,7 +78,7 @@ class Reader:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
         total: Row = {"tasks": 0}
         for task in await self._runner.tasks.list(agent_id=agent_id, limit=-1):
-            spent = (task["result"] or {}).get("usage", {})
+            spent = {} if task["copy_of"] else (task["result"] or {}).get("usage", {})
             total["tasks"] += bool(spent)
             for name in spent.keys() & {"input", "output", "calls", "cost"}:
                 total[name] = total.get(name, 0) + spent[name]

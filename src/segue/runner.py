@@ -227,12 +227,24 @@ class Runner:
 
     async def leave_behind(self, row: Row, partial: str = "") -> Row:
         """Put what a task did into its thread's history, so that the thread can take another message."""
+        row = await self.tasks.get(row["task_id"])
         ledger = ToolLedger(self._database, row["thread_id"], self._fences[row["thread_id"]])
         calls = await ledger.settle_all(row["task_id"], lambda name: unknown_outcome(CUT_OFF.format(name=name)))
         result = given_up(row, partial, await ledger.unknown(row["task_id"]))
         await close_turn(self.graph, thread_config(row["thread_id"]), row, calls, partial, result)
         await self.saver.drop_subgraphs(row["thread_id"])
         return result
+
+    async def drain(self, seconds: float) -> None:
+        """Pause what runs; what reaches no boundary within `seconds` is stopped where it is."""
+        tasks = [run.task for run in self._runs.values() if run.task]
+        for run in self._runs.values():
+            run.pause("the app was closed")
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for run in self._runs.values():
+            run.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Pause what runs and wait until it stands."""

@@ -164,6 +164,50 @@ async def test_an_outcome_is_stored_though_its_caller_was_cancelled(database: Da
     assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"success": 1})
 
 
+UNKNOWN = {"error": "unknown_outcome: it was cut off", "unknown_outcome": True}
+
+
+async def settled(ledger: ToolLedger, index: int, outcome: dict[str, object], name: str = "refund") -> None:
+    key = CallKey("t1", "trace", index)
+    await ledger.claim(key, name, {"order": "4711", "amount": 10})
+    await ledger.settle(key, outcome)
+
+
+async def test_a_call_like_one_of_unknown_outcome_is_doubtful(database: Database) -> None:
+    ledger = await ledger_of(database)
+    await settled(ledger, 0, UNKNOWN)
+    like = CallKey("t1", "later", 0)
+    assert await ledger.claim(like, "refund", {"amount": 10, "order": "4711"}) == Claim("doubtful")
+    assert await ledger.claim(like, "refund", {"amount": 10, "order": "4711"}) == Claim("interrupted")
+
+
+async def test_only_the_same_call_of_the_same_task_is_doubtful(database: Database) -> None:
+    ledger, elsewhere = await ledger_of(database), await ledger_of(database, "s2")
+    await settled(ledger, 0, UNKNOWN)
+    await settled(ledger, 1, {"success": {"unknown_outcome": True}}, "lookup")
+    same = {"order": "4711", "amount": 10}
+    claims = [
+        await ledger.claim(CallKey("t1", "later", 0), "refund", {"order": "4711", "amount": 11}),
+        await ledger.claim(CallKey("t1", "later", 1), "lookup", same),
+        await ledger.claim(CallKey("t2", "later", 0), "refund", same),
+        await elsewhere.claim(CallKey("t1", "later", 0), "refund", same),
+    ]
+    assert claims == [Claim("fresh")] * 4
+
+
+async def test_a_doubtful_claim_whose_caller_was_cancelled_is_taken_back(database: Database, other: Database) -> None:
+    ledger = await ledger_of(database)
+    await settled(ledger, 0, UNKNOWN)
+    like = CallKey("t1", "later", 0)
+    async with other.transaction():
+        claim = asyncio.ensure_future(ledger.claim(like, "refund", {"order": "4711", "amount": 10}))
+        await asyncio.sleep(0.05)
+        claim.cancel()
+        await asyncio.sleep(0.05)
+    await asyncio.wait([claim])
+    assert await ledger.read(like) is None
+
+
 async def test_a_locked_database_claims_nothing(path: str) -> None:
     async with await open_database(path) as database, await open_database(path, lock_timeout=0.05) as impatient:
         fence = await Lease(database).acquire("s", "me")

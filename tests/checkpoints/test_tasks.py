@@ -45,6 +45,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
         "notes": [],
         "answer": None,
         "rating": None,
+        "copy_of": None,
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }

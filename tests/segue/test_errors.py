@@ -24,6 +24,9 @@ MADE = [
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
     errors.UnknownThread("s1"),
+    errors.UnknownSnapshot("s1", "1f1e"),
+    errors.ThreadExists("s1"),
+    errors.InvalidExport("it has no version"),
     errors.TaskUnfinished("s1", "t1", "paused"),
     errors.ThreadBusy("s1"),
     errors.DamagedCheckpoint("s1", "it cannot be decoded"),
@@ -77,7 +80,7 @@ def test_messages_name_what_there_is_and_what_to_do() -> None:
     assert said["UnknownTool"] == "There is no tool «x»; use one of: none."
     assert "OPENAI_API_KEY" in said["MissingKey"] and "--model offline" in said["MissingKey"]
     assert "pip install 'segue[serve]'" in said["MissingExtra"]
-    assert "resume or cancel task «t1»" in said["TaskUnfinished"]
+    assert "cancel task «t1»" in said["TaskUnfinished"]
     assert "--db" in said["DatabaseTooNew"]
 
 

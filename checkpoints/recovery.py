@@ -1,0 +1,115 @@
+"""A thread whose newest checkpoints cannot be read goes back to the newest ones that can."""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from segue.events import Recovered, StateChanged
+
+from .database import Database, translated
+from .event_log import insert_event
+from .lease import check_fence
+from .saver import FencedSqliteSaver
+from .surveying import Damage, Readable, Survey
+from .tasks import TaskStatus
+
+Row = dict[str, Any]
+
+_OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING)
+
+_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
+_DROP_STEP = f"DELETE FROM writes WHERE {_PLACE} AND CAST(task_id AS BLOB) = ?"
+# What came from outside, a message or an update, has no path, and went into a checkpoint that is dropped.
+_DROP_GIVEN = f"DELETE FROM writes WHERE {_PLACE} AND task_path = ''"
+_EMPTY = f"UPDATE checkpoints SET type = ?, checkpoint = ? WHERE {_PLACE}"
+_LATEST = "SELECT task_id, status FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+_ORPHAN = "UPDATE calls SET orphaned = 1 WHERE thread_id = ? AND task_id = ? AND started_at >= ?"
+_PAUSE = "UPDATE tasks SET status = ?, updated_at = ? WHERE task_id = ?"
+
+
+async def recover(
+    database: Database,
+    saver: FencedSqliteSaver,
+    readable: Readable,
+    thread_id: str,
+    clock: Callable[[], float] = time.time,
+) -> Row:
+    """Let a thread that `saver` holds go back to the newest state that can be read; a copy of the file is made first.
+
+    Returns {checkpoint_id, created_at, dropped, copy}: where the thread stands, since when (Unix seconds), how many
+    checkpoints and results of steps were dropped, and the path of the copy. Where nothing is damaged, nothing is
+    dropped or copied. The thread's newest task can be resumed: calls that the state does not know of any more are
+    found again in the ledger, by their name and arguments.
+
+    Raises:
+        UnknownThread: it has no checkpoint.
+        NothingReadable: it has none that can be read; nothing was changed.
+        StaleOwner: another owner took the thread; nothing was changed.
+        DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
+    """
+    damage = await Survey(database, saver, readable, thread_id).damage()
+    stands = {"checkpoint_id": damage.standing.checkpoint_id}
+    if not damage.size:
+        return {**stands, "created_at": damage.standing.at, "dropped": 0, "copy": ""}
+    copy = await asyncio.to_thread(copy_aside, database, clock())
+    # Nobody can go back to one of these; logs are read past it.
+    husk = saver.serde.dumps_typed({"channel_values": {}})
+    await database.rows.write(partial(_drop, damage, husk, thread_id, saver.fence(thread_id), clock()))
+    return {**stands, "created_at": damage.created_at, "dropped": damage.size, "copy": copy}
+
+
+def copy_aside(database: Database, now: float) -> str:
+    """Copy the whole database to a file beside it, and return its path; an in-memory database is not copied."""
+    with translated(database.path), contextlib.closing(database.connect()) as connection:
+        file = "" if database.temporary else connection.execute("PRAGMA database_list").fetchone()["file"]
+        if not file:
+            return ""
+        path = _free(f"{file}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}")
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as copy:
+                connection.backup(copy)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return str(path)
+
+
+def _free(path: str) -> Path:
+    """The path, with a number if there is such a file."""
+    number, free = 1, Path(path)
+    while free.exists():
+        number += 1
+        free = Path(f"{path}-{number}")
+    return free
+
+
+def _drop(
+    damage: Damage, husk: tuple[str, bytes], thread_id: str, fence: int, now: float, connection: sqlite3.Connection
+) -> None:
+    check_fence(connection, thread_id, fence)
+    for place in damage.checkpoints:
+        for statement in _DROP:
+            connection.execute(statement, (thread_id, *place))
+    for step in damage.steps:
+        connection.execute(_DROP_STEP, (thread_id, *step))
+    for place in damage.husks:
+        connection.execute(_EMPTY, (*husk, thread_id, *place))
+    standing = damage.standing
+    if standing.newer:
+        connection.execute(_DROP_GIVEN, (thread_id, standing.ns, standing.checkpoint_id))
+    task = connection.execute(_LATEST, (thread_id,)).fetchone()
+    if task is None:
+        return
+    task_id, status = task
+    connection.execute(_ORPHAN, (thread_id, task_id, damage.unknown_since))
+    recovered = Recovered(task_id=task_id, checkpoint_id=standing.checkpoint_id, reason=damage.reason)
+    insert_event(connection, thread_id, recovered)
+    if status in _OPEN:
+        connection.execute(_PAUSE, (TaskStatus.PAUSED, now, task_id))
+        insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=TaskStatus.PAUSED))

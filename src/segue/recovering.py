@@ -1,0 +1,47 @@
+"""Let a session whose newest checkpoints are damaged go on from the newest state that can be read."""
+
+from langchain_core.runnables import RunnableConfig
+
+from .checkpoints.database import Database
+from .checkpoints.lease import Heartbeat
+from .checkpoints.recovery import recover
+from .checkpoints.states import state_at
+from .runner import Runner, thread_config
+from .runs import Row
+
+_NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
+"""LangGraph's channels of what a step that has not ended may write."""
+
+
+async def recover_session(database: Database, runner: Runner, thread_id: str) -> Row:
+    """Go back to the newest state that can be read: {checkpoint_id, created_at, dropped, copy}.
+
+    Raises:
+        UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable; nothing was changed.
+    """
+
+    async def readable(config: RunnableConfig) -> None:
+        await state_at(runner.graph, config)
+
+    async with runner.leased(thread_id):
+        fence = runner.saver.fence(thread_id)
+        async with Heartbeat(database, thread_id, fence, on_lost=lambda: None):
+            found = await recover(database, runner.saver, readable, thread_id)
+            if found["dropped"]:
+                await _make_again(runner, thread_id)
+            return found
+
+
+async def _make_again(runner: Runner, thread_id: str) -> None:
+    """Make the next checkpoint from what the steps before it wrote, where that is all there: no node runs for it."""
+    found = await runner.saver.aget_tuple(thread_config(thread_id))
+    if found is None:
+        return
+    # By its id a checkpoint is shown as it was made, with the steps that have ended since.
+    state = await runner.graph.aget_state(found.config)
+    written = {step for step, channel, _ in found.pending_writes or () if channel not in _NO_RESULT}
+    if not state.tasks or any(task.id not in written for task in state.tasks):
+        return
+    metadata = {name: value for name, value in (state.metadata or {}).items() if name.startswith("segue_")}
+    config: RunnableConfig = {**thread_config(thread_id), "metadata": metadata}
+    await runner.graph.ainvoke(None, config, durability="sync", interrupt_after="*")

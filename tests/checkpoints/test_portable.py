@@ -1,0 +1,249 @@
+"""Threads as documents: written out of one database, taken into another."""
+
+import asyncio
+import base64
+import copy
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from segue.checkpoints.lease import Lease
+from segue.checkpoints.snapshots import snapshots
+from segue.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
+from segue.forks import export, fork, import_
+
+from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, world
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+async def here(path: str) -> AsyncIterator[World]:
+    async with world(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def elsewhere(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(str(tmp_path / "elsewhere.db")) as opened:
+        yield opened
+
+
+async def document_of(here: World, thread_id: str = "s") -> Row:
+    """A thread's document, as a file would hold it."""
+    return dict(json.loads(json.dumps(await export(here.database, here.app._runner.graph, thread_id))))
+
+
+async def paused(here: World) -> str:
+    """A task that was paused with two of its four numbers noted."""
+    here.register("a", note_up_to(4), "react")
+    return await here.run_to(2, "note four numbers", agent="a")
+
+
+async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewhere: World) -> None:
+    here.register("a", note_the_turn, "react")
+    originals = [await here.run(f"turn {turn}", agent="a") for turn in (1, 2)]
+    document = await document_of(here)
+    assert document["state"] is None
+    assert document["messages"] == await here.app.history("s")
+    row = await import_(elsewhere.database, document, "t")
+    assert (row["thread_id"], row["status"], row["copy_of"]) == ("t", "done", originals[1])
+    assert await elsewhere.app.history("t") == await here.app.history("s")
+    elsewhere.register("a", note_the_turn, "react")
+    assert (await elsewhere.app.ask("turn 3", session_id="t", agent="a"))["answer"] == "done 3"
+    assert elsewhere.noted == [3]
+    said = [message["content"] for message in await elsewhere.app.history("t")]
+    assert [said[0], said[4], said[8], said[-1]] == ["turn 1", "turn 2", "turn 3", "done 3"]
+
+
+async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    row = await import_(elsewhere.database, await document_of(here), "t")
+    (original,) = await here.app.tasks(session_id="s")
+    old, new = await here.app.trace(original["task_id"]), await elsewhere.app.trace(row["task_id"])
+    assert old["calls"] == new["calls"]
+    renamed = json.loads(json.dumps(old["events"]).replace(original["task_id"], row["task_id"]))
+    assert new["events"] == renamed
+    assert {**old["task"], "thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"]} == {
+        **new["task"],
+        "updated_at": old["task"]["updated_at"],
+    }
+
+
+async def test_a_paused_task_goes_on_in_another_database(here: World, elsewhere: World) -> None:
+    original = await paused(here)
+    document = await document_of(here)
+    row = await import_(elsewhere.database, document, "t")
+    assert (row["status"], row["copy_of"], row["result"]) == ("paused", None, None)
+    elsewhere.register("a", note_up_to(4), "react")
+    assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "all noted"
+    assert elsewhere.noted == [3, 4]
+    results = [message["content"] for message in await elsewhere.app.history("t") if message["role"] == "tool"]
+    assert results == [f"noted {number}" for number in (1, 2, 3, 4)]
+    assert (await here.app.resume(original))["answer"] == "all noted"
+
+
+async def test_calls_that_had_ended_are_found_in_the_ledger(here: World, elsewhere: World) -> None:
+    here.register("a", look_in_a_batch(3), "react")
+    await here.stop_in_the_last(3, "look", agent="a")
+    row = await import_(elsewhere.database, await document_of(here), "t")
+    elsewhere.register("a", look_in_a_batch(3), "react")
+    assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "seen 1,2,3"
+    assert elsewhere.noted == [3]
+
+
+async def test_an_import_is_the_thread_that_was_used_last(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    await here.run("turn 1", session_id="u", agent="a")
+    await import_(here.database, await document_of(here), "t")
+    assert [thread["thread_id"] for thread in await here.app.threads()] == ["t", "u", "s"]
+
+
+async def test_a_paused_task_without_its_state_is_cancelled(here: World, elsewhere: World) -> None:
+    await paused(here)
+    document = {**await document_of(here), "state": None}
+    row = await import_(elsewhere.database, document, "t")
+    assert row["status"] == "cancelled"
+    elsewhere.register("a", note_the_turn, "react")
+    assert (await elsewhere.app.ask("turn 5", session_id="t", agent="a"))["answer"] == "done 5"
+
+
+async def test_a_thread_can_be_imported_beside_its_original_and_twice(here: World) -> None:
+    await paused(here)
+    document = await document_of(here)
+    before = here.rows("s")
+    first, second = await import_(here.database, document, "t"), await import_(here.database, document, "u")
+    here.effects.clear()
+    await asyncio.gather(here.app.resume(first["task_id"]), here.app.resume(second["task_id"]))
+    assert sorted(here.noted) == [3, 3, 4, 4]
+    assert here.rows("s") == before
+
+
+async def test_an_import_can_be_exported_forked_and_listed(here: World, elsewhere: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    await import_(elsewhere.database, await document_of(here), "t")
+    again = await document_of(elsewhere, "t")
+    assert again["messages"] == await here.app.history("s")
+    (snapshot,) = await snapshots(elsewhere.database, "t")
+    assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["thread_id"]) == ("update", [], "s")
+    row = await fork(elsewhere.database, "t", snapshot["checkpoint_id"], "u")
+    assert (row["status"], row["message"]) == ("done", "turn 1")
+
+
+async def test_a_long_history_stays_whole_over_many_more_turns(here: World, elsewhere: World) -> None:
+    """More messages than LangGraph keeps without a snapshot of them."""
+    here.register("a", note_the_turn, "react")
+    for turn in range(1, 4):
+        await here.run(f"turn {turn}", agent="a")
+    document = await document_of(here)
+    document["messages_full"] *= 50
+    await import_(elsewhere.database, document, "t")
+    elsewhere.register("a", lambda messages: '{"answer": "yes"}', "direct")
+    for _ in range(3):
+        await elsewhere.run("hello", "t", agent="a")
+    state = await elsewhere.app._runner.graph.aget_state({"configurable": {"thread_id": "t"}})
+    assert len(state.values["messages"]) == 600 + 6
+
+
+async def test_unknown_and_taken_threads_are_refused(here: World) -> None:
+    with pytest.raises(UnknownThread):
+        await document_of(here)
+    await paused(here)
+    document = await document_of(here)
+    with pytest.raises(ThreadExists):
+        await import_(here.database, document, "s")
+    await Lease(here.database).acquire("t", "somebody")
+    with pytest.raises(ThreadBusy):
+        await import_(here.database, document, "t")
+
+
+def at(*path: Any, value: Any) -> Callable[[Row], None]:
+    def change(document: Row) -> None:
+        place: Any = document
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = value
+
+    return change
+
+
+def evil(document: Row) -> None:
+    """A state of LangChain's JSON kind, that names what is to be called when it is read."""
+    blob = json.dumps({"lc": 2, "type": "constructor", "id": ["builtins", "exit"], "args": [7]}).encode()
+    document["state"]["checkpoints"][0]["state"] = {"type": "json", "data": base64.b64encode(blob).decode()}
+
+
+def other_id(document: Row) -> None:
+    kind, data = JsonPlusSerializer().dumps_typed({"id": "x"})
+    document["state"]["checkpoints"][0]["state"] = {"type": kind, "data": base64.b64encode(data).decode()}
+
+
+def twice(*path: Any) -> Callable[[Row], None]:
+    def change(document: Row) -> None:
+        place: Any = document
+        for step in path:
+            place = place[step]
+        place.append(copy.deepcopy(place[0]))
+
+    return change
+
+
+BROKEN: list[tuple[str, Callable[[Row], Any]]] = [
+    ("no exported session", at("format", value="tar")),
+    ("version is 2", at("version", value=2)),
+    ("version is True", at("version", value=True)),
+    ("version is None", lambda document: document.update(version=None)),
+    ("tasks is wrong", lambda document: document.pop("tasks")),
+    ("tasks.0.status", at("tasks", 0, "status", value="sleeping")),
+    ("tasks.0.task_id", at("tasks", 0, "task_id", value="1")),
+    ("tasks.0.rating", at("tasks", 0, "rating", value=9)),
+    ("one id", twice("tasks")),
+    ("a task that it does not hold", at("calls", 0, "task_id", value="0" * 8 + "-0000" * 3 + "-" + "0" * 12)),
+    ("numbered", at("events", 1, "seq", value=7)),
+    ("none that this Segue knows", at("events", 0, "event", "type", value="dreamed")),
+    ("none that this Segue knows", at("events", 0, "event", value={})),
+    ("names another task", at("events", 0, "event", "task_id", value="x")),
+    ("contradict", twice("calls")),
+    ("calls.0.arguments", at("calls", 0, "arguments", value="x")),
+    ("not read from documents", evil),
+    ("damaged", at("state", "checkpoints", 0, "state", "data", value="AAAA")),
+    ("damaged", at("state", "writes", 0, "value", "data", value="not base64!")),
+    ("is none", other_id),
+    ("is missing", lambda document: document["state"]["checkpoints"].pop(0)),
+    ("one id", twice("state", "checkpoints")),
+]
+
+
+@pytest.mark.parametrize(("said", "damage"), BROKEN, ids=[f"{n}-{said}" for n, (said, _) in enumerate(BROKEN)])
+async def test_a_malformed_document_is_refused_and_stores_nothing(
+    here: World, said: str, damage: Callable[[Row], Any]
+) -> None:
+    await paused(here)
+    document = await document_of(here)
+    damage(document)
+    with pytest.raises(InvalidExport, match=said):
+        await import_(here.database, document, "t")
+    assert not any(here.rows("t").values())
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {}, {"format": "segue.thread"}])
+async def test_what_is_no_document_is_refused(here: World, document: Any) -> None:
+    with pytest.raises(InvalidExport):
+        await import_(here.database, document, "t")
+
+
+async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    document = await document_of(here)
+    for wrong in ({"type": "dream", "data": {"content": "x"}}, {"type": "human"}, {"type": "human", "data": {}}):
+        with pytest.raises(InvalidExport, match="messages_full"):
+            await import_(here.database, {**document, "messages_full": [wrong]}, "t")
+    assert not any(here.rows("t").values())

@@ -1,0 +1,93 @@
+"""What users prefer, and what is remembered of the modes that answered them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.preferences import Preferences
+from segue.checkpoints.snapshots import snapshots
+from segue.errors import InvalidAnswer, UnknownTask
+from segue.forks import export, fork, import_
+
+from .worlds import World, note_the_turn, world
+
+
+@pytest.fixture
+async def here(path: str) -> AsyncIterator[World]:
+    async with world(path) as opened:
+        yield opened
+
+
+async def test_a_default_mode_is_kept_by_user_and_can_be_taken_back(database: Database, path: str) -> None:
+    preferences = Preferences(database)
+    assert await preferences.get("ana") == {"default_mode": "", "mode_history": []}
+    await preferences.put("ana", "plan")
+    await preferences.put("ben", "direct")
+    await preferences.put("ana", "react")
+    async with await open_database(path) as again:
+        assert await Preferences(again).default_mode("ana") == "react"
+        assert await Preferences(again).default_mode("ben") == "direct"
+    await preferences.put("ana", "")
+    assert await preferences.default_mode("ana") == ""
+
+
+async def test_the_history_has_the_mode_that_answered_and_the_rating(here: World) -> None:
+    preferences = Preferences(here.database)
+    here.register("a", note_the_turn, "react")
+    here.register(
+        "b", lambda messages: "no plan" if "Write a plan" in str(messages) else note_the_turn(messages), "plan"
+    )
+    first = await here.run("turn 1", agent="a", user_id="ana", mode="auto")
+    await here.run("turn 2", agent="b", user_id="ana", session_id="t")
+    await here.run("turn 3", agent="a", user_id="ben", session_id="u")
+    await preferences.rate(first, 2)
+    await preferences.rate(first, 4)
+    assert (await preferences.get("ana"))["mode_history"] == [
+        {"query": "turn 2", "mode": "react", "rating": None},
+        {"query": "turn 1", "mode": "react", "rating": 4},
+    ]
+    assert [entry["query"] for entry in (await preferences.get("ana", limit=1))["mode_history"]] == ["turn 2"]
+
+
+@pytest.mark.parametrize("rating", [0, 6, -1, 2.5, "5", True, None])
+async def test_a_rating_is_a_whole_number_from_1_to_5(here: World, rating: object) -> None:
+    here.register("a", note_the_turn, "react")
+    task_id = await here.run("turn 1", agent="a")
+    with pytest.raises(InvalidAnswer):
+        await Preferences(here.database).rate(task_id, rating)
+    assert (await here.task(task_id))["rating"] is None
+
+
+async def test_what_is_not_there_cannot_be_rated(database: Database) -> None:
+    with pytest.raises(UnknownTask):
+        await Preferences(database).rate("t1", 3)
+
+
+async def test_copies_count_only_where_they_are_rated_themselves(here: World) -> None:
+    preferences = Preferences(here.database)
+    here.register("a", note_the_turn, "react")
+    task_id = await here.run("turn 1", agent="a")
+    await preferences.rate(task_id, 5)
+    newest, *_ = await snapshots(here.database, "s")
+    copied = await fork(here.database, "s", newest["checkpoint_id"], "f")
+    assert copied["rating"] is None
+    assert len((await preferences.get("default"))["mode_history"]) == 1
+    await preferences.rate(copied["task_id"], 1)
+    assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
+    document = await export(here.database, here.app._runner.graph, "s")
+    await import_(here.database, document, "g")
+    assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
+
+
+async def test_an_import_from_elsewhere_counts_for_the_user_that_it_is_given_to(here: World, tmp_path: Path) -> None:
+    here.register("a", note_the_turn, "react")
+    await Preferences(here.database).rate(await here.run("turn 1", agent="a", user_id="ana"), 5)
+    await here.run("turn 2", agent="a", user_id="ana")
+    document = await export(here.database, here.app._runner.graph, "s")
+    async with await open_database(str(tmp_path / "elsewhere.db")) as elsewhere:
+        await import_(elsewhere, document, "t", user_id="ben")
+        preferences = Preferences(elsewhere)
+        assert (await preferences.get("ana"))["mode_history"] == []
+        assert [entry["rating"] for entry in (await preferences.get("ben"))["mode_history"]] == [None, 5]
