@@ -75,7 +75,7 @@ def _here() -> str:
 
 def gone(owner: str) -> bool:
     """Whether an owner, place:pid:random, was a process of this machine that is no more."""
-    place, pid, _ = owner.rsplit(":", 2)
+    place, _, pid = owner.rpartition(":")[0].rpartition(":")
     if place != _here() or not pid.isdigit():
         return False
     try:

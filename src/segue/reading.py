@@ -4,6 +4,7 @@ from langchain_core.messages import convert_to_openai_messages
 
 from .checkpoints.database import Database, touch
 from .checkpoints.ledger import ToolLedger
+from .checkpoints.states import state_at
 from .errors import UnknownThread
 from .runner import Runner, thread_config
 from .runs import Row
@@ -22,7 +23,7 @@ class Reader:
         Raises:
             UnknownThread: nothing was said on it.
         """
-        state = await self._runner.graph.aget_state(thread_config(session_id))
+        state = await state_at(self._runner.graph, thread_config(session_id))
         if not state.values.get("messages"):
             raise UnknownThread(session_id)
         converted = convert_to_openai_messages(state.values["messages"])

@@ -18,6 +18,7 @@ from .checkpoints.lease import Heartbeat
 from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
+from .checkpoints.states import state_at
 from .checkpoints.tasks import Tasks, TaskStatus
 from .closing import close_turn, given_up
 from .errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
@@ -185,7 +186,7 @@ class Runner:
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
             "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
         }
-        state = await self.graph.aget_state(thread_config(row["thread_id"]))
+        state = await state_at(self.graph, thread_config(row["thread_id"]))
         if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
             return {"result": state.values["result"]}
         given = _given(state, row)
