@@ -16,7 +16,6 @@ import aiosqlite
 
 from segue.errors import DatabaseUnavailable
 
-from .rows import decoded as decoded
 from .schema import check_tables, check_version, upgrade
 
 T = TypeVar("T")
