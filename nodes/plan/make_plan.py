@@ -85,7 +85,9 @@ def plan_view(state: PlanState, work: Bench) -> Mapping[str, Any]:
         "language": state["language"],
         "objective": state["objective"],
         "conversation": conversation(past, work.agent.budget.result_chars),
-        "results": [{key: o[key] for key in ("name", "arguments", "result")} for o in state["outcomes"]],
+        "results": [
+            {key: o[key] for key in ("name", "arguments", "original", "result") if key in o} for o in state["outcomes"]
+        ],
         "plan": state["plan"],
         "error": state["complaint"] or None,
     }

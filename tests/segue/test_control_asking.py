@@ -158,3 +158,19 @@ async def test_what_was_added_to_a_cancelled_task_stays_in_the_history(database:
         await app.cancel(result["task_id"])
         roles = [m["role"] for m in await app.history("s")]
         assert roles == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_the_offline_planner_takes_an_edited_call_for_the_one_it_asked_for(database: Path) -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True, keywords=["pay"])
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    async with segue.open(database, agents=[Agent(agent_id="till", tools=(pay,), model="offline")]) as app:
+        result = await app.ask("pay 30", agent="till")
+        edited = {"verdicts": [{"index": 0, "verdict": "edit", "arguments": {"amount": 31}}]}
+        done = await app.answer(result["task_id"], edited)
+    assert (done["status"], paid) == ("done", [31])

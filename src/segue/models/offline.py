@@ -148,7 +148,7 @@ class Task:
         return writing.greeting_or_thanks(self.objective, self.cards, self.language)
 
     def outcome_of(self, call: Call) -> Outcome | None:
-        return next((o for o in self.outcomes if call.matches(o.name, o.arguments)), None)
+        return next((o for o in self.outcomes if call.matches(o.name, o.asked)), None)
 
 
 def _readable(text: object) -> str:
@@ -188,7 +188,8 @@ def _outcomes(results: Sequence[Mapping[str, Any]]) -> tuple[Outcome, ...]:
         result, arguments = made.get("result") or {}, _arguments(made.get("arguments"))
         error = str(result["error"] or "?") if "error" in result else ""
         key = json.dumps([made["name"], arguments], sort_keys=True, default=str)
-        last[key] = Outcome(made["name"], arguments, result.get("success"), error)
+        asked = _arguments(made.get("original") or arguments)
+        last[key] = Outcome(made["name"], arguments, result.get("success"), error, asked)
     return tuple(last.values())
 
 
@@ -221,7 +222,7 @@ def _decision(task: Task) -> dict[str, Any]:
 
 def _steps_done(task: Task) -> list[dict[str, str]]:
     """The open steps of a given plan whose call was made."""
-    made = {json.dumps([o.name, o.arguments], sort_keys=True, default=str) for o in task.outcomes if not o.error}
+    made = {json.dumps([o.name, o.asked], sort_keys=True, default=str) for o in task.outcomes if not o.error}
     return [
         {"step_id": str(step["step_id"]), "status": "done"}
         for step in task.plan

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .offline_cards import Card, Parameter
@@ -127,12 +127,13 @@ _RECAP = re.compile(
 
 @dataclass(frozen=True)
 class Outcome:
-    """A call that was made and what it came to."""
+    """A call that was made and what it came to; `asked` is what was asked for, before a person edited it."""
 
     name: str
     arguments: Mapping[str, Any]
     value: Any = None
     error: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def greeting_or_thanks(text: str, cards: Sequence[Card], language: Language) -> str:
