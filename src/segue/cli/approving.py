@@ -4,19 +4,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from .consoles import read_line
 from .editing import edited, editor_of
 from .notices import told
 from .printable import json_line, visible
 from .verdicts import Answer, Call, Verdict, arguments_of
+
+Question = Mapping[str, Any]
 
 MOST = 2_000
 """Characters of an argument that are shown."""
@@ -27,30 +30,44 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def waiting_heading(calls: Sequence[Call], language: str) -> Text:
-    n = len(calls)
-    return Text(told("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
-
-
-def print_calls(console: Console, calls: Sequence[Call], language: str) -> None:
+def print_calls(console: Console, question: Question, language: str) -> None:
     """Everything that waits, to be read and not to be answered here."""
-    console.print(waiting_heading(calls, language), soft_wrap=True)
-    for call in calls:
+    console.print()
+    console.print(_heading(question, language), soft_wrap=True)
+    for call in question["calls"]:
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
+        if not call["arguments"]:
+            console.print(Text(f"    {told('no_arguments', language)}", style="dim"), soft_wrap=True)
         for name, value in call["arguments"].items():
             shown = _value(value, language).replace("\n", "\n      ")
             console.print(Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown), soft_wrap=True)
+        if warning := _warning(call, language):
+            console.print(Text.assemble("    ", warning), soft_wrap=True)
 
 
 def call_panel(call: Call, language: str) -> Panel:
     """A call with its arguments one below the other, nothing of them hidden from the eye."""
     rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(style="dim", overflow="fold")
     rows.add_column(overflow="fold")
     for name, value in call["arguments"].items():
         rows.add_row(Text(visible(name)), Text(_value(value, language)))
-    body = rows if rows.row_count else Text(told("no_arguments", language), style="dim")
-    return Panel(body, title=_title(call), title_align="left", border_style="yellow")
+    body: list[RenderableType] = [rows if rows.row_count else Text(told("no_arguments", language), style="dim")]
+    if warning := _warning(call, language):
+        body.append(warning)
+    return Panel(Group(*body), title=_title(call), title_align="left", border_style="yellow")
+
+
+def _heading(question: Question, language: str) -> Text:
+    """How many calls wait; before it what was wrong with the last answer, if any."""
+    n = len(question["calls"])
+    heading = Text(told("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
+    problem = question.get("problem")
+    return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
+
+
+def _warning(call: Call, language: str) -> Text | None:
+    return Text(told("asked_unknown", language), style="bold yellow") if call.get("unknown_outcome") else None
 
 
 def _title(call: Call) -> Text:
@@ -76,7 +93,7 @@ class Questioner:
         self,
         console: Console,
         language: str,
-        read: Callable[[str], str] = input,
+        read: Callable[[str], str] = read_line,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._console = console
@@ -84,9 +101,11 @@ class Questioner:
         self._read = read
         self._editor = editor_of(environ)
 
-    def ask(self, calls: Sequence[Call]) -> Answer | None:
+    def ask(self, question: Question) -> Answer | None:
         """A verdict on each call; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
-        self._console.print(waiting_heading(calls, self._language))
+        calls = question["calls"]
+        self._console.print()
+        self._console.print(_heading(question, self._language))
         verdicts: list[Verdict] = []
         try:
             for place, call in enumerate(calls):
@@ -139,7 +158,7 @@ class Questioner:
             return self._read(f"{told('write', self._language)} ")
 
     def _say(self, name: str, **slots: object) -> None:
-        self._console.print(Text(visible(told(name, self._language, **slots)), style="red"))
+        self._console.print(Text(visible(told(name, self._language, **slots)), style="red"), soft_wrap=True)
 
 
 @contextmanager

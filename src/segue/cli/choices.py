@@ -43,12 +43,14 @@ async def instead(app: "App", settings: Settings, refused: TaskUnfinished | Thre
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
-    waits = task["status"] == "waiting"
-    going_on = ("decide on what it asks:", "answer") if waits else ("go on with it:", "resume")
+    cancel = _choice("give it up:", settings.command_on("cancel", task["task_id"]))
+    if task["status"] == "waiting":
+        return [*_choice("decide on what it asks:", settings.command_on("answer", task["task_id"])), *cancel]
+    steer = settings.sending(message, "--session", task["thread_id"], "--steer")
     return [
-        *_choice(going_on[0], settings.command_on(going_on[1], task["task_id"])),
-        *_choice("give it up:", settings.command_on("cancel", task["task_id"])),
-        *_choice("go on, and tell it this as well:", settings.sending(message, "--session", settings.session, "--steer")),
+        *_choice("go on with it:", settings.command_on("resume", task["task_id"])),
+        *cancel,
+        *_choice("go on with it, and tell it this as well:", steer),
     ]
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from segue.prompts.language import language_of
 
-from ..events import Event, from_dict
+from ..events import Event, Paused, StateChanged, from_dict
 from .approving import can_ask, print_calls
 from .choices import answering
 from .exits import FAILED, PAUSED, WAITING, complain, remark
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 PATIENCE = 0.5
 """Seconds until it is said that a message stands in line."""
-_UNDER_WAY = ("pending", "running", "pausing")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Conversation:
         seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
         self._begin(task, seen)
         after = max((form["seq"] for form in seen), default=0)
-        return await self._carry(task["task_id"], self.app.follow(task["task_id"], after), steered=bool(seen))
+        return await self._carry(task["task_id"], self.app.follow(task["task_id"], after))
 
     async def resume(self, task_id: str) -> Turn:
         """Go on with a task, and show it from where it stood; one that waits puts its question once more."""
@@ -99,9 +98,10 @@ class Conversation:
         """Tell a task that waits what was decided, and show how it goes on."""
         trace = await self.app.trace(task_id) if self.view is None else None
         events = self.app.answer_and_follow(task_id, answer)
-        if trace is None:
-            return await self._carry(task_id, events)
-        return await self._go_on(trace, events)
+        if trace:
+            return await self._go_on(trace, events)
+        first = await anext(events, None)  # an answer that does not fit leaves the view as it is
+        return await self._carry(task_id, _with_first(first, events))
 
     async def _go_on(self, trace: Row, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
@@ -138,23 +138,26 @@ class Conversation:
         redraws = self.console.is_terminal and not self.console.is_dumb_terminal
         return LiveView(self.console) if redraws else PlainView(self.console)
 
-    async def _carry(self, task_id: str, events: AsyncIterator[Event], *, steered: bool = False) -> Turn:
+    async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()
         began = time.monotonic()
+        paused = False
         try:
             with listening(self.app, (task_id,), view.notice) as interrupts:
                 async for event in events:
                     view.show(event)
+                    paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
             task = (await self.app.trace(task_id))["task"]
         except BaseException:
             view.finish()
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
-        if steered and task["status"] in _UNDER_WAY:
+        if paused and task["status"] not in ("paused", "cancelled") and not self.as_json:
             view.finish()
-            remark("It is added to the task; the process that runs it takes it up at its next step.")
-            return Turn(0)
+            trace = self.settings.command_on("trace", task_id)
+            complain("The task was paused and taken up elsewhere. To see what becomes of it:", trace)
+            return Turn(PAUSED)
         return await self._judge(task, interrupted=interrupts.count > 0)
 
     def _shown(self) -> View:
@@ -176,7 +179,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_calls(self.console, question["calls"], language_of(task["message"]))
+            print_calls(self.console, question, language_of(task["message"]))
         else:
             self._conclude(task)
         return Turn(self._say_what_it_needs(task, question))

@@ -5,6 +5,7 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import shlex
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import SegueError
+from ..errors import DamagedCheckpoint, SegueError, UnknownThread
 from .exits import FAILED
 from .lines import signs_for
 from .printable import one_line
@@ -32,6 +33,9 @@ PACKAGES = (
 )
 SECONDS = 3.0
 """How long the endpoint is tried."""
+MOST_FAULTS = 100
+THREADS = 20
+"""How many threads are read, to see whether they can be."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def doctor(console: Console, settings: Settings) -> int:
     for found in findings(settings, os.environ):
         failed |= found.ok is False
         sign, style = {None: ("!", "yellow"), True: (signs.ok, "green"), False: (signs.failed, "red")}[found.ok]
-        text = Text.assemble((f"{sign} ", style), (f"{found.what:<10} ", "bold"), one_line(found.detail, 400))
+        text = Text.assemble((f"{sign} ", style), (f"{found.what:<10} ", "bold"), one_line(found.detail, 800))
         console.print(text, soft_wrap=True)
     return FAILED if failed else 0
 
@@ -125,20 +129,48 @@ def _existing_database(file: Path) -> Finding:
     """Open it as a chat would."""
     if not os.access(file, os.W_OK):
         return Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
+    from ..checkpoints.checking import check_pages
+
     try:
-        asyncio.run(_list_threads(file))
-        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-    except (SegueError, sqlite3.Error) as error:
+        asyncio.run(_read_threads(file))
+        version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
+    except DamagedCheckpoint as error:
         return Finding(False, "database", str(error))
-    return Finding(True, "database", f"{file}, writable, schema version {version}")
+    except (SegueError, sqlite3.Error) as error:
+        return Finding(False, "database", _with_cure(file, str(error)))
+    if faults:
+        count = f"{MOST_FAULTS} faults or more" if len(faults) == MOST_FAULTS else f"faults: {len(faults)}"
+        return Finding(
+            False,
+            "database",
+            _with_cure(file, f"{file} is damaged ({count}; the first is {faults[0]!r}): restore it from a copy."),
+        )
+    return Finding(True, "database", f"{file}, writable, schema version {version}, no damage found")
 
 
-async def _list_threads(file: Path) -> None:
+def _with_cure(file: Path, found: str) -> str:
+    """Say how to save what can be saved, where a file is damaged."""
+    if "damaged" not in found and "malformed" not in found:
+        return found
+    saved = file.with_name(f"{file.stem}-saved{file.suffix}")
+    return (
+        f"{found} Or save what can be read into a new file, with SQLite's own command line: "
+        f"{shlex.join(['sqlite3', str(file), '.recover'])} | {shlex.join(['sqlite3', str(saved)])}"
+    )
+
+
+async def _read_threads(file: Path) -> None:
+    """List the threads, and read those that were used last.
+
+    Raises:
+        SegueError: something there cannot be read.
+    """
     from ..app import open as open_app
 
     async with open_app(file) as app:
-        await app.threads()
+        for thread in (await app.threads())[:THREADS]:
+            with contextlib.suppress(UnknownThread):  # nothing was stored of what was said last
+                await app.history(thread["thread_id"])
 
 
 def _agents(settings: Settings) -> "dict[str, Agent]":

@@ -1,6 +1,5 @@
 """Turn by turn: read a line, answer it, until the person leaves."""
 
-import io
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -8,20 +7,20 @@ from typing import Any
 from rich.text import Text
 
 from ..errors import SegueError, TaskUnfinished
-from .conversation import Stage
+from .consoles import read_line
 from .exits import complain
 from .notices import HELP, greet, header
-from .printable import from_shell
 from .settings import Settings
+from .stage import Stage
 from .tables import print_history
 
 PROMPT = "you> "
+HINT_WAITING = "Here: /resume asks you again, /cancel gives it up."
+HINT = "Here: /resume goes on with it, /steer TEXT goes on and tells it that as well, /cancel gives it up."
 
 
 def interactive(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")
     if sys.stdin.isatty():
         import readline  # noqa: F401 - importing it gives input() a history and editing keys
     with Stage(settings, framed=False) as stage:
@@ -35,7 +34,7 @@ def interactive(settings: Settings) -> int:
 
 def _read_line() -> str | None:
     try:
-        return from_shell(input(PROMPT if sys.stdin.isatty() else ""))
+        return read_line(PROMPT if sys.stdin.isatty() else "")
     except (EOFError, KeyboardInterrupt):
         print()
         return None
@@ -55,6 +54,7 @@ class Talk:
             "/mode": self._mode,
             "/history": self._history,
             "/resume": self._resume,
+            "/steer": self._steer,
             "/cancel": self._cancel,
         }
 
@@ -82,9 +82,10 @@ class Talk:
             if name.startswith("/") and "/" not in name[1:]:
                 self._say(f"There is no command {name}.\n{HELP}")
             elif name:
-                self._stage.run(self._talk.send(line))
+                self._stage.carry(self._talk.send(line))
         except TaskUnfinished as error:
-            complain(str(error), "Here: /resume goes on with it, /cancel gives it up.")
+            task = self._latest()
+            complain(str(error), HINT_WAITING if task and task["status"] == "waiting" else HINT)
         except SegueError as error:
             complain(str(error))
         return True
@@ -112,7 +113,14 @@ class Talk:
 
     def _resume(self, _: str) -> bool:
         if task := self._latest():
-            self._stage.run(self._talk.resume(task["task_id"]))
+            self._stage.carry(self._talk.resume(task["task_id"]))
+        return True
+
+    def _steer(self, text: str) -> bool:
+        if text:
+            self._stage.carry(self._talk.send(text, steer=True))
+        else:
+            self._say("Write /steer and what the task should know.")
         return True
 
     def _cancel(self, _: str) -> bool:

@@ -71,7 +71,7 @@ def _taken_over(act: Callable[[], None]) -> Iterator[None]:
 
 
 async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_delay: Callable[[], None]) -> T | None:
-    """Do something, or None if a signal came before its end; `on_delay` is called if it takes longer than `patience`."""
+    """Do something, or None if a signal came before its end; `on_delay` is called after `patience` seconds."""
     work = asyncio.ensure_future(doing)
     interrupted = False
 

@@ -94,8 +94,8 @@ def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str
     )
     if is_unknown(event.result):
         text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
-    failed = "error" in event.result
-    return text.append(f"\n    {result_line(event.result, most)}", style="red" if style == "red" else "dim" if failed else "")
+    shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
+    return text.append(f"\n    {result_line(event.result, most)}", style=shade)
 
 
 def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
@@ -153,6 +153,11 @@ def steered_line(event: Steered, most: int = 160) -> Text:
 
 def recovered_line(event: Recovered, most: int = 160) -> Text:
     return Text(f"went back to an older snapshot: {one_line(event.reason, most)}", style="yellow")
+
+
+def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
+    """A call that a person is asked about."""
+    return Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
 
 
 def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs) -> Text:

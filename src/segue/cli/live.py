@@ -64,7 +64,11 @@ class LiveView:
         self._notice = ""
         self._began = time.monotonic()
         self._spinner = Spinner("dots" if self._signs is lines.SIGNS else "line", style="cyan")
-        self._live = Live(console=console, transient=True, refresh_per_second=10, get_renderable=self.moving)
+        self._live = self._still()
+
+    def _still(self) -> Live:
+        """What redraws, not begun yet; begun once more, a former one would erase what was printed since."""
+        return Live(console=self._console, transient=True, refresh_per_second=10, get_renderable=self.moving)
 
     def recall(self, event: Event) -> None:
         self._scene.fold(event)
@@ -88,6 +92,7 @@ class LiveView:
             for part in self._plan_and_headings(self._around_the_running()):
                 self._print(part)
             self._live.stop()
+            self._live = self._still()
 
     def finish(self) -> None:
         self._flush_thought()

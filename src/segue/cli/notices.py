@@ -32,6 +32,10 @@ _TEXTS = {
     ),
     "asked": ("有 {n} 个调用等待您批准：", "{n} of the calls wait for your approval:"),
     "asked_one": ("有一个调用等待您批准：", "A call waits for your approval:"),
+    "asked_unknown": (
+        "相同的调用可能已经生效：批准之前请先核实。",
+        "A call like this one may have taken effect already: check before you approve it.",
+    ),
     "choose": ("批准、修改还是拒绝？[a/e/r]", "approve, edit or reject? [a/e/r]"),
     "choose_all": (
         "批准、修改还是拒绝？[a/e/r，A＝其余全部批准]",

@@ -1,6 +1,6 @@
 """The options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,8 @@ Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar=
 Json = Annotated[
     bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")
 ]
-TaskId = Annotated[
-    str, typer.Argument(metavar="TASK_ID", help="The task's id, or how it begins (6 characters): see `segue tasks`.")
-]
+TASK_ID: Any = typer.Argument(metavar="TASK_ID", help="The task's id, or enough of its beginning: see `segue tasks`.")
+TaskId = Annotated[str, TASK_ID]
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, metavar="SECONDS", help="Stand in line this long where the session is busy."),
@@ -46,3 +45,6 @@ Reject = Annotated[
     list[str] | None,
     typer.Option("--reject", metavar="[CALL=]REASON", help="Do not run it, and say why: '1=too dear', or 'too dear'."),
 ]
+Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to answer on.")]
+Port = Annotated[int, typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="0 takes one that is free.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that answer, over one database.")]

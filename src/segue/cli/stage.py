@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from .consoles import output
 from .conversation import Conversation, Row, Turn
 from .exits import FAILED, complain
 from .settings import Settings
-from .verdicts import Answer, answer_of
+from .verdicts import answer_of
 
 if TYPE_CHECKING:
     from ..app import App
@@ -71,7 +71,7 @@ class Stage:
         return turn.code
 
     def _asked(self, talk: Conversation, task: Row, question: Row) -> Turn:
-        answer = Questioner(talk.console, language_of(task["message"])).ask(question["calls"])
+        answer = Questioner(talk.console, language_of(task["message"])).ask(question)
         if answer is None:
             return Turn(talk.say_how_to_answer(task, question))
         try:
@@ -111,28 +111,28 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     """Resume one task and return the exit code."""
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
-        code = stage.carry(talk.resume(stage.run(talk.app.find_task(task_id))))
+        found = stage.run(talk.app.find_task(task_id))
+        try:
+            code = stage.carry(talk.resume(found))
+        except ThreadBusy as refused:
+            complain(str(refused), "pause what runs:", f"  {settings.command_on('pause', found)}")
+            code = FAILED
     return stage.leave(code)
 
 
 def answered(
-    settings: Settings,
-    task_id: str,
-    *,
-    approve: Sequence[str],
-    edit: Sequence[str],
-    reject: Sequence[str],
-    as_json: bool,
+    settings: Settings, task_id: str, given: tuple[Iterable[str], Iterable[str], Iterable[str]], *, as_json: bool
 ) -> int:
-    """Decide on the calls that a task waits with, by the options or else by asking, and return the exit code."""
+    """Decide on the calls that a task waits with, and return the exit code.
+
+    `given` are the options that approve, edit and reject; without any the person is asked.
+    """
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
         found = stage.run(talk.app.find_task(task_id))
-        if approve or edit or reject:
-            question = stage.run(talk.app.question(found))
-            answer: Answer = answer_of(question["calls"], approve, edit, reject)
-            code = stage.carry(talk.answer(found, answer))
+        question = stage.run(talk.app.question(found))
+        if any(given):
+            code = stage.carry(talk.answer(found, answer_of(question["calls"], *given)))
         else:
-            stage.run(talk.app.question(found))  # refuses a task that does not wait
             code = stage.carry(talk.resume(found))
     return stage.leave(code)

@@ -1,15 +1,20 @@
 """A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import singledispatchmethod
 from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
 
+from segue.prompts.language import language_of
+
 from ..events import (
     Action,
     Answer,
+    ApprovalGiven,
+    ApprovalRequested,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
@@ -17,8 +22,10 @@ from ..events import (
     Observe,
     Paused,
     PlanUpdate,
+    Recovered,
     RecursionStart,
     Resumed,
+    Steered,
     StepUpdate,
     Thought,
     ToolCall,
@@ -26,23 +33,22 @@ from ..events import (
     from_dict,
 )
 from . import lines
+from .ledger_tree import MOST, add_ledger
 from .lines import Signs
-from .printable import arguments_line, one_line, result_line
+from .printable import one_line
 from .scene import CallKey, Item, Scene, call_key
 from .tables import status_text, when
-
-MOST = 160
-"""Columns of one entry."""
 
 
 def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS) -> Tree:
     """Draw what `App.trace` returned."""
     task = trace["task"]
-    drawing = _Drawing(Tree(_task_label(task)), signs)
+    language = language_of(task["message"])
+    drawing = _Drawing(Tree(_task_label(task)), signs, language)
     for form in trace["events"]:
         drawing.add(from_dict(form))
     if trace["calls"]:
-        _add_ledger(drawing.root, trace["calls"], signs)
+        add_ledger(drawing.root, trace, signs, language)
     if task["error"]:
         drawing.root.add(Text(f"error: {one_line(task['error'], MOST)}", style="red"))
     return drawing.root
@@ -59,9 +65,10 @@ def _task_label(task: Mapping[str, Any]) -> Text:
 class _Drawing:
     """Adds events to the tree, each where it belongs."""
 
-    def __init__(self, root: Tree, signs: Signs) -> None:
+    def __init__(self, root: Tree, signs: Signs, language: str) -> None:
         self.root = root
         self._signs = signs
+        self._language = language
         self._mode = root
         self._recursions: dict[str, Tree] = {}
         self._calls: dict[CallKey, Tree] = {}
@@ -127,7 +134,7 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ToolResult) -> None:
-        line = lines.outcome_line(event, self._signs, MOST)
+        line = lines.outcome_line(event, self._signs, MOST, self._language)
         if under_way := self._calls.pop(call_key(event), None):
             under_way.label = line
         else:
@@ -149,23 +156,32 @@ class _Drawing:
     def _(self, event: Resumed) -> None:
         self._mode.add(Text("resumed", style="yellow"))
 
+    @_add.register
+    def _(self, event: Steered) -> None:
+        self._mode.add(lines.steered_line(event, MOST))
+
+    @_add.register
+    def _(self, event: ApprovalRequested) -> None:
+        asked = self._place(event).add(Text("approval asked", style="yellow"))
+        for call in event.calls:
+            asked.add(lines.asked_line(call, self._signs))
+
+    @_add.register
+    def _(self, event: ApprovalGiven) -> None:
+        given = self._place(event).add(Text("approval given", style="yellow"))
+        for verdict in event.verdicts:
+            given.add(lines.verdict_line(verdict, self._scene.asked.get(verdict["index"], {}), self._signs))
+
+    @_add.register
+    def _(self, event: Cancelled) -> None:
+        cancelled = self._mode.add(Text("cancelled", style="yellow"))
+        if event.partial:
+            cancelled.add(_named("written so far", event.partial))
+
+    @_add.register
+    def _(self, event: Recovered) -> None:
+        self.root.add(lines.recovered_line(event, MOST).append(f"  ({one_line(event.checkpoint_id)})", style="dim"))
+
 
 def _named(name: str, text: str) -> Text:
     return Text.assemble((f"{name}: ", "dim"), one_line(text, MOST))
-
-
-def _add_ledger(root: Tree, calls: Sequence[Mapping[str, Any]], signs: Signs) -> None:
-    """Every call that was begun, and what is known of it."""
-    ledger = root.add(Text(f"ledger: {len(calls)} calls", style="bold"))
-    for call in calls:
-        done = call["state"] == "done"
-        failed = done and "error" in (call["outcome"] or {})
-        sign, style = (signs.begins, "cyan") if not done else (signs.failed, "red") if failed else (signs.ok, "green")
-        text = Text.assemble((f"{sign} ", style), (one_line(call["name"]), "bold"))
-        text.append(f"({arguments_line(call['arguments'])})", style="dim")
-        seconds = f"  {call['finished_at'] - call['started_at']:.2f} s" if done else ""
-        text.append(f"  {call['state'] if done else 'begun, outcome unknown'}{seconds}", style=style)
-        text.append(f"  {one_line(call['scope'], 12)} #{call['idx']}", style="dim")
-        if done:
-            text.append(f"\n    {result_line(call['outcome'], MOST)}")
-        ledger.add(text)

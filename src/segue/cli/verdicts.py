@@ -13,7 +13,7 @@ Verdict = dict[str, Any]
 Answer = dict[str, list[Verdict]]
 
 _NUMBERED = re.compile(r"(\d+|all)=(.*)", re.DOTALL)
-_NUMBERS = re.compile(r"\d+(,\d+)*|all")
+_NUMBERS = re.compile(r"\d{1,3}(,\d{1,3})*|all")
 ALL = "all"
 
 
@@ -99,7 +99,9 @@ class _Given:
     def put(self, target: str, verdict: Verdict) -> None:
         if target == ALL:
             if self._of_the_rest:
-                raise InvalidAnswer(f"Two options speak of all calls: name the calls by their numbers; {self._there()}.")
+                raise InvalidAnswer(
+                    f"Two options speak of all calls: name the calls by their numbers; {self._there()}."
+                )
             self._of_the_rest = verdict
             return
         if not target.isdecimal() or int(target) not in self._names:

@@ -1,10 +1,16 @@
 """The command line as people run it: in a process of its own, in a folder of its own."""
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +23,11 @@ from typer.testing import CliRunner
 from segue.cli import app
 
 SECONDS = 60
+AT_TERMINAL = """
+import fcntl, runpy, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it as a signal
+runpy.run_module("segue", run_name="__main__")
+"""
 
 TOOLS = '''
 import os, pathlib, time
@@ -42,6 +53,18 @@ def store(page: str = "front") -> str:
     """Store a page."""
     effect("store done")
     return "stored [red]\\x1b[31m"
+
+@tool(keywords=("refund",), title="Refund", needs_approval=True)
+def refund(amount: int = 50, note: str = "sorry") -> str:
+    """Refund an amount."""
+    effect(f"refund {amount} {note}")
+    return f"refunded {amount}"
+
+@tool(keywords=("mail",), title="Mail", needs_approval=True)
+def mail(to: str = "ann") -> str:
+    """Mail somebody."""
+    effect(f"mail {to}")
+    return f"mailed {to}"
 '''
 
 AGENTS = """
@@ -49,7 +72,60 @@ AGENTS = """
 agent_id = "pages"
 mode = "plan"
 tools = ["page_tools:fetch", "page_tools:store"]
+
+[[agent]]
+agent_id = "shop"
+mode = "plan"
+tools = ["page_tools:store", "page_tools:refund", "page_tools:mail"]
 """
+
+
+class Terminal:
+    """A process at a terminal of its own, and the person who types there."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", ours: int) -> None:
+        self.process = process
+        self._ours = ours
+        self._raw = b""
+        self._read_to = 0
+
+    @property
+    def text(self) -> str:
+        """All that was written so far, without colours and cursor movements."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._raw.decode("utf-8", "replace")).replace("\r", "")
+
+    def until(self, text: str) -> None:
+        """Wait until the text comes, after what was waited for before."""
+        deadline = time.monotonic() + SECONDS
+        while (place := self.text.find(text, self._read_to)) < 0:
+            assert time.monotonic() < deadline, f"{text!r} never came: {self.text[self._read_to :]}"
+            assert self._take(), f"it ended without {text!r}: {self.text[self._read_to :]}"
+        self._read_to = place + len(text)
+
+    def type(self, text: str) -> None:
+        """Type the text as it is; Enter is \\n, Ctrl-C is \\x03."""
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        """Read all that comes, and return the exit code."""
+        deadline = time.monotonic() + SECONDS
+        while self._take():
+            assert time.monotonic() < deadline, self.text[self._read_to :]
+        return self.process.wait(SECONDS)
+
+    def _take(self) -> bool:
+        """Read what is there, waiting a moment for it; False at the end."""
+        if not select.select([self._ours], [], [], 0.1)[0]:
+            return True
+        try:
+            piece = os.read(self._ours, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            return False
+        self._raw += piece
+        return bool(piece)
+
+    def close(self) -> None:
+        os.close(self._ours)
 
 
 @dataclass
@@ -59,6 +135,7 @@ class Shell:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    terminals: list[Terminal] = field(default_factory=list)
 
     def __call__(
         self, *arguments: str | bytes, stdin: bytes = b"", **environ: str
@@ -88,6 +165,24 @@ class Shell:
         self.started.append(process)
         return process
 
+    def at_terminal(self, *arguments: str, **environ: str) -> Terminal:
+        """Start a command at a terminal of its own, 100 columns wide."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        process = subprocess.Popen(
+            [sys.executable, "-c", AT_TERMINAL, *arguments],
+            cwd=self.folder,
+            env={**self.environ, "TERM": "xterm-256color", **environ},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.started.append(process)
+        self.terminals.append(Terminal(process, ours))
+        return self.terminals[-1]
+
     def until(self, name: str, text: str) -> None:
         """Wait until a file of the folder holds a text."""
         deadline = time.monotonic() + SECONDS
@@ -115,6 +210,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.wait()
+    for terminal in shell.terminals:
+        terminal.close()
 
 
 @pytest.fixture

@@ -62,14 +62,22 @@ def test_a_file_that_is_no_database_is_left_as_it_is(here: Path) -> None:
 
 
 def test_only_asking_creates_no_database(here: Path) -> None:
-    for command in (["threads"], ["tasks"], ["history", "s"], ["trace", "t"], ["resume", "t"], ["cancel", "t"]):
+    for command in (
+        ["threads"],
+        ["tasks"],
+        ["history", "s"],
+        ["trace", "t"],
+        ["resume", "t"],
+        ["cancel", "t"],
+        ["answer", "t"],
+    ):
         assert run(*command).exit_code == 1
     assert list(here.iterdir()) == []
 
 
 def test_unknown_ids_are_said() -> None:
     assert run("chat", "hello").exit_code == 0
-    for command in ("trace", "resume", "cancel"):
+    for command in ("trace", "resume", "cancel", "pause", "answer"):
         result = run(command, "nope")
         assert (sentence(result)[:26], result.exit_code) == ("There is no task «nope» in", 1)
     result = run("history", "nope")
@@ -115,7 +123,15 @@ def test_json_is_events_and_then_the_result() -> None:
     assert all(event["task_id"] == last["task_id"] for event in events)
     assert (last["type"], last["session_id"], last["status"]) == ("result", "s1", "done")
     assert last["result"]["answer"] == next(e["data"]["answer"] for e in events if e["type"] == "answer")
+    assert last["unknown_outcomes"] == []
     assert result.stderr == ""
+
+
+def test_the_beginning_of_an_id_is_enough() -> None:
+    run("chat", "hello")
+    (task,) = json.loads(run("tasks", "--json").stdout)
+    assert json.loads(run("trace", task["task_id"][:6], "--json").stdout)["task"]["task_id"] == task["task_id"]
+    assert "«" + task["task_id"] + "» is done" in sentence(run("cancel", task["task_id"][:8]))
 
 
 def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
@@ -129,6 +145,24 @@ def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     assert "MAKE_PLAN" in run("graph", "plan").stdout
 
 
+def test_modes_of_the_agents_file_are_listed_and_drawn(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (here / "shouting.py").write_text(
+        "from langgraph.graph import END, START, MessagesState, StateGraph\n"
+        "graph = StateGraph(MessagesState)\n"
+        "graph.add_node('SHOUT', lambda state: {'messages': []})\n"
+        "graph.add_edge(START, 'SHOUT')\n"
+        "graph.add_edge('SHOUT', END)\n",
+        encoding="utf-8",
+    )
+    (here / "a.toml").write_text('[modes]\nshout = "shouting:graph"\n', encoding="utf-8")
+    assert "shout" in json.loads(run("modes", "--agents", "a.toml", "--json").stdout)
+    assert "shout" in run("modes", "--agents", "a.toml").stdout
+    assert "SHOUT" in run("graph", "shout", "--agents", "a.toml").stdout
+    assert "shout" in sentence(run("graph", "none", "--agents", "a.toml"))
+    assert run("graph", "shout").exit_code == 2
+
+
 def test_help_waits_for_nothing_heavy() -> None:
     look = "import sys, segue.cli; print([m for m in ('langgraph', 'pydantic', 'openai') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, check=True).stdout.strip() == b"[]"
@@ -136,5 +170,5 @@ def test_help_waits_for_nothing_heavy() -> None:
 
 def test_the_version_and_the_help() -> None:
     assert run("--version").stdout.startswith("segue ")
-    assert "130 paused" in run("--help").stdout
+    assert "3 waits for a person, 130 paused" in " ".join(run("--help").stdout.split())
     assert run().exit_code == 2

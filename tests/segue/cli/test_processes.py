@@ -123,7 +123,11 @@ def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Cal
     assert "begun, outcome unknown" in pages("trace", task["task_id"]).stdout.decode()
     let_go()
     resumed = pages("resume", task["task_id"], "--agents", "agents.toml")
-    assert "unknown_outcome" in resumed.stdout.decode()
+    said = resumed.stdout.decode()
+    assert said.count("Whether it took effect is not known, and it was not run again") == 1
+    assert "Check whether these calls took effect; they were not run again:\n  ? fetch()" in said
+    trace = json.loads(pages("trace", task["task_id"], "--json").stdout)
+    assert [call["name"] for call in trace["task"]["result"]["unknown_outcomes"]] == ["fetch"]
     assert pages.read("effects").splitlines() == ["fetch begun", "store done"]
 
 

@@ -13,14 +13,19 @@ from segue.cli.render import JsonView, PlainView
 from segue.events import (
     Action,
     Answer,
+    ApprovalGiven,
+    ApprovalRequested,
     AttemptRestarted,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
     ModeSelected,
     Observe,
     PlanUpdate,
+    Recovered,
     RecursionStart,
+    Steered,
     StepUpdate,
     TaskStarted,
     Thinking,
@@ -268,6 +273,9 @@ def test_text_from_outside_is_neither_markup_nor_a_command_to_the_terminal(
         StepUpdate(step_id="1", status="error", description=nasty, note=nasty, **TASK),
         ErrorRaised(message=nasty, **TASK),
         Waiting(reason=nasty, **TASK),
+        Steered(message=nasty, **TASK),
+        ApprovalGiven(verdicts=[{"index": 0, "verdict": "reject", "reason": nasty}], **TASK),
+        Recovered(checkpoint_id=nasty, reason=nasty, **TASK),
         Fallback(from_mode=nasty, to_mode=nasty, reason=nasty, **TASK),
         Token(content=nasty, **TASK),
         Answer(answer=f"{nasty} [a](http://evil)", **TASK),
@@ -326,6 +334,86 @@ def test_a_mended_plan_leaves_the_old_one_behind() -> None:
     shown = [line.strip() for line in live(events).splitlines()]
     assert shown.index("✗ 2 Reckon  (no figures)") < shown.index("[Plan mode - phase 1: mend the plan]")
     assert shown.index("[Plan mode - phase 1: mend the plan]") < shown.index("☑ 4 Guess")
+
+
+LOST = {"error": "unknown_outcome: it was under way.", "unknown_outcome": True}
+
+
+@pytest.mark.parametrize("shown_by", [plain, live])
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("refund it", "Whether it took effect is not known, and it was not run again"),
+        ("退款", "无法确定它是否已经生效"),
+    ],
+)
+def test_a_call_whose_outcome_is_unknown_says_what_to_do(
+    shown_by: Callable[[list[Event]], str], message: str, sentence: str
+) -> None:
+    shown = shown_by(
+        [
+            TaskStarted(message=message, agent_id="a", model="m", **TASK),
+            ToolResult(index=0, name="refund", arguments={"amount": 5}, result=LOST, **ROUND),
+        ]
+    )
+    first, second, *rest = (line.strip() for line in shown.splitlines())
+    assert first == "? refund(amount=5)  0.00 s"
+    assert second.startswith(sentence)
+    assert "unknown_outcome: it was under way." in rest
+    assert "✗" not in shown
+
+
+def test_a_call_whose_outcome_is_unknown_is_told_apart_without_such_signs() -> None:
+    shown = plain([ToolResult(index=0, name="refund", arguments={}, result=LOST, **ROUND)], "ascii")
+    assert shown.startswith("  UNKNOWN refund()")
+
+
+@pytest.mark.parametrize("shown_by", [plain, live])
+def test_what_people_did_to_the_task_is_shown(shown_by: Callable[[list[Event]], str]) -> None:
+    calls = [{"index": 0, "name": "refund", "arguments": {"amount": 50}}, {"index": 1, "name": "mail", "arguments": {}}]
+    edited = {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}}
+    shown = shown_by(
+        [
+            Steered(message="cheaply", **TASK),
+            ApprovalRequested(interrupt_id="i", calls=calls, **TASK),
+            ApprovalGiven(verdicts=[edited, {"index": 1, "verdict": "approve"}], **TASK),
+            Recovered(checkpoint_id="c", reason="damaged", **TASK),
+        ]
+    )
+    assert [line.strip() for line in shown.strip().splitlines()] == [
+        "added: cheaply",
+        "✓ edited refund(amount=5)  instead of (amount=50)",
+        "✓ approved mail()",
+        "went back to an older snapshot: damaged",
+    ]
+
+
+@pytest.mark.parametrize("shown_by", [plain, live])
+@pytest.mark.parametrize("streamed", ["half an ans", ""])
+def test_what_was_written_before_it_was_cancelled_is_shown_once(
+    shown_by: Callable[[list[Event]], str], streamed: str
+) -> None:
+    written: list[Event] = [Token(content=streamed, **TASK)] if streamed else []
+    shown = shown_by([*written, Cancelled(partial="half an ans", **TASK)])
+    assert shown.count("half an ans") == 1
+    assert "Cancelled; what was written of the answer is kept." in shown
+    assert "Cancelled." in shown_by([Cancelled(**TASK)])
+
+
+def test_a_view_that_rests_leaves_what_is_asked_in_between_alone() -> None:
+    console = terminal()
+    view = LiveView(console)
+    for event in PLAN[:8]:
+        view.show(event)
+    view.rest()
+    assert "▶ 1 Look up" in written(console)
+    console.print("approve?")
+    for event in PLAN[8:]:
+        view.show(event)
+    view.finish()
+    after = written(console).partition("approve?")[2]
+    assert "☑ 1 Look up" in after
+    assert "\x1b[1A" not in after[: after.index("▶")], "nothing above is erased"
 
 
 def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,9 @@ from segue.cli.tree import trace_tree
 from segue.events import (
     Action,
     Answer,
+    ApprovalGiven,
+    ApprovalRequested,
+    Cancelled,
     ErrorRaised,
     Event,
     Fallback,
@@ -16,8 +19,10 @@ from segue.events import (
     Observe,
     Paused,
     PlanUpdate,
+    Recovered,
     RecursionStart,
     Resumed,
+    Steered,
     StepUpdate,
     Thought,
     ToolCall,
@@ -109,19 +114,75 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
     ]
 
 
+LOST = {"error": "unknown_outcome: it was under way when its process stopped.", "unknown_outcome": True}
+UNKNOWN = "Whether it took effect is not known, and it was not run again: check before you have it repeated."
+
+
 def test_the_ledger_says_which_calls_ended_and_how() -> None:
     calls = [
         call("good", "done", {"success": "yes"}),
         call("bad", "done", {"error": "no"}),
-        call("cut", "running", None),
+        call("lost", "done", LOST),
+        {**call("cut", "running", None), "orphaned": 1},
     ]
     shown = drawn([], calls, status="error", error="gone")
     assert shown[3:] == [
-        "ledger: 3 calls",
+        "ledger: 4 calls",
         "✓ good(n=1)  done  0.50 s  1#1 #0",
         "yes",
         "✗ bad(n=1)  done  0.50 s  1#1 #0",
         "no",
-        "→ cut(n=1)  begun, outcome unknown  1#1 #0",
+        "? lost(n=1)  outcome unknown  0.50 s  1#1 #0",
+        UNKNOWN,
+        LOST["error"],
+        "? cut(n=1)  begun, outcome unknown  1#1 #0  from before the session went back",
+        UNKNOWN,
         "error: gone",
+    ]
+
+
+def test_a_call_of_a_task_that_runs_is_under_way() -> None:
+    shown = drawn([], [call("cut", "running", None)], status="running")
+    assert shown[4:] == ["→ cut(n=1)  under way  1#1 #0"]
+
+
+def test_what_people_did_to_the_task_is_shown() -> None:
+    asked = [
+        {"index": 0, "name": "refund", "arguments": {"amount": 50}},
+        {"index": 1, "name": "mail", "arguments": {}},
+        {"index": 2, "name": "close", "arguments": {}},
+    ]
+    verdicts = [
+        {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}},
+        {"index": 1, "verdict": "reject", "reason": "too late"},
+        {"index": 2, "verdict": "approve"},
+    ]
+    shown = drawn(
+        [
+            ModeSelected(mode="react", reason="asked for", **TASK),
+            Steered(message="cheaply,\nplease", **TASK),
+            ApprovalRequested(interrupt_id="i", calls=asked, **TASK),
+            ApprovalGiven(verdicts=verdicts, **TASK),
+            ToolResult(index=3, name="lost", arguments={}, result=LOST, **TASK),
+            Recovered(checkpoint_id="c1", reason="it is no checkpoint", **TASK),
+            Cancelled(partial="half an answer", **TASK),
+        ]
+    )
+    assert shown[3:] == [
+        "mode react (asked for)",
+        "added: cheaply, please",
+        "approval asked",
+        "→ refund(amount=50)",
+        "→ mail()",
+        "→ close()",
+        "approval given",
+        "✓ edited refund(amount=5)  instead of (amount=50)",
+        "✗ rejected mail()  too late",
+        "✓ approved close()",
+        "? lost()  0.00 s",
+        UNKNOWN,
+        LOST["error"],
+        "cancelled",
+        "written so far: half an answer",
+        "went back to an older snapshot: it is no checkpoint  (c1)",
     ]

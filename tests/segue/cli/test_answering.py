@@ -1,0 +1,194 @@
+"""A person decides on calls: at a terminal, by options, or later."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .conftest import Shell, Terminal
+
+MESSAGE = "please refund it, then mail them"
+SHOP = ("--agents", "agents.toml", "--agent", "shop", "--session", "s1")
+
+
+def ask_at_terminal(pages: Shell, *options: str, message: str = MESSAGE, **environ: str) -> Terminal:
+    return pages.at_terminal("chat", message, *SHOP, *options, **environ)
+
+
+def waiting(pages: Shell, message: str = MESSAGE) -> str:
+    """The id of a task that waits."""
+    asked = pages("chat", message, *SHOP)
+    assert asked.returncode == 3, asked.stderr
+    (task,) = pages.rows("tasks")
+    assert task["status"] == "waiting"
+    return str(task["task_id"])
+
+
+def effects(pages: Shell) -> list[str]:
+    return pages.read("effects").splitlines()
+
+
+def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_view(pages: Shell) -> None:
+    terminal = ask_at_terminal(pages, message="please store it, then refund it, then mail them")
+    terminal.until("A call waits for your approval:")
+    terminal.until("refund")
+    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.type("what\n")
+    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.type("e\n")
+    terminal.until("arguments as JSON:")
+    terminal.type('\x15{"amount": 5, \n')
+    terminal.until("That is no JSON object")
+    terminal.until("arguments as JSON:")
+    terminal.type('\x15{"amount": 5, "note": "对不起"}\n')
+    terminal.until("edited refund(amount=5")
+    terminal.until("mail")
+    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.type("r\n")
+    terminal.until("reason (may be empty):")
+    terminal.type("too late\n")
+    assert terminal.end() == 0
+    assert effects(pages) == ["store done", "refund 5 对不起"]
+    said = terminal.text
+    assert "rejected mail()  too late" in said
+    assert "☑ 1 Store" in said
+    assert "segue chat --session s1 --agents agents.toml --agent shop" in said
+
+
+def test_the_question_is_put_in_chinese_where_the_task_is(pages: Shell) -> None:
+    terminal = ask_at_terminal(pages, message="请 refund 一下")
+    terminal.until("有一个调用等待您批准：")
+    terminal.until("批准、修改还是拒绝？[a/e/r]")
+    terminal.type("a\n")
+    assert terminal.end() == 0
+    assert effects(pages) == ["refund 50 sorry"]
+
+
+def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Shell) -> None:
+    editor = pages.folder / "editor"
+    editor.write_text('#!/bin/sh\necho "[1]" > "$2"; [ -e second ] && echo \'{"amount": 7}\' > "$2"; touch second\n')
+    editor.chmod(0o755)
+    terminal = ask_at_terminal(pages, message="refund it", EDITOR=f"{editor} --flag")
+    terminal.until("[a/e/r]")
+    terminal.type("e\n")
+    terminal.until("That is no JSON object (it is a list)")
+    terminal.type("\n")
+    assert terminal.end() == 0
+    assert effects(pages) == ["refund 7 sorry"]
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str) -> None:
+    terminal = ask_at_terminal(pages)
+    terminal.until("[a/e/r]")
+    terminal.type(key)
+    terminal.until("The task waits for a person.")
+    assert terminal.end() == 3
+    (task,) = pages.rows("tasks")
+    assert task["status"] == "waiting"
+    commands = [line.strip() for line in terminal.text.splitlines() if line.startswith("  segue answer ")]
+    assert commands[0] == f"segue answer {task['task_id']} --agents agents.toml"
+
+    later = pages.at_terminal(*shlex.split(commands[0])[1:])
+    later.until("[a/e/r]")
+    later.type("a\n")
+    later.until("mail")
+    later.until("[a/e/r]")
+    later.type("a\n")
+    assert later.end() == 0
+    assert effects(pages) == ["refund 50 sorry", "mail ann"]
+
+
+def test_resuming_a_task_that_waits_asks_too(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    terminal = pages.at_terminal("resume", task_id, "--agents", "agents.toml")
+    terminal.until("[a/e/r]")
+    terminal.type("a\n")
+    assert terminal.end() == 0
+    assert effects(pages) == ["refund 50 sorry"]
+
+
+def test_without_a_terminal_what_waits_and_how_to_answer_is_printed(pages: Shell) -> None:
+    asked = pages("chat", MESSAGE, *SHOP)
+    assert asked.returncode == 3
+    assert "0 refund" in asked.stdout.decode()
+    (task,) = pages.rows("tasks")
+    first, *hints = asked.stderr.decode().splitlines()
+    assert first == "The task waits for a person."
+    assert f"  segue answer {task['task_id']} --approve all --agents agents.toml" in hints
+    assert effects(pages) == []
+
+    refused = pages("chat", "hello", *SHOP)
+    assert refused.returncode == 1
+    assert f"  segue answer {task['task_id']} --agents agents.toml" in refused.stderr.decode().splitlines()
+    assert "--steer" not in refused.stderr.decode()
+
+    again = pages("answer", task["task_id"][:6], "--agents", "agents.toml")
+    assert again.returncode == 3
+    assert "0 refund" in again.stdout.decode()
+
+
+def test_what_waits_is_in_the_json_result(pages: Shell) -> None:
+    asked = pages("chat", MESSAGE, *SHOP, "--json")
+    assert asked.returncode == 3
+    *_, result = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert (result["type"], result["status"]) == ("result", "waiting")
+    assert [call["name"] for call in result["question"]["calls"]] == ["refund"]
+    answered = pages("answer", result["task_id"], "--approve", "--json", "--agents", "agents.toml")
+    assert answered.returncode == 3, "the next call waits"
+    *_, second = [json.loads(line) for line in answered.stdout.splitlines()]
+    assert [call["name"] for call in second["question"]["calls"]] == ["mail"]
+    assert effects(pages) == ["refund 50 sorry"]
+
+
+def test_options_decide_without_being_asked(pages: Shell) -> None:
+    task_id = waiting(pages)
+    edited = pages("answer", task_id, "--edit", '0={"amount": 5, "note": "so"}', "--agents", "agents.toml")
+    assert edited.returncode == 3, edited.stderr
+    assert "edited refund(amount=5" in edited.stdout.decode()
+    rejected = pages("answer", "--reject", "too dear", task_id[:8], "--agents", "agents.toml")
+    assert rejected.returncode == 0, rejected.stderr
+    assert effects(pages) == ["refund 5 so"]
+    tree = pages("trace", task_id).stdout.decode()
+    assert "approval asked" in tree
+    assert 'edited refund(amount=5, note="so")  instead of ()' in tree
+    assert "rejected mail()  too dear" in tree
+
+
+def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
+    task_id = waiting(pages)
+    for options, said in (
+        (("--approve", "1"), "There is no call «1»; the calls are 0 (refund)."),
+        (("--edit", "0=[1]"), "--edit 0=[1] holds no JSON object (it is a list)."),
+        (("--approve", "--reject", "no"), "Two options speak of all calls"),
+    ):
+        refused = pages("answer", task_id, *options, "--agents", "agents.toml")
+        assert (refused.returncode, refused.stderr.decode()[: len(said)]) == (2, said)
+    assert pages.rows("tasks")[0]["status"] == "waiting"
+    assert effects(pages) == []
+    assert pages("cancel", task_id).returncode == 0
+    gone = pages("answer", task_id, "--approve")
+    assert gone.returncode == 1
+    assert "it waits for no answer" in gone.stderr.decode()
+
+
+def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> None:
+    terminal = pages.at_terminal("chat", *SHOP)
+    terminal.until("you> ")
+    terminal.type("refund it\n")
+    terminal.until("[a/e/r]")
+    terminal.type("\x03")
+    terminal.until("The task waits for a person.")
+    terminal.until("you> ")
+    terminal.type("hello\n")
+    terminal.until("Here: /resume asks you again, /cancel gives it up.")
+    terminal.until("you> ")
+    terminal.type("/resume\n")
+    terminal.until("[a/e/r]")
+    terminal.type("a\n")
+    terminal.until("you> ")
+    terminal.type("/exit\n")
+    assert terminal.end() == 0
+    assert effects(pages) == ["refund 50 sorry"]
+    assert Path(pages.folder / "segue.db").exists()
