@@ -42,6 +42,9 @@ class TaskStatus(StrEnum):
     """It was given up."""
 
 
+SHORTEST = 6
+"""Characters that an id may be shortened to."""
+
 _S = TaskStatus
 
 TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
@@ -189,7 +192,7 @@ class Tasks:
         return await self._rows.write(add)
 
     async def find(self, text: str) -> str:
-        """Return the id of the task that `text` is, or the beginning of.
+        """Return the id of the task that `text` is, or the beginning of, from six characters on.
 
         Raises:
             UnknownTask: there is none.
@@ -199,7 +202,7 @@ class Tasks:
         found = [str(row["task_id"]) for row in rows]
         if text in found:
             return text
-        if not text or not found:
+        if len(text) < SHORTEST or not found:
             raise UnknownTask(text)
         if len(found) > 1:
             raise TaskError(f"Several tasks begin with «{text}»: write more of {', '.join(found)}.")

@@ -13,6 +13,7 @@ from .agents import Agent
 from .archive import Archive, check_session
 from .bootstrap import EXAMPLE, Registry
 from .checkpoints.database import Database, open_database
+from .checkpoints.states import state_at
 from .checkpoints.tasks import TaskStatus
 from .errors import InvalidMessage, TaskUnfinished, UnknownMode
 from .events import Event
@@ -22,7 +23,7 @@ from .ids import Ids
 from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
-from .runner import Runner
+from .runner import Runner, thread_config
 from .runs import Row
 from .services import Model
 from .wired import wired_graph
@@ -83,6 +84,7 @@ class App(Archive):
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
             TaskUnfinished: the thread has a task to resume, steer or cancel first.
+            DamagedCheckpoint: the session has to be recovered first.
             ThreadBusy: another owner runs a task on the thread.
         """
         row, _ = await self._send(message, session_id, agent, mode, user_id, model, wait, steer)
@@ -122,7 +124,8 @@ class App(Archive):
             return row, begin(row)
 
     async def _make_room(self, thread_id: str) -> None:
-        """Refuse a thread with an unfinished task; what a failed one did goes into the history."""
+        """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
+        await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last["status"] in _OPEN:
             raise TaskUnfinished(thread_id, last["task_id"], last["status"])

@@ -152,13 +152,13 @@ async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Databa
 
 async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) -> None:
     tasks = Tasks(database)
-    for task_id in ("abc-1", "abc-2", "x%z"):
+    for task_id in ("abcdef-1", "abcdef-2", "x%zzzz-1"):
         await create(tasks, task_id)
-    assert await tasks.find("abc-2") == "abc-2"
-    assert await tasks.find("x%") == "x%z"
-    with pytest.raises(TaskError, match="abc-1, abc-2"):
-        await tasks.find("abc")
-    for nothing in ("", "%", "abd"):
+    assert await tasks.find("abcdef-2") == "abcdef-2"
+    assert await tasks.find("x%zzzz") == "x%zzzz-1"
+    with pytest.raises(TaskError, match="abcdef-1, abcdef-2"):
+        await tasks.find("abcdef")
+    for nothing in ("", "%", "abcde", "abcdeg"):
         with pytest.raises(UnknownTask):
             await tasks.find(nothing)
 
