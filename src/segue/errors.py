@@ -176,7 +176,8 @@ class TaskUnfinished(TaskError):
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         choices = "answer or cancel" if status == "waiting" else "resume, steer or cancel"
         super().__init__(
-            f"Session «{thread_id}» has a task that is {status}: {choices} task «{task_id}», then send the message again."
+            f"Session «{thread_id}» has a task that is {status}: {choices} task «{task_id}», "
+            "then send the message again."
         )
         self.task_id = task_id
 
