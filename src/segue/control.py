@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -50,7 +51,7 @@ class Control(Reader):
                     break
                 await asyncio.sleep(LOOK_EVERY)
             if live:
-                async for event in until_end(queue, lambda event: event.seq == 0 or event.seq > seen):
+                async for event in until_end(queue, seen, partial(self._runner.log.read, task_id)):
                     yield event
 
     async def _runs_elsewhere(self, task_id: str) -> bool:

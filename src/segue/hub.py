@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from .events import Event
+from .events import Event, from_dict
 
 Queue = asyncio.Queue[Event | None]
 
@@ -38,8 +39,20 @@ class Hub:
             queue.put_nowait(None)
 
 
-async def until_end(queue: Queue, keep: Callable[[Event], bool]) -> AsyncIterator[Event]:
-    """The queue's events until its end."""
+Read = Callable[[int, int], Awaitable[Iterable[Mapping[str, Any]]]]
+
+
+async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]:
+    """The queue's events until its end, durable ones from the one after number `seen` on, without gap or repeat.
+
+    What another process stored of the task comes from `read(after, limit)`.
+    """
     while (event := await queue.get()) is not None:
-        if keep(event):
+        if not event.seq:
+            yield event
+        elif event.seq > seen:
+            if between := event.seq - seen - 1:
+                for form in await read(seen, between):
+                    yield from_dict(form)
+            seen = event.seq
             yield event

@@ -1,0 +1,80 @@
+"""API keys: who may come in, known by hashes only."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from ..errors import ConfigurationError
+from .tenants import NAME, SEPARATOR, Tenant
+
+DEFAULT = "default"
+"""The tenant of a key that has no name."""
+SHORTEST = 16
+"""Characters of a key: a hash protects no password that can be guessed."""
+
+
+class Keys:
+    """The tenants' names by the SHA-256 hashes of their keys; without any, everybody is the one tenant."""
+
+    def __init__(self, hashes: Iterable[tuple[str, str]] = ()) -> None:
+        self._hashes = tuple((bytes.fromhex(digest), Tenant(name)) for name, digest in hashes)
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def __repr__(self) -> str:
+        return f"Keys({len(self._hashes)})"
+
+    def tenant_of(self, authorization: str) -> Tenant | None:
+        """The tenant whose key an Authorization header carries; every key is compared, whichever it is."""
+        if not self._hashes:
+            return Tenant()
+        scheme, _, key = authorization.partition(" ")
+        given = _digest(key.strip())
+        found = [tenant for known, tenant in self._hashes if hmac.compare_digest(known, given)]
+        return found[0] if found and scheme.lower() == "bearer" else None
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def hashed(text: str) -> str:
+    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`.
+
+    Raises:
+        ConfigurationError: a name cannot be used, a key is too short, or two names have one key.
+    """
+    pairs = [_pair(part) for part in text.split(",") if part.strip()]
+    names: dict[str, str] = {}
+    for name, digest in pairs:
+        if names.setdefault(digest, name) != name:
+            raise ConfigurationError(f"«{names[digest]}» and «{name}» have the same API key: give each its own.")
+    return ",".join(f"{name}{SEPARATOR}{digest}" for digest, name in names.items())
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, colon, key = part.strip().partition(SEPARATOR)
+    if not colon:
+        name, key = DEFAULT, name
+    if not NAME.fullmatch(name):
+        raise ConfigurationError("An API key's name has up to 32 letters, digits, - or _: write name:key.")
+    if len(key) < SHORTEST:
+        raise ConfigurationError(f"The API key of «{name}» is short: take at least {SHORTEST} random characters.")
+    return name, _digest(key).hex()
+
+
+def keys_of(text: str) -> Keys:
+    """Keys from what `hashed` wrote.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    pairs = [part.strip().partition(SEPARATOR) for part in text.split(",") if part.strip()]
+    if not all(NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
+        raise ConfigurationError("SEGUE_API_KEY_SHA256 needs name:hash, the hash in 64 hexadecimal digits.")
+    return Keys((name, digest) for name, _, digest in pairs)
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in text)

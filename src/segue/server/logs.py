@@ -1,0 +1,44 @@
+"""Logs as JSON lines on standard error: what happened, never what was said."""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+logger = logging.getLogger("segue.server")
+"""The service's own; what an entry is about goes into `extra`."""
+
+_SECRET = re.compile(r"(bearer\s+|api[_-]?key['\"]?\s*[=:]\s*['\"]?|\bsk-)[^\s'\",}]+", re.IGNORECASE)
+_QUIET = ("httpx", "httpcore", "openai", "aiosqlite", "asyncio")
+
+
+def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Send every log, the libraries' too, to `stream` (standard error), a JSON object a line."""
+    told: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _redact,
+    ]
+    drawn: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.JSONRenderer()]
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=told, processors=drawn))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take out what looks like a key; a library's message may quote one."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = _SECRET.sub(r"\1***", value)
+    return event

@@ -1,0 +1,44 @@
+"""The agents, and what each was asked."""
+
+from pydantic import BaseModel
+
+from ...agents import Agent
+from ..problems import Json, not_found
+from ..rows import Row
+from ..views import Page, TaskView
+from .wiring import Before, Caller, Limit, Serving, routes
+
+router = routes("agents")
+
+
+class AgentView(BaseModel):
+    """An agent that messages may be sent to."""
+
+    agent_id: str
+    description: str
+    mode: str
+    max_iteration: int
+    default: bool
+
+
+def _view(agent: Agent, default: str) -> Row:
+    told = {name: getattr(agent, name) for name in AgentView.model_fields if name != "default"}
+    return {**told, "default": agent.agent_id == default}
+
+
+@router.get("/api/agents", response_model=Page[AgentView])
+async def agents(service: Serving, _: Caller) -> Json:
+    """The agents; a message that names none goes to the default one."""
+    known = service.app.agents
+    default = service.settings.default_agent or next(iter(known))
+    return Json({"items": [_view(agent, default) for agent in known.values()], "next": None})
+
+
+@router.get("/api/agents/{agent_id}/tasks", response_model=Page[TaskView])
+async def agent_tasks(
+    agent_id: str, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+) -> Json:
+    """The tasks that an agent was given, the latest first."""
+    if agent_id not in service.app.agents:
+        raise not_found("agent", agent_id)
+    return Json(await service.page_of_tasks(tenant, limit, before, agent_id=agent_id))

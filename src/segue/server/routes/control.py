@@ -1,0 +1,105 @@
+"""What can be done with a task: pause, resume, cancel, answer, rate."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ...approval import Verdict
+from ..problems import Json
+from ..rows import Row
+from ..service import Service
+from ..tenants import Tenant
+from ..views import TaskView, task_view
+from .wiring import CONFLICT, MODEL_DOWN, Caller, Serving, TaskId, routes
+
+router = routes("control")
+
+
+class ResumeRequest(BaseModel):
+    """How to go on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = Field(default=None, pattern=r"^(offline|openai:[\w./:@-]{1,200})$")
+
+
+class AnswerRequest(BaseModel):
+    """What a person decided about each call that was asked about, or one word for all of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verdicts: list[Verdict] | Literal["approve", "reject"]
+
+
+class Rating(BaseModel):
+    """How good the task was."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rating: int = Field(ge=1, le=5)
+
+    @field_validator("rating", mode="before")
+    @classmethod
+    def _is_number(cls, value: object) -> object:
+        if isinstance(value, bool | str):
+            raise ValueError("it is no number")
+        return value
+
+
+@router.post("/api/tasks/{task_id}/pause", status_code=202, response_model=TaskView, responses=CONFLICT)
+async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """Ask a task to stop at its next boundary; it can be resumed."""
+    await service.own_task(tenant, task_id)
+    await service.app.pause(task_id)
+    return Json(await _now(service, tenant, task_id), 202)
+
+
+@router.post(
+    "/api/tasks/{task_id}/resume", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
+)
+async def resume(
+    task_id: TaskId, service: Serving, tenant: Caller, body: Annotated[ResumeRequest | None, Body()] = None
+) -> Json:
+    """Go on with a task that was paused, crashed or failed; watch it by its stream."""
+    service.refuse_while_draining()
+    await service.own_task(tenant, task_id)
+    row = await service.app.take_up(task_id, model=(body.model if body else None) or "")
+    return Json(task_view(row, tenant), 202)
+
+
+@router.post("/api/tasks/{task_id}/cancel", response_model=TaskView, responses=CONFLICT)
+async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """Give a task up, wherever it stands; what it did stays in the session's history."""
+    await service.own_task(tenant, task_id)
+    await service.app.cancel(task_id)
+    return Json(await _now(service, tenant, task_id))
+
+
+@router.post(
+    "/api/tasks/{task_id}/answer", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
+)
+async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> Json:
+    """Answer the question that a task waits with, so that it goes on; watch it by its stream."""
+    service.refuse_while_draining()
+    await service.own_task(tenant, task_id)
+    row = await service.app.take_up(task_id, answer=_answer(body))
+    return Json(task_view(row, tenant), 202)
+
+
+@router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)
+async def rate(task_id: TaskId, body: Rating, service: Serving, tenant: Caller) -> Json:
+    """Say how good a task was, from 1 to 5."""
+    await service.own_task(tenant, task_id)
+    await service.app.rate(task_id, body.rating)
+    return Json(await _now(service, tenant, task_id))
+
+
+def _answer(body: AnswerRequest) -> Any:
+    if isinstance(body.verdicts, str):
+        return body.verdicts
+    return {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in body.verdicts]}
+
+
+async def _now(service: Service, tenant: Tenant, task_id: str) -> Row:
+    return task_view(await service.app.task(task_id), tenant)

@@ -1,0 +1,37 @@
+"""The modes and the graphs."""
+
+from pydantic import BaseModel
+
+from ..drawings import drawing
+from ..problems import Json, not_found
+from .wiring import Caller, Serving, routes
+
+router = routes("graphs")
+
+
+class Modes(BaseModel):
+    """The modes that a message may ask for."""
+
+    items: list[str]
+
+
+class Drawing(BaseModel):
+    """A graph as Mermaid text."""
+
+    name: str
+    mermaid: str
+
+
+@router.get("/api/modes", response_model=Modes)
+async def modes(service: Serving, _: Caller) -> Json:
+    """The modes that a message may ask for."""
+    return Json({"items": service.app.modes})
+
+
+@router.get("/api/graphs/{name}", response_model=Drawing)
+async def graph(name: str, _: Caller) -> Json:
+    """A graph's diagram: react, direct, plan, chat, …"""
+    mermaid = drawing(name)
+    if mermaid is None:
+        raise not_found("graph", name)
+    return Json({"name": name, "mermaid": mermaid})

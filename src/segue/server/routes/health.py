@@ -1,0 +1,31 @@
+"""Whether the service is alive, and whether it takes on work."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from ..problems import ErrorBody, Json
+from .wiring import Serving
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    """It is."""
+
+    status: str
+
+
+@router.get("/healthz", response_model=Health)
+async def healthz() -> Json:
+    """The process answers."""
+    return Json({"status": "alive"})
+
+
+@router.get(
+    "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "It takes on no work now."}}
+)
+async def readyz(service: Serving) -> Json:
+    """The database can be written, and the service is not stopping."""
+    service.refuse_while_draining()
+    await service.app.check_writable()
+    return Json({"status": "ready"})

@@ -1,0 +1,81 @@
+"""Sessions: what was said in them, where they stood, and forks of them."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...ids import Ids
+from ..problems import Json
+from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
+from .wiring import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
+
+router = routes("sessions")
+
+
+class ForkRequest(BaseModel):
+    """Where to fork, and what to call the new session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    checkpoint_id: str = Field(max_length=64)
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+
+class ForkView(BaseModel):
+    """The new session, and its newest task: one that had not ended there can be resumed."""
+
+    session_id: str
+    task_id: str | None
+    status: str | None
+
+
+@router.get("/api/sessions", response_model=Page[SessionView])
+async def sessions(service: Serving, tenant: Caller, limit: Limit = 50) -> Json:
+    """The sessions, the last used first."""
+    rows = await service.app.threads(limit=limit, prefix=tenant.prefix)
+    return Json({"items": [session_view(row, tenant) for row in rows], "next": None})
+
+
+@router.get("/api/sessions/{session_id}/tasks", response_model=Page[TaskView])
+async def session_tasks(
+    session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+) -> Json:
+    """The session's tasks, the latest first."""
+    thread_id = await service.own_session(tenant, session_id)
+    return Json(await service.page_of_tasks(tenant, limit, before, session_id=thread_id))
+
+
+@router.get("/api/sessions/{session_id}/history", response_model=Page[dict[str, Any]], responses=CONFLICT)
+async def history(
+    session_id: SessionId,
+    service: Serving,
+    tenant: Caller,
+    limit: Limit = 100,
+    before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
+) -> Json:
+    """What was said, in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
+    messages = await service.app.history(await service.own_session(tenant, session_id))
+    end = len(messages) if before is None else min(before, len(messages))
+    start = max(0, end - limit)
+    return Json({"items": messages[start:end], "next": start or None})
+
+
+@router.get("/api/sessions/{session_id}/snapshots", response_model=Page[SnapshotView], responses=CONFLICT)
+async def snapshots(
+    session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+) -> Json:
+    """The places that the session can be forked at, the latest first."""
+    thread_id = await service.own_session(tenant, session_id)
+    rows = await service.app.snapshots(thread_id, limit=limit + 1, before=before)
+    items = [snapshot_view(row, tenant) for row in rows[:limit]]
+    return Json({"items": items, "next": rows[limit - 1]["checkpoint_id"] if len(rows) > limit else None})
+
+
+@router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
+async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenant: Caller) -> Json:
+    """Begin a new session that stands where this one stood."""
+    thread_id = await service.own_session(tenant, session_id)
+    new = tenant.stored(body.session_id or Ids().thread())
+    row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)
+    return Json({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)

@@ -1,0 +1,56 @@
+"""Looking at a task."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from .. import folding
+from ..problems import Json
+from ..views import EventView, Page, TraceView, event_view, trace_view
+from .wiring import Caller, Limit, Serving, TaskId, routes
+
+router = routes("tasks")
+
+
+@router.get("/api/tasks/{task_id}", response_model=TraceView)
+async def task(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """Everything about a task: its row, its events, its tool calls."""
+    await service.own_task(tenant, task_id)
+    return Json(trace_view(await service.app.trace(task_id), tenant))
+
+
+@router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])
+async def events(
+    task_id: TaskId,
+    service: Serving,
+    tenant: Caller,
+    after: Annotated[int, Query(ge=0, le=2**53, description="The seq of the last event that is known.")] = 0,
+    limit: Limit = 100,
+) -> Json:
+    """The task's events, whole, in their order; `next` is the `after` of the next page."""
+    await service.own_task(tenant, task_id)
+    forms = await service.app.events(task_id, after, limit + 1)
+    items = [event_view(form, tenant) for form in forms[:limit]]
+    return Json({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
+
+
+@router.get("/api/tasks/{task_id}/recursions", response_model=Page[folding.Recursion])
+async def recursions(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """The task round by round: what the machine observed, thought, decided, called and got."""
+    await service.own_task(tenant, task_id)
+    found = folding.recursions(await service.app.events(task_id))
+    return Json({"items": found, "next": None})
+
+
+@router.get("/api/tasks/{task_id}/states", response_model=Page[folding.StatusChange])
+async def states(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """The statuses that the task went through."""
+    await service.own_task(tenant, task_id)
+    return Json({"items": folding.states(await service.app.events(task_id)), "next": None})
+
+
+@router.get("/api/tasks/{task_id}/plan", response_model=folding.PlanView)
+async def plan(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+    """The task's newest plan, each step as it stands."""
+    await service.own_task(tenant, task_id)
+    return Json(folding.plan(await service.app.events(task_id)))

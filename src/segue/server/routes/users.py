@@ -1,0 +1,51 @@
+"""What users prefer."""
+
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..problems import Json, not_found
+from .wiring import LONGEST, NAME, Caller, Serving, routes
+
+router = routes("users")
+UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST, examples=["alice"])]
+
+
+class Preferences(BaseModel):
+    """The mode of a message that names none; empty leaves it to the agent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    default_mode: str = Field(max_length=64, examples=["react"])
+
+
+class ModeUsed(BaseModel):
+    """A mode that answered the user, and how they rated it."""
+
+    query: str
+    mode: str
+    rating: int | None
+
+
+class PreferencesView(BaseModel):
+    """What a user prefers, and the modes that answered them, the newest first."""
+
+    default_mode: str
+    mode_history: list[ModeUsed]
+
+
+@router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
+async def preferences(user_id: UserId, service: Serving, tenant: Caller) -> Json:
+    """What the user prefers."""
+    found = await service.app.preferences(tenant.stored(user_id))
+    if not any(found.values()):
+        raise not_found("user", user_id)
+    return Json(found)
+
+
+@router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)
+async def prefer(user_id: UserId, body: Preferences, service: Serving, tenant: Caller) -> Json:
+    """Say what the user prefers."""
+    await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
+    return Json(await service.app.preferences(tenant.stored(user_id)))

@@ -1,0 +1,62 @@
+"""What every route takes, and what every route may answer besides."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Security
+from fastapi.security import HTTPBearer
+from pydantic.json_schema import SkipJsonSchema
+
+from ..problems import ErrorBody
+from ..service import Service
+from ..tenants import Tenant
+
+NAME = r"^[\w.:@-]+$"
+"""What sessions and users may be called."""
+LONGEST = 95
+"""Characters of such a name: with a tenant's in front it is not too long to be stored."""
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _tenant(request: Request) -> Tenant:
+    tenant: Tenant = request.scope["segue_tenant"]
+    return tenant
+
+
+Unset = SkipJsonSchema[None]
+"""What a query says of a parameter by leaving it out: there is no way to write it."""
+Serving = Annotated[Service, Depends(_service)]
+Caller = Annotated[Tenant, Depends(_tenant)]
+TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
+SessionId = Annotated[str, Path(examples=["session_123"])]
+Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+Before = Annotated[str | Unset, Query(max_length=200, description="The `next` of the page before.")]
+
+_WHY = {
+    400: "The body is no JSON that can be read.",
+    401: "The key is missing or unknown.",
+    403: "Without keys: another site's page asks.",
+    404: "There is none of that id, or it is another tenant's.",
+    408: "The body came too slowly.",
+    413: "The body is too long.",
+    421: "Without keys: it is called under another machine's name.",
+    422: "The request does not fit; the message says where.",
+    429: "Too many requests or streams: wait as long as Retry-After says.",
+    503: "The database cannot be used, or the service is stopping.",
+}
+Told = dict[int | str, dict[str, Any]]
+"""What a route may answer besides, by status."""
+CONFLICT: Told = {
+    409: {"model": ErrorBody, "description": "The task or the session is not in the state that this needs."}
+}
+MODEL_DOWN: Told = {502: {"model": ErrorBody, "description": "The agent's model or tool server cannot be used."}}
+
+
+def routes(tag: str) -> APIRouter:
+    """A router whose routes need a key, with the errors that any of them may answer."""
+    told: Told = {status: {"model": ErrorBody, "description": why} for status, why in _WHY.items()}
+    key = HTTPBearer(auto_error=False, description="An API key, where the service has any.")
+    return APIRouter(tags=[tag], responses=told, dependencies=[Security(key)])

@@ -1,0 +1,80 @@
+"""What the routes share: the app, the settings, the streams that are open."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..app import App
+from ..errors import UnknownTask
+from .problems import Problem, not_found
+from .rows import Row
+from .settings import ServerSettings
+from .tenants import Tenant
+from .views import task_view
+
+if TYPE_CHECKING:
+    from .streams import Stream
+
+
+@dataclass
+class Service:
+    """One process's service over an open app."""
+
+    app: App
+    settings: ServerSettings
+    drained: "asyncio.Task[None] | None" = None
+    """What stops the service, once it was told to."""
+    streams: "set[Stream]" = field(default_factory=set)
+    coming: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Tasks that are about to be resumed."""
+    _places: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def draining(self) -> bool:
+        return self.drained is not None
+
+    def refuse_while_draining(self) -> None:
+        """Take on nothing new while the service stops."""
+        if self.draining:
+            raise Problem(503, "Stopping", "The service is stopping: try again in a moment.", {"Retry-After": "5"})
+
+    def came(self, task_id: str) -> None:
+        """A task was resumed, or will not be."""
+        if event := self.coming.pop(task_id, None):
+            event.set()
+
+    def take_place(self, tenant: Tenant) -> None:
+        """Count a stream of the tenant's; `leave_place` when it ends."""
+        if self._places[tenant.name] >= self.settings.streams:
+            sentence = f"{self.settings.streams} streams are open, which is the most: close one."
+            raise Problem(429, "TooManyStreams", sentence, {"Retry-After": "1"})
+        self._places[tenant.name] += 1
+
+    def leave_place(self, tenant: Tenant) -> None:
+        self._places[tenant.name] -= 1
+
+    async def own_task(self, tenant: Tenant, task_id: str) -> Row:
+        """The row of a task of the tenant's; a 404 for any other."""
+        try:
+            row = await self.app.task(task_id)
+        except UnknownTask:
+            raise not_found("task", task_id) from None
+        if not tenant.owns(row["thread_id"]):
+            raise not_found("task", task_id)
+        return row
+
+    async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Row:
+        """A page of the tenant's tasks, the latest first."""
+        if before is not None:
+            await self.own_task(tenant, before)
+        rows = await self.app.tasks(limit=limit + 1, before=before, session_prefix=tenant.prefix, **which)
+        items = [task_view(row, tenant) for row in rows[:limit]]
+        return {"items": items, "next": items[-1]["task_id"] if len(rows) > limit else None}
+
+    async def own_session(self, tenant: Tenant, session_id: str) -> str:
+        """The stored name of a session of the tenant's; a 404 where there is none."""
+        thread_id = tenant.stored(session_id)
+        if not await self.app.tasks(session_id=thread_id, limit=1):
+            raise not_found("session", session_id)
+        return thread_id

@@ -1,0 +1,100 @@
+"""What the service is told from outside: addresses, keys, limits."""
+
+import ipaddress
+import os
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+
+from ..errors import ConfigurationError
+from .keys import Keys, hashed, keys_of
+
+KEYS = "SEGUE_API_KEY"
+HASHES = "SEGUE_API_KEY_SHA256"
+ORIGINS = "SEGUE_CORS_ORIGINS"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How the service answers, and whom."""
+
+    keys: Keys = field(default_factory=Keys)
+    origins: tuple[str, ...] = ()
+    """Origins of web pages elsewhere that may use the service."""
+    chats_a_minute: int = 60
+    requests_a_minute: int = 600
+    streams: int = 64
+    """Streams that a tenant may have open at once. As the rates, of each worker process."""
+    body_bytes: int = 256 * 1024
+    body_seconds: float = 30.0
+    heartbeat_seconds: float = 15.0
+    drain_seconds: float = 10.0
+    """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
+    resume: bool = True
+    """Take up tasks that a crash or a shutdown cut off."""
+    default_agent: str = ""
+
+    def __post_init__(self) -> None:
+        if "*" in self.origins and not self.keys:
+            raise ConfigurationError(f"{ORIGINS}=* lets every web page in: set {KEYS}, or name the origins.")
+
+
+def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
+    """The settings of SEGUE_… variables.
+
+    Raises:
+        ConfigurationError: naming the variable that cannot be read.
+    """
+    hide_keys(environ)
+    return ServerSettings(
+        keys=keys_of(environ.get(HASHES, "")),
+        origins=tuple(part.strip().rstrip("/") for part in environ.get(ORIGINS, "").split(",") if part.strip()),
+        chats_a_minute=_number(environ, "SEGUE_RATE_CHATS", 60),
+        requests_a_minute=_number(environ, "SEGUE_RATE_REQUESTS", 600),
+        streams=_number(environ, "SEGUE_STREAMS", 64),
+        drain_seconds=_number(environ, "SEGUE_DRAIN_SECONDS", 10),
+        resume=_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
+        default_agent=default_agent,
+    )
+
+
+def hide_keys(environ: MutableMapping[str, str]) -> None:
+    """Leave only the keys' hashes in the environment, for tools and worker processes to see.
+
+    Raises:
+        ConfigurationError: a key cannot be used.
+    """
+    if text := environ.pop(KEYS, ""):
+        known = [part for part in (environ.get(HASHES, ""), hashed(text)) if part]
+        environ[HASHES] = ",".join(known)
+
+
+def check_address(host: str, keys: Keys) -> None:
+    """Refuse to serve other machines without a key.
+
+    Raises:
+        ConfigurationError: saying so.
+    """
+    if not (keys or is_loopback(host)):
+        raise ConfigurationError(
+            f"The service would be open to everybody who reaches {host}: set {KEYS}, or take --host 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _number(environ: MutableMapping[str, str], name: str, default: int, least: int = 1) -> int:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= 10**9):
+        raise ConfigurationError(f"{name} needs a whole number from {least} up, not «{text[:40]}».")
+    return int(text)

@@ -1,0 +1,275 @@
+"""Who is let in, how often, and with how much."""
+
+import asyncio
+import dataclasses
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from segue.server import ServerSettings
+from segue.server.keys import Keys
+
+from .serving import ALPHA, BETA, KEYS, Held, Served, chat, start, wait_until
+from .test_streams import from_last
+
+SMALL = ServerSettings(
+    keys=KEYS, chats_a_minute=3, requests_a_minute=8, streams=1, body_bytes=2000, body_seconds=0.3, resume=False
+)
+ROOMY = dataclasses.replace(SMALL, chats_a_minute=1000, requests_a_minute=1000)
+ALONE = dataclasses.replace(ROOMY, keys=Keys())
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def serve(tmp_path: Path, held: Held) -> Iterator[Any]:
+    """Start a service with these settings; it stops with the test."""
+    running = []
+
+    def begin(settings: ServerSettings) -> Served:
+        running.append(Served(tmp_path / "segue.db", settings, agents=[held.agent("a", from_last)]).__enter__())
+        return running[-1]
+
+    yield begin
+    held.go.set()
+    for served in running:
+        served.__exit__(None, None, None)
+
+
+def problem(response: httpx.Response, status: int, kind: str) -> str:
+    """The sentence of an error body, which has nothing but what it must."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert {*response.json()} == {"error"}
+    error = response.json()["error"]
+    assert {*error} == {"type", "message", "error_id"} and error["type"] == kind
+    assert len(error["error_id"]) == 12
+    return str(error["message"])
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(serve: Any) -> None:
+    served = serve(ROOMY)
+    with served.client(headers=ALPHA) as client:
+        problem(client.post("/api/chat", json={"message": "x" * 2000}), 413, "BodyTooLong")
+        chunked = client.post(
+            "/api/chat", content=iter([b"x" * 500] * 10), headers={"Content-Type": "application/json"}
+        )
+        problem(chunked, 413, "BodyTooLong")
+        assert chat(client, "x" * 1000)[-1]["type"] == "done"
+        assert client.get("/api/sessions").json()["items"][0]["turns"] == 1, "what was refused was not stored"
+
+
+def test_a_body_that_never_comes_does_not_hold_a_place(serve: Any) -> None:
+    served = serve(ROOMY)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
+        lines = ("POST /api/chat HTTP/1.1", "Host: x", f"Authorization: {ALPHA['Authorization']}", "Content-Length: 9")
+        slow.sendall("\r\n".join([*lines, "", "{"]).encode())
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "message"),
+        ({"message": ""}, "message"),
+        ({"message": "  "}, "empty"),
+        ({"message": None}, "message"),
+        ({"message": ["x"]}, "message"),
+        ({"message": "x", "sesion_id": "s"}, "sesion_id"),
+        ({"message": "x", "session_id": "a b"}, "session_id"),
+        ({"message": "x", "session_id": "s" * 96}, "session_id"),
+        ({"message": "x", "session_id": ""}, "session_id"),
+        ({"message": "x", "mode": "wild"}, "wild"),
+        ({"message": "x", "agent_id": "nobody"}, "nobody"),
+        ({"message": "x", "model": "local:/etc/passwd"}, "model"),
+        ({"message": "x", "model": "openai:gpt"}, "OPENAI_API_KEY"),
+        ({"message": "x", "wait": -1}, "wait"),
+        ({"message": "x", "wait": 1e9}, "wait"),
+        ({"message": "x", "user_id": "../x"}, "user_id"),
+        ({"message": "x", "steer": "maybe"}, "steer"),
+        ([], "body"),
+        ("x", "body"),
+        (None, "body"),
+    ],
+)  # fmt: skip
+def test_a_request_that_does_not_fit_says_where(client: httpx.Client, body: Any, where: str) -> None:
+    response = client.post("/api/chat", json=body)
+    kind = response.json()["error"]["type"]
+    assert where in problem(response, 422, kind)
+    assert client.get("/api/sessions").json()["items"] == []
+
+
+def test_a_message_beyond_the_agents_budget_is_refused(client: httpx.Client) -> None:
+    assert "shorten it" in problem(client.post("/api/chat", json={"message": "京" * 11_000}), 422, "InvalidMessage")
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+def test_only_json_is_taken_which_another_sites_page_cannot_send_unasked(client: httpx.Client, kind: str) -> None:
+    response = client.post("/api/chat", content=b'{"message": "x"}', headers={"Content-Type": kind})
+    problem(response, 422, "InvalidRequest")
+
+
+def test_too_many_chats_and_too_many_requests_say_when_to_come_back(serve: Any) -> None:
+    served = serve(SMALL)
+    with served.client(headers=ALPHA) as client:
+        for _ in range(3):
+            chat(client)
+        refused = client.post("/api/chat", json={"message": "x"})
+        assert "wait" in problem(refused, 429, "TooManyRequests")
+        assert 1 <= int(refused.headers["retry-after"]) <= 20
+        statuses = [client.get("/api/modes").status_code for _ in range(6)]
+        assert statuses == [200] * 4 + [429] * 2
+        assert client.get("/api/modes", headers=BETA).status_code == 200, "each tenant has its own"
+        assert client.get("/healthz").status_code == 200
+
+
+def test_guessing_keys_is_slowed_down_for_guessers_only(serve: Any) -> None:
+    served = serve(SMALL)
+    with served.client() as client:
+        guesses = [client.get("/api/modes", headers={"Authorization": f"Bearer {n}"}).status_code for n in range(10)]
+        assert guesses == [401] * 8 + [429] * 2
+        assert client.get("/api/modes", headers=ALPHA).status_code == 200
+
+
+def test_streams_of_a_tenant_are_counted_and_a_refused_chat_starts_nothing(serve: Any, held: Held) -> None:
+    served = serve(ROOMY)
+    with served.client(headers=ALPHA) as client:
+        with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
+            task_id = response.headers["x-task-id"]
+            assert held.begun.wait(10)
+            problem(client.post("/api/chat", json={"message": "more"}), 429, "TooManyStreams")
+            problem(client.get(f"/api/tasks/{task_id}/stream"), 429, "TooManyStreams")
+            problem(client.get("/api/tasks/nope/stream"), 404, "NotFound")
+            assert len(client.get("/api/agents/travel/tasks").json()["items"]) == 0
+            assert client.post("/api/chat", json={"message": "hi"}, headers=BETA).status_code == 200
+        wait_until(lambda: not served.service.streams)
+        assert client.post("/api/chat", json={"message": "x", "mode": "wild"}).status_code == 422
+        assert client.post("/api/chat", json={"message": "more"}).status_code == 200, "a refused chat holds no place"
+
+
+@pytest.mark.parametrize("key", ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer alpha"])
+def test_without_a_key_nothing_below_api_answers(client: httpx.Client, key: str) -> None:
+    for path in ("/api/modes", "/api/tasks/x", "/api/nothing", "/api/"):
+        refused = client.get(path, headers={"Authorization": key})
+        problem(refused, 401, "Unauthorized")
+        assert refused.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_wrong_method_and_an_unknown_path_have_the_same_error_body(client: httpx.Client) -> None:
+    refused = client.delete("/api/modes")
+    problem(refused, 405, "MethodNotAllowed")
+    assert refused.headers["allow"] == "GET"
+    problem(client.get("/api/nothing"), 404, "NotFound")
+    problem(client.get("/nothing"), 404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("host", "let_in"),
+    [
+        ("localhost", True), ("localhost:8000", True), ("127.0.0.1:1", True), ("[::1]:8000", True), ("LOCALHOST", True),
+        ("evil.example", False), ("127.0.0.1.evil.example", False), ("localhost.evil.example:80", False),
+        ("", False), ("evil@localhost:x", False), ("[", False), ("0.0.0.0", False), ("192.168.1.5", False),
+    ],
+)  # fmt: skip
+def test_without_keys_only_this_machines_names_are_answered(alone: Served, host: str, let_in: bool) -> None:
+    with alone.client() as client:
+        answered = client.get("/api/modes", headers={"Host": host})
+        if let_in:
+            assert answered.status_code == 200
+        else:
+            problem(answered, 421, "WrongHost")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "http://127.0.0.1"])
+def test_without_keys_another_sites_page_can_do_nothing(alone: Served, origin: str) -> None:
+    with alone.client() as client:
+        for method, path in (("GET", "/api/modes"), ("POST", "/api/tasks/x/cancel"), ("OPTIONS", "/api/chat")):
+            refused = client.request(method, path, headers={"Origin": origin})
+            problem(refused, 403, "WrongOrigin")
+            assert not [name for name in refused.headers if name.startswith("access-control")]
+        assert client.get("/api/modes", headers={"Origin": alone.url}).status_code == 200, "its own page may"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service without keys."""
+    with Served(tmp_path_factory.mktemp("alone") / "segue.db", ALONE) as served:
+        yield served
+
+
+def test_with_keys_other_names_are_answered_and_other_pages_still_may_not_read(client: httpx.Client) -> None:
+    answered = client.get("/api/modes", headers={"Host": "segue.example", "Origin": "https://page.example"})
+    assert answered.status_code == 200
+    assert not [name for name in answered.headers if name.startswith("access-control")]
+
+
+def test_pages_that_are_named_may_read(serve: Any) -> None:
+    page = "https://page.example"
+    served = serve(dataclasses.replace(ALONE, origins=(page,)))
+    with served.client(headers={"Origin": page}) as client:
+        answered = client.get("/api/modes")
+        assert answered.headers["access-control-allow-origin"] == page
+        asked = client.options("/api/chat", headers={"Access-Control-Request-Method": "POST"})
+        assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == page
+        refused = client.get("/api/modes", headers={"Origin": "https://other.example"})
+        problem(refused, 403, "WrongOrigin")
+
+
+def test_a_service_that_stops_takes_on_nothing_new_and_says_so(serve: Any, held: Held) -> None:
+    served = serve(ROOMY)
+    with served.client(headers=ALPHA) as client:
+        assert client.get("/readyz").json() == {"status": "ready"}
+        task_id = chat(client)[0]["task_id"]
+        served.service.drained = served.do(a_task())
+        for method, path, body in (
+            ("GET", "/readyz", None),
+            ("POST", "/api/chat", {"message": "x"}),
+            ("POST", f"/api/tasks/{task_id}/resume", None),
+            ("POST", f"/api/tasks/{task_id}/answer", {"verdicts": "approve"}),
+        ):
+            refused = client.request(method, path, json=body)
+            problem(refused, 503, "Stopping")
+            assert refused.headers["retry-after"] == "5"
+        assert client.get("/healthz").json() == {"status": "alive"}
+        assert client.get(f"/api/tasks/{task_id}").status_code == 200, "what there is can be read"
+        served.service.drained = None
+
+
+async def a_task() -> Any:
+    return asyncio.current_task()
+
+
+def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:
+    path = tmp_path / "segue.db"
+    with Served(path, ROOMY) as served, served.client(headers=ALPHA) as client:
+        assert client.get("/readyz").status_code == 200
+        served.service.app._database.rows._connection.execute("PRAGMA query_only = 1")  # type: ignore[union-attr]
+        assert "read-only" in problem(client.get("/readyz"), 503, "DatabaseUnavailable")
+        assert client.get("/healthz").status_code == 200
+        served.service.app._database.rows._connection.execute("PRAGMA query_only = 0")  # type: ignore[union-attr]
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] > 0
+    connection.close()
+
+
+def test_a_request_can_be_found_in_the_log_by_the_id_that_it_names(client: httpx.Client) -> None:
+    assert client.get("/api/modes", headers={"X-Request-Id": "abc-123"}).headers["x-request-id"] == "abc-123"
+    for wrong in ("a b", "x" * 65, "é"):
+        made = client.get("/api/modes", headers={"X-Request-Id": wrong.encode("latin-1")}).headers["x-request-id"]  # type: ignore[dict-item]
+        assert len(made) == 32
+
+
+def test_started_tasks_are_seen_by_their_own_tenant_only(client: httpx.Client) -> None:
+    task_id = start(client)
+    assert client.get(f"/api/tasks/{task_id}").status_code == 200
+    problem(client.get(f"/api/tasks/{task_id}", headers=BETA), 404, "NotFound")

@@ -1,0 +1,145 @@
+"""Whose is whose: every route of the OpenAPI document, with ids of another tenant's and ids of nobody's."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from segue.server import create_app
+
+from .serving import ALPHA, BETA, Json, Served, chat, frames_of
+
+DOCUMENT = create_app(":memory:").openapi()
+MAKES_ITS_OWN = {"prefer"}
+"""What a tenant stores under a name is its own, whoever else has one of that name."""
+SHARED = {"name", "agent_id"}
+"""Graphs and agents are the service's, not a tenant's."""
+ROUTES = [
+    (method, path, operation)
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+    if "{" in path
+]
+
+
+def named(operation: Json) -> str:
+    return str(operation["operationId"])
+
+
+def sample(schema: Json) -> Any:
+    """A value that fits a schema of the document, as small as can be."""
+    if "$ref" in schema:
+        return sample(DOCUMENT["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+    for key in ("enum", "examples"):
+        if key in schema:
+            return schema[key][0]
+    if "anyOf" in schema:
+        return sample(schema["anyOf"][-1])
+    match schema.get("type"):
+        case "object":
+            return {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
+        case "array":
+            return []
+        case "integer" | "number":
+            return int(schema.get("minimum", 1))
+        case "boolean":
+            return False
+    return None if schema.get("type") == "null" else "x"
+
+
+def body_of(operation: Json) -> Any:
+    asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    return sample(asked) if asked else None
+
+
+@pytest.fixture(scope="module")
+def ids(served: Served) -> Iterator[Json]:
+    """Ids of alpha's: a session with a task, and a user with preferences."""
+    with served.client(headers=ALPHA) as client:
+        done = chat(client, "帮我规划北京3日游", session_id="mine", user_id="ann", mode="plan")[-1]["result"]
+        client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
+        yield {"task_id": done["task_id"], "session_id": "mine", "user_id": "ann"}
+
+
+def everything(client: httpx.Client, ids: Json) -> Json:
+    """All that can be read of alpha's."""
+    paths = [path.format(**ids) for method, path, _ in ROUTES if method == "get" and not set(names(path)) & SHARED]
+    return {path: client.get(path).text for path in (*paths, "/api/sessions", "/api/agents/travel/tasks")}
+
+
+def names(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=[named(route[2]) for route in ROUTES])
+def test_an_id_of_anothers_or_nobodys_is_not_found(
+    client: httpx.Client, ids: Json, method: str, path: str, operation: Json
+) -> None:
+    if named(operation) in MAKES_ITS_OWN:
+        return
+    body = body_of(operation)
+    nobodys = path.format(**dict.fromkeys(names(path), "no-such-id"))
+    asked = [(nobodys, ALPHA)]
+    if not set(names(path)) & SHARED:
+        asked.append((path.format(**ids), BETA))
+    for address, headers in asked:
+        answered = client.request(method, address, json=body, headers=headers)
+        assert answered.status_code == 404, f"{method} {address}: {answered.text}"
+        assert answered.json()["error"]["type"] == "NotFound"
+
+
+def test_what_another_tenant_tries_changes_nothing(client: httpx.Client, ids: Json) -> None:
+    before = everything(client, ids)
+    for method, path, operation in ROUTES:
+        if not set(names(path)) & SHARED:
+            client.request(method, path.format(**ids), json=body_of(operation), headers=BETA)
+    assert everything(client, ids) == before
+
+
+def test_the_same_names_are_different_things_to_different_tenants(client: httpx.Client, ids: Json) -> None:
+    chat(client, "你好", headers=BETA, session_id="mine", user_id="ann")
+    assert client.get("/api/sessions/mine/history", headers=BETA).json()["items"][0]["content"] == "你好"
+    assert len(client.get("/api/sessions/mine/tasks").json()["items"]) == 1
+    client.put("/api/users/ann/preferences", json={"default_mode": "react"}, headers=BETA).raise_for_status()
+    assert client.get("/api/users/ann/preferences").json()["default_mode"] == "direct"
+    listed = client.get("/api/sessions", headers=BETA).json()["items"]
+    assert [session["turns"] for session in listed if session["session_id"] == "mine"] == [1]
+
+
+def test_a_page_does_not_begin_after_anothers_task(client: httpx.Client, ids: Json) -> None:
+    chat(client, "你好", headers=BETA, session_id="mine")
+    for path in ("/api/agents/travel/tasks", "/api/sessions/mine/tasks"):
+        for before, headers in ((ids["task_id"], BETA), ("no-such-id", ALPHA)):
+            assert client.get(path, params={"before": before}, headers=headers).status_code == 404
+
+
+def test_nobody_is_shown_how_names_are_stored(client: httpx.Client, ids: Json) -> None:
+    for path, text in everything(client, ids).items():
+        assert "alpha" not in text, path
+        assert "error" not in text[:10], (path, text)
+    with client.stream("GET", f"/api/tasks/{ids['task_id']}/stream") as response:
+        assert "alpha" not in str([*frames_of(response)]) + str(response.headers)
+    for refused in (
+        client.get("/api/sessions/alpha:mine/history"),
+        client.post("/api/sessions/mine/fork", json={"checkpoint_id": "nope"}),
+        client.post(f"/api/tasks/{ids['task_id']}/resume"),
+        client.post(f"/api/tasks/{ids['task_id']}/pause"),
+    ):
+        assert refused.status_code in (404, 409, 422)
+        assert "alpha" not in refused.text.replace("alpha:mine", "")
+
+
+def test_the_document_tells_of_keys_errors_and_examples() -> None:
+    assert DOCUMENT["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    error = {"$ref": "#/components/schemas/ErrorBody"}
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            if path.startswith("/api/"):
+                assert operation["security"] == [{"HTTPBearer": []}]
+                for status in ("401", "404", "413", "422", "429", "503"):
+                    assert operation["responses"][status]["content"]["application/json"]["schema"] == error
+            assert operation["description"]
+    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
+    assert DOCUMENT["components"]["schemas"]["ChatRequest"]["examples"][0]["mode"] == "react"
