@@ -117,9 +117,22 @@ class Tasks:
         self._clock = clock
 
     async def create(
-        self, *, task_id: str, thread_id: str, agent_id: str, user_id: str, mode: str, model: str, message: str
+        self,
+        *,
+        task_id: str,
+        thread_id: str,
+        agent_id: str,
+        user_id: str,
+        mode: str,
+        model: str,
+        message: str,
+        fence: int | None = None,
     ) -> Row:
-        """Write down a pending task."""
+        """Write down a pending task.
+
+        Raises:
+            StaleOwner: `fence` is given and another owner took the thread.
+        """
         values = {
             "task_id": task_id,
             "thread_id": thread_id,
@@ -130,7 +143,14 @@ class Tasks:
             "message": message,
             "now": self._clock(),
         }
-        return _task(await self._rows.write(lambda connection: connection.execute(_INSERT, values).fetchone()))
+
+        def insert(connection: sqlite3.Connection) -> sqlite3.Row:
+            if fence is not None:
+                check_fence(connection, thread_id, fence)
+            row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
+            return row
+
+        return _task(await self._rows.write(insert))
 
     async def get(self, task_id: str) -> Row:
         """Return one task.

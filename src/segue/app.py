@@ -120,6 +120,7 @@ class App(Archive):
                 mode=wanted,
                 model=model or self._registry.environment_model(chosen),
                 message=message.strip(),
+                fence=self._runner.saver.fence(thread_id),
             )
             return row, begin(row)
 

@@ -14,7 +14,9 @@ from segue.events import Paused, Steered
 from .conftest import Clock
 
 
-async def create(tasks: Tasks, task_id: str, thread_id: str = "s", agent_id: str = "support") -> Row:
+async def create(
+    tasks: Tasks, task_id: str, thread_id: str = "s", agent_id: str = "support", fence: int | None = None
+) -> Row:
     return await tasks.create(
         task_id=task_id,
         thread_id=thread_id,
@@ -23,6 +25,7 @@ async def create(tasks: Tasks, task_id: str, thread_id: str = "s", agent_id: str
         mode="react",
         model="offline",
         message=f"message of {task_id}: 你好",
+        fence=fence,
     )
 
 
@@ -111,6 +114,10 @@ async def test_a_stale_owner_sets_no_status(database: Database, other: Database,
     with pytest.raises(StaleOwner):
         await tasks.move("t1", TaskStatus.DONE, fence=stale)
     assert (await tasks.get("t1"))["status"] == "running"
+    with pytest.raises(StaleOwner):
+        await create(tasks, "t2", fence=stale)
+    with pytest.raises(UnknownTask):
+        await tasks.get("t2")
     assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0]["status"] == "done"
     assert [form["data"]["new"] for form in await EventLog(other).read("t1")] == ["running", "done"]
 
