@@ -14,10 +14,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check types studio bench lock clean
+.PHONY: help demo test crash check e2e types studio bench bench-serve lock clean
 
 help: ## list these targets
-	@awk -F ':.* ## ' '/^[a-z]+:.* ## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --agent travel --model offline --db $(DB)
@@ -26,12 +26,19 @@ demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
+	$(BIN)/python -m tests.crash
+
 check: $(VENV)/.dev types ## format, lint, types and imports, as CI does
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy -p segue 2>&1); rc=$$?; echo "$$out" | \
 	  sed -E 's#$(TYPES)/segue/(graphs|nodes|tools|prompts|checkpoints)/#\1/#g; s#$(TYPES)/#src/#g'; exit $$rc
 	PYTHONPATH=$(TYPES) $(BIN)/lint-imports
+
+e2e: $(VENV)/.e2e ## the service in a browser: fetches Chromium where there is none
+	@sh e2e/chromium.sh
+	$(BIN)/python -m pytest e2e
 
 # Type checkers do not follow the package map of an editable install, so they read a copy that is installed like any wheel.
 types: $(VENV)/.dev
@@ -46,10 +53,13 @@ studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine 
 bench: $(VENV)/.dev ## run the benchmarks
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
+bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
+	$(BIN)/python benchmarks/serve.py
+
 lock: $(VENV)/.dev ## resolve constraints.txt anew
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v uv >/dev/null || $(BIN)/python -m pip install -q uv; \
-	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade --no-annotate \
-	    --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
+	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --upgrade \
+	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .langgraph_api
@@ -59,8 +69,9 @@ clean: ## remove .venv and everything that was built
 $(VENV)/.base: WANTED := -e .
 $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
+$(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

@@ -1,0 +1,128 @@
+"""The whole measurement: `python -m tests.crash`, or `make crash`."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from . import disk, kills, pauses, races, report, stale, switched_off
+from .by_tests import BY_TESTS, Tested, by_tests
+from .harness import Harness, Outcome, run_of
+from .races import Raced
+from .switched_off import LEASE_OFF, LEDGER_OFF
+
+T = TypeVar("T")
+PAGES = 3
+"""Of so many numbers of pages each scenario tries one, and its neighbour the next."""
+WAITING_SHARE = 5
+"""One race in so many lets the second message wait in line."""
+
+
+@dataclass
+class Measured:
+    """Everything that was measured."""
+
+    killed: list[Outcome] = field(default_factory=list)
+    troubled: list[Outcome] = field(default_factory=list)
+    tested: list[Tested] = field(default_factory=list)
+    raced: list[tuple[str, Raced]] = field(default_factory=list)
+    ledger_off: list[Outcome] = field(default_factory=list)
+    lease_off: Raced = field(default_factory=lambda: Raced(0))
+
+    def broken(self) -> list[str]:
+        """The promises that do not hold, and the controls that stayed green."""
+        found = [report.failures([*self.killed, *self.troubled])]
+        found += [f"{tested.what} in {tested.file}:\n{tested.told}" for tested in self.tested if tested.failed]
+        found += [f"{name}: {lost}" for name, raced in self.raced for lost in raced.lost]
+        green = [str(outcome.run) for outcome in self.ledger_off if not outcome.found("twice")]
+        found += [f"the judge saw no duplicate in {run} {LEDGER_OFF}" for run in green]
+        found += [] if self.lease_off.lost else [f"the judge saw no lost update {LEASE_OFF}"]
+        return [text for text in found if text]
+
+
+def main() -> int:
+    given = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="segue-crash-"))
+    with Harness(folder) as harness:
+        if given.repeat:
+            return _repeat(harness, given.repeat, folder)
+        began = time.monotonic()
+        measured = _measure(harness, given.kills, given.races, given.seed)
+        seconds = time.monotonic() - began
+    _say(_tables(measured) + f"\nSeed {given.seed}, {seconds:.0f} s.\n")
+    broken = measured.broken()
+    if broken:
+        _say("\n".join(["", "BROKEN:", *broken, "", f"What they left is in {folder}.", ""]))
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--kills", type=int, default=300, help="how often to kill")
+    parser.add_argument("--races", type=int, default=1000, help="how often to race")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repeat", metavar="RUN", help="one run, as a failure names it")
+    return parser.parse_args()
+
+
+def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measured:
+    measured = Measured()
+    measured.killed = _timed("kills", lambda: kills.measure(harness, count, seed))
+    measured.troubled += _timed("power cuts", lambda: kills.power_cuts(harness, count // 3, seed))
+    measured.troubled += _timed("pauses", lambda: pauses.measure(harness))
+    measured.troubled += _timed("full disks", lambda: disk.measure(harness, every=PAGES))
+    measured.troubled += _timed("sleeping owners", lambda: stale.measure(harness, max(2, count // 5), seed))
+    waiting = race_count // WAITING_SHARE
+    refused = _timed("races", lambda: races.measure(harness, race_count - waiting))
+    waited = _timed("races in line", lambda: races.measure(harness, waiting, wait=True))
+    measured.raced = [("the second is refused", refused), ("the second waits in line", waited)]
+    measured.tested = [_timed(what, partial(by_tests, what, file)) for what, file in BY_TESTS.items()]
+    measured.ledger_off = _timed("control: no ledger", lambda: switched_off.without_ledger(harness))
+    measured.lease_off = _timed("control: no lease", lambda: switched_off.without_lease(harness, 50))
+    return measured
+
+
+def _timed(name: str, work: Callable[[], T]) -> T:
+    began = time.monotonic()
+    done = work()
+    sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s\n")
+    return done
+
+
+def _tables(measured: Measured) -> str:
+    tables: Sequence[str] = (
+        report.kills(measured.killed),
+        report.troubles(measured.troubled),
+        report.races(measured.raced),
+        report.tests(measured.tested),
+        report.controls(measured.ledger_off, LEDGER_OFF, measured.lease_off, LEASE_OFF),
+    )
+    return "\n" + "\n".join(tables)
+
+
+def _repeat(harness: Harness, text: str, folder: Path) -> int:
+    run = run_of(text)
+    outcome = stale.play(harness, run) if stale.ASLEEP in text else harness.play(run)
+    _say(f"{outcome.kills} kills; the children ended: {', '.join(outcome.ends)}\n")
+    if not outcome.findings:
+        _say("Nothing is wrong.\n")
+        return 0
+    _say(f"{report.failures([outcome])}\nWhat it left is in {folder}.\n")
+    return 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Changes to the engine, in a child alone: promises switched off, so that the judge must notice; shorter leases."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from segue import bootstrap
+from segue.checkpoints import lease as leases
+from segue.checkpoints.database import Database
+from segue.checkpoints.ledger import ToolLedger
+from segue.services import CallKey, Claim
+
+NO_LEDGER = "ledger"
+NO_LEASE = "lease"
+
+
+def apply(without: Collection[str], unknown: Collection[str], ttl: float | None) -> None:
+    if NO_LEDGER in without:
+        _drop_ledger()
+    if NO_LEASE in without:
+        _give_everyone_the_lease()
+    if unknown:
+        _interrupt(frozenset(unknown))
+    if ttl is not None:
+        _shorten(ttl)
+
+
+def _drop_ledger() -> None:
+    """Services as they would be without a ledger."""
+    real = bootstrap.RunServices.__init__
+
+    def without_ledger(self: bootstrap.RunServices, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        self.ledger = None
+
+    bootstrap.RunServices.__init__ = without_ledger  # type: ignore[method-assign]
+
+
+def _give_everyone_the_lease() -> None:
+    """Everybody holds fence 1 of every thread, so that every check of it passes."""
+
+    async def acquire(self: leases.Lease, thread_id: str, owner: str, **_: Any) -> int:
+        put = "INSERT OR REPLACE INTO leases (thread_id, owner, fence, expires_at) VALUES (?, ?, 1, 9e9)"
+        database: Any = self
+        await database._rows.write(lambda connection: connection.execute(put, (thread_id, owner)))
+        return 1
+
+    async def release(self: leases.Lease, thread_id: str, fence: int) -> None:
+        pass
+
+    leases.Lease.acquire = acquire  # type: ignore[method-assign, assignment]
+    leases.Lease.release = release  # type: ignore[method-assign]
+
+
+def _interrupt(labels: frozenset[str]) -> None:
+    """Tell of these calls what the ledger tells of a call whose process died in it."""
+    real = ToolLedger.claim
+
+    async def claim(self: ToolLedger, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        claimed = await real(self, key, name, arguments)
+        return Claim("interrupted") if arguments.get("label") in labels else claimed
+
+    ToolLedger.claim = claim  # type: ignore[method-assign]
+
+
+def _shorten(ttl: float) -> None:
+    """Let leases run out after `ttl` seconds, wherever that is a default."""
+    real_acquire, real_start = leases.Lease.acquire, leases.Heartbeat.__init__
+
+    async def acquire(self: leases.Lease, thread_id: str, owner: str, *_: Any, **options: Any) -> int:
+        return await real_acquire(self, thread_id, owner, **{**options, "ttl": ttl})
+
+    def start(self: leases.Heartbeat, database: Database, *arguments: Any, **options: Any) -> None:
+        real_start(self, database, *arguments, **{**options, "ttl": ttl})
+
+    leases.Lease.acquire = acquire  # type: ignore[method-assign]
+    leases.Heartbeat.__init__ = start  # type: ignore[method-assign]

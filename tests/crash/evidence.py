@@ -1,0 +1,111 @@
+"""What a run left behind: the file of effects, the database and the exported history, read without Segue."""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+OWN = ("state_changed", "resumed", "paused", "error")
+
+"""Types of events by which the runner tells of stops and of going on: a disturbed run has more of them."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run left."""
+
+    effects: list[Row]
+    tasks: list[Row]
+    events: dict[str, list[Row]]
+    """By task; `own` marks those of the types OWN that the runner wrote by itself."""
+    calls: list[Row]
+    history: dict[str, list[Row]]
+
+
+def read(folder: Path) -> Evidence:
+    """Read a run's folder: effects.jsonl, segue.db and history.json."""
+    effects = Path(folder, "effects.jsonl")
+    lines = effects.read_text(encoding="utf-8").splitlines() if effects.exists() else []
+    with closing(_opened(folder)) as db:
+        db.row_factory = sqlite3.Row
+        tasks = _rows(db, "SELECT * FROM tasks ORDER BY position")
+        events: dict[str, list[Row]] = {task["task_id"]: [] for task in tasks}
+        for row in _rows(db, "SELECT task_id, seq, source, event FROM events ORDER BY task_id, seq"):
+            form = json.loads(row["event"])
+            own = row["source"] is None and form["type"] in OWN
+            events.setdefault(row["task_id"], []).append({**form, "seq": row["seq"], "own": own})
+        calls = _rows(db, "SELECT * FROM calls ORDER BY position")
+    history = json.loads(Path(folder, "history.json").read_text(encoding="utf-8"))
+    return Evidence([json.loads(line) for line in lines], tasks, events, calls, history)
+
+
+def _opened(folder: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{Path(folder, 'segue.db')}?mode=ro", uri=True)
+
+
+def _rows(db: sqlite3.Connection, query: str) -> list[Row]:
+    parsed = ("arguments", "outcome", "result")
+    rows = [dict(row) for row in db.execute(query)]
+    return [{n: json.loads(v) if n in parsed and v is not None else v for n, v in row.items()} for row in rows]
+
+
+def label_of(call: Row) -> str:
+    return str(call["arguments"].get("label", ""))
+
+
+def is_unknown(result: Mapping[str, Any] | None) -> bool:
+    return bool(result) and str((result or {}).get("error", "")).startswith("unknown_outcome")
+
+
+def unknown_labels(run: Evidence) -> frozenset[str]:
+    """The labels of the calls that the ledger flags."""
+    return frozenset(label_of(call) for call in run.calls if is_unknown(call["outcome"]))
+
+
+def counted(run: Evidence, moment: str) -> Counter[str]:
+    return Counter(line["label"] for line in run.effects if line["moment"] == moment)
+
+
+def contents(folder: Path) -> dict[str, list[Any]]:
+    """All rows of all tables."""
+    with closing(_opened(folder)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {table: sorted(map(repr, db.execute(f"SELECT * FROM {table}"))) for table in tables}
+
+
+def changed(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> list[str]:
+    """The tables that are not what they were."""
+    return [table for table in {**before, **after} if before.get(table) != after.get(table)]
+
+
+class Plain:
+    """Values of a run without what differs from run to run: ids become numbers or, as times, are left out."""
+
+    _ID = re.compile(r"\b([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b([0-9a-f]{8})\b")
+    _LEFT_OUT = frozenset({"timestamp", "seconds", "interrupt_id"})
+
+    def __init__(self, run: Evidence) -> None:
+        self._names: dict[str, str] = {}
+        for number, task in enumerate(run.tasks, start=1):
+            self._names[task["task_id"][:8]] = f"<task {number}>"
+            traces = dict.fromkeys(e["trace_id"][:8] for e in run.events[task["task_id"]] if e["trace_id"])
+            self._names |= {trace: f"<recursion {number}.{place}>" for place, trace in enumerate(traces, start=1)}
+
+    def text(self, value: Any) -> str:
+        return self._ID.sub(self._name, json.dumps(_timeless(value), sort_keys=True, ensure_ascii=False))
+
+    def _name(self, found: re.Match[str]) -> str:
+        return self._names.get(found[1] or found[2], found[0] if found[2] else "<id>")
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _timeless(inner) for name, inner in value.items() if name not in Plain._LEFT_OUT}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,256 @@
+"""Start children, kill them, have others go on; one folder a run."""
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from . import evidence, judge, power
+from .judge import Finding
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+"""A child that takes longer hangs."""
+
+Status = int | str
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def environment() -> dict[str, str]:
+    """The environment without the settings of the person who runs the harness."""
+    ours = ("OPENAI_", "SEGUE_", "LANGSMITH_", "LANGCHAIN_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "LANGSMITH_TRACING": "false"}
+
+
+class Zygote:
+    """The process that children are forked from."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.zygote"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def fork(self, orders: dict[str, Any]) -> int:
+        return int(self._ask({"fork": orders})["pid"])
+
+    def wait(self, pid: int, seconds: float = SECONDS) -> Status:
+        """The exit code, a negative signal, «stopped» or «hung»."""
+        status: Status = self._ask({"wait": pid, "seconds": seconds})["status"]
+        return status
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        reply: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return reply
+
+    def run(self, orders: dict[str, Any], kill_after: float | None = None) -> Status:
+        """Run a child to its end, or for so many seconds."""
+        pid = self.fork(orders)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)  # a child that has ended is a zombie until it is waited for
+        return self.wait(pid)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A scenario and its blows, one a child; the child after the last one is left in peace.
+
+    «write:137», «tool:a:before», «model:2» and «time:0.12» kill; «power@write:40» kills and takes what was not synced;
+    «pages:7» lets the disk be full after so many pages; «pause:12» asks for a pause after that event and
+    «pause@write:40» at that point; with «leave:12» and «leave@…» another process resumes. `where` is the kind of
+    trouble, for the table.
+    """
+
+    scenario: str
+    blows: tuple[str, ...]
+    where: str = ""
+    without: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join((self.scenario, *self.blows))
+
+
+def run_of(text: str) -> Run:
+    """Read what `str(run)` wrote."""
+    scenario, *blows = text.split("+")
+    return Run(scenario, tuple(blows), "repeated")
+
+
+@dataclass
+class Outcome:
+    """What came of a run. `ends` tells how each child ended that was not killed."""
+
+    run: Run
+    kills: int = 0
+    unknowns: int = 0
+    pauses: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+
+    def found(self, kind: str) -> int:
+        return sum(finding.kind == kind for finding in self.findings)
+
+
+class Harness:
+    """Runs of scenarios, and the undisturbed ones that they are compared with."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._zygotes: queue.Queue[Zygote] = queue.Queue()
+        self._opened = contextlib.ExitStack()
+        self._workers = workers
+        self._references: dict[tuple[str, frozenset[str]], Path] = {}
+        self._lock = threading.Lock()
+        self._numbers = iter(range(1, 10**9))
+
+    def __enter__(self) -> Self:
+        for _ in range(self._workers):
+            self._zygotes.put(self._opened.enter_context(Zygote()))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._opened.close()
+
+    @contextlib.contextmanager
+    def zygote(self) -> Iterator[Zygote]:
+        """One that nobody else talks to."""
+        taken = self._zygotes.get()
+        try:
+            yield taken
+        finally:
+            self._zygotes.put(taken)
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do the work for each item, as many at a time as there are zygotes."""
+        with ThreadPoolExecutor(self._workers) as pool:
+            return list(pool.map(work, items))
+
+    def new_folder(self, name: str) -> Path:
+        with self._lock:
+            folder = self._folder / f"{next(self._numbers):05d}-{name}"
+        folder.mkdir(parents=True)
+        return folder
+
+    def reference(self, scenario: str, unknown: frozenset[str] = frozenset()) -> Path:
+        """The folder of an undisturbed run in which these calls counted as interrupted.
+
+        Raises:
+            RuntimeError: the undisturbed run fails.
+        """
+        key = (scenario, unknown)
+        with self._lock:
+            known = self._references.get(key)
+        if known is not None:
+            return known
+        folder = self.new_folder(f"undisturbed-{scenario}")
+        with self.zygote() as zygote:
+            status = zygote.run(orders(scenario, folder, unknown=sorted(unknown)))
+        if status != 0 or report(folder)["error"]:
+            raise RuntimeError(f"the undisturbed run of {scenario} fails: {told(folder, status)}")
+        with self._lock:
+            return self._references.setdefault(key, folder)
+
+    def play(self, run: Run) -> Outcome:
+        """Run the children one after the other, then judge what they left."""
+        folder = self.new_folder(run.scenario)
+        outcome = Outcome(run)
+        interruptions = 0
+        with self.zygote() as zygote:
+            for blow in (*run.blows, ""):
+                status = _suffer(zygote, run, folder, blow)
+                if status == -signal.SIGKILL:
+                    outcome.kills += 1
+                    interruptions += 1
+                else:
+                    end = told(folder, status)
+                    interruptions += end != "well"
+                    outcome.ends.append(end)
+        if outcome.ends[-1] == "well":
+            self.compare(outcome, folder, interruptions)
+        else:
+            outcome.findings.append(Finding("end", f"it does not go on: {outcome.ends[-1]}"))
+        if not outcome.findings:
+            shutil.rmtree(folder, ignore_errors=True)
+        return outcome
+
+    def compare(self, outcome: Outcome, folder: Path, interruptions: int) -> None:
+        """Judge what a run left by the undisturbed one in which the same calls counted as interrupted."""
+        left = evidence.read(folder)
+        unknown = evidence.unknown_labels(left)
+        outcome.unknowns = len(unknown)
+        outcome.pauses = sum(event["type"] == "paused" for log in left.events.values() for event in log)
+        same = evidence.read(self.reference(outcome.run.scenario, unknown))
+        undisturbed = evidence.read(self.reference(outcome.run.scenario))
+        outcome.findings += judge.judge(left, same, undisturbed, interruptions)
+
+
+def _suffer(zygote: Zygote, run: Run, folder: Path, blow: str) -> Status:
+    """Run one child under the orders that the blow stands for."""
+    given: dict[str, Any] = {"without": list(run.without)}
+    kill_after = None
+    kind, _, value = blow.partition(":")
+    verb, _, point = blow.partition("@")
+    if kind == "time":
+        kill_after = float(value)
+    elif kind == "pages":
+        given["pages"] = int(value)
+    elif kind in ("pause", "leave"):
+        given |= {"pause_after": [int(value)], "leave": kind == "leave"}
+    elif verb == "power":
+        status = zygote.run(orders(run.scenario, folder, at={point: "kill"}, power=True))
+        power.cut(folder)
+        return status
+    elif point:
+        given |= {"at": {point: "pause"}, "leave": verb == "leave"}
+    elif blow:
+        given["at"] = {blow: "kill"}
+    return zygote.run(orders(run.scenario, folder, **given), kill_after)
+
+
+def orders(scenario: str, folder: Path, **more: Any) -> dict[str, Any]:
+    """What a child is told; see `child.Orders`."""
+    return {"scenario": scenario, "folder": str(folder), **more}
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """What the last child to end by itself said."""
+    found: dict[str, Any] = json.loads(Path(folder, "out.json").read_text(encoding="utf-8"))
+    return found
+
+
+def told(folder: Path, status: Status) -> str:
+    """How a child ended, in a line; «well» where all went well."""
+    if status == 0:
+        error = report(folder)["error"]
+        return f"{error['type']}: {error['message']}" if error else "well"
+    log = Path(folder, "log.txt").read_text(encoding="utf-8", errors="replace") if status == 1 else ""
+    return f"status {status} {log.strip().rpartition(chr(10))[2]}".strip()

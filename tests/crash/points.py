@@ -1,0 +1,138 @@
+"""The places where a scenario can be killed, by kind, as an undisturbed run of it shows them."""
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from . import evidence
+from .harness import Harness, Run, report
+
+Written = Sequence[Sequence[object]]
+"""(connection, verb, table) of every write, in order."""
+
+RANDOM = "at a random time"
+BEFORE_EFFECT, AFTER_EFFECT = "before the effect", "after the effect"
+IN_MODEL = "while the model is asked"
+
+_AROUND = {"outcome": "the ledger's outcome", "step": "a step's writes and events", "checkpoint": "a checkpoint"}
+_SIMPLE = {
+    "intent": "in the ledger's intent",
+    "message": "in the message's row",
+    "task": "in the task's row and the runner's events",
+    "lease": "in the lease",
+    "set-up": "in the set-up of the tables",
+}
+
+KINDS = (
+    BEFORE_EFFECT,
+    AFTER_EFFECT,
+    *(f"{moment} {what}" for what in _AROUND.values() for moment in ("before", "in", "after")),
+    *_SIMPLE.values(),
+    IN_MODEL,
+    RANDOM,
+)
+"""Every kind of place, in the order of the table."""
+
+
+def places(written: Written) -> dict[str, list[str]]:
+    """The points at writes, by kind; a point between two transactions is after the one and before the other."""
+    found: dict[str, list[str]] = defaultdict(list)
+    transactions = list(_transactions(written))
+    kind_of = {place: kind for kind, group in transactions for place in group}
+    for kind, group in transactions:
+        around = _AROUND.get(kind)
+        for place in group:
+            if around is None:
+                found[_SIMPLE[kind]].append(f"write:{place}")
+            else:
+                found[f"before {around}" if place == group[0] else f"in {around}"].append(f"write:{place}")
+        follows = group[-1] + 1
+        if around is not None and follows in kind_of:
+            found[f"after {around}"].append(f"write:{follows}")
+    return dict(found)
+
+
+def _transactions(written: Written) -> Iterator[tuple[str, list[int]]]:
+    """The kind of each transaction, and the places of its statements from its BEGIN to its COMMIT."""
+    open_: dict[object, list[int]] = defaultdict(list)
+    for place, (connection, verb, _) in enumerate(written, start=1):
+        open_[connection].append(place)
+        if verb in ("COMMIT", "ROLLBACK"):
+            group = open_.pop(connection)
+            yield _kind([written[place - 1] for place in group]), group
+    for group in open_.values():
+        yield _kind([written[place - 1] for place in group]), group
+
+
+def _kind(statements: Sequence[Sequence[object]]) -> str:
+    done = {(str(verb), str(table)) for _, verb, table in statements}
+    tables = {table for _, table in done}
+    if any(verb in ("CREATE", "ALTER") for verb, _ in done):
+        return "set-up"
+    if ("INSERT", "tasks") in done:
+        return "message"
+    if "calls" in tables:
+        return "intent" if ("INSERT", "calls") in done else "outcome"
+    for kind, table in (("checkpoint", "checkpoints"), ("step", "writes"), ("task", "tasks"), ("task", "events")):
+        if table in tables:
+            return kind
+    return "lease"
+
+
+def openings(written: Written) -> dict[str, list[str]]:
+    """The points before the transactions of a task, by kind: whoever stops there holds the lease and no lock."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for kind, group in _transactions(written):
+        if kind in ("message", "task", "intent", "outcome", "step", "checkpoint"):
+            found[kind].append(f"write:{group[0]}")
+    return dict(found)
+
+
+def all_places(written: Written, labels: Sequence[str], models: int) -> dict[str, list[str]]:
+    """As `places`, with the points inside tools and before the model's replies."""
+    return {
+        BEFORE_EFFECT: [f"tool:{label}:before" for label in labels],
+        AFTER_EFFECT: [f"tool:{label}:after" for label in labels],
+        **places(written),
+        IN_MODEL: [f"model:{number}" for number in range(1, models + 1)],
+    }
+
+
+def spread(found: Mapping[str, Mapping[str, list[str]]], count: int, chance: random.Random) -> list[Run]:
+    """`count` runs of one blow each, of the points by scenario and kind.
+
+    Kinds and scenarios come in turn, and each kind's points from all over its range.
+    """
+    decks = {
+        (kind, scenario): _evenly(points, chance) for scenario, kinds in found.items() for kind, points in kinds.items()
+    }
+    runs: list[Run] = []
+    turn: Counter[str] = Counter()
+    for kind in itertools.cycle(dict.fromkeys(kind for kinds in found.values() for kind in kinds)):
+        if len(runs) >= count:
+            return runs
+        scenarios = [scenario for k, scenario in decks if k == kind]
+        scenario = scenarios[turn[kind] % len(scenarios)]
+        turn[kind] += 1
+        runs.append(Run(scenario, (next(decks[kind, scenario]),), kind))
+    return runs
+
+
+def known_places(harness: Harness, names: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+    """The places of these scenarios."""
+    found = {}
+    wanted = list(names)
+    for name, folder in zip(wanted, harness.each(harness.reference, wanted), strict=True):
+        said = report(folder)
+        labels = [line["label"] for line in evidence.read(folder).effects if line["moment"] == "start"]
+        found[name] = all_places(said["written"], labels, said["models"])
+    return found
+
+
+def _evenly(points: Sequence[str], chance: random.Random) -> Iterator[str]:
+    """The points in an order that covers their whole range early, again and again."""
+    step = 0.618034  # the golden ratio: its multiples never bunch
+    begin = chance.random()
+    for number in itertools.count():
+        yield points[int((begin + number * step) % 1 * len(points))]

@@ -1,0 +1,208 @@
+"""What is crashed: conversations whose every call has a label, and what the model decides in each round."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Call = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One decision: calls, a plan or a repair; without any of them it is the answer. `step` is a step of the plan."""
+
+    calls: tuple[Call, ...] = ()
+    plan: tuple[str, ...] = ()
+    diagnosis: str = ""
+    step: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message, and how it is answered: `rounds` in react, `steps` of a plan in plan and plan_react."""
+
+    message: str
+    mode: str
+    rounds: tuple[Round, ...] = ()
+    steps: tuple[dict[str, Any], ...] = ()
+    cancelled: bool = False
+    """Cancelled as soon as it waits for a person."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Turns on one thread."""
+
+    name: str
+    protocol: str
+    turns: tuple[Turn, ...]
+
+    def turn_of(self, message: str) -> Turn | None:
+        return next((turn for turn in self.turns if turn.message == message), None)
+
+
+def deposit(label: str, amount: int = 5) -> Call:
+    return ("deposit", {"label": label, "amount": amount})
+
+
+def send(label: str, text: Any = "hello") -> Call:
+    return ("send", {"label": label, "text": text})
+
+
+def spend(label: str, amount: int = 5) -> Call:
+    return ("spend", {"label": label, "amount": amount})
+
+
+def put(label: str) -> Call:
+    return ("put", {"label": label, "value": "on"})
+
+
+def look(label: str) -> Call:
+    return ("look", {"label": label})
+
+
+def break_down(label: str) -> Call:
+    return ("break_down", {"label": label})
+
+
+def step(number: int, call: Call | None, *needs: int) -> dict[str, Any]:
+    """A step of a plan; without a call it is the writing of the answer."""
+    action, params = call or ("none", {})
+    phase = "execution" if call else "generation"
+    about = f"{action} {params.get('label', '')}".strip()
+    return {
+        "step": number, "action": action, "params": params, "description": about, "phase": phase,
+        "depends_on": list(needs),
+    }  # fmt: skip
+
+
+ANSWER = Round()
+
+
+def one(*calls: Call) -> tuple[Round, ...]:
+    """A round of calls, then the answer."""
+    return (Round(calls), ANSWER)
+
+
+REACT_JSON = Scenario(
+    "react_json",
+    "json",
+    (
+        Turn(
+            "pay, write and look",
+            "react",
+            (
+                Round(plan=("pay", "write")),
+                Round((deposit("a"),), step="1"),
+                Round((deposit("b", 7), send("c")), step="2"),
+                Round((look("x"), look("y"))),
+                Round((break_down("f"),)),
+                Round((put("k"),), diagnosis="put it instead"),
+                ANSWER,
+            ),
+        ),
+        Turn("write once more", "react", one(send("d"))),
+    ),
+)
+
+REACT_NATIVE = Scenario(
+    "react_native",
+    "native",
+    (
+        Turn(
+            "pay, write and look",
+            "react",
+            (
+                Round((deposit("a"),)),
+                Round((look("x"), look("y"))),
+                Round((deposit("b", 7), send("c"))),
+                Round((put("k"),)),
+                ANSWER,
+            ),
+        ),
+        Turn("write once more", "react", one(send("d"))),
+    ),
+)
+
+PLAN = Scenario(
+    "plan",
+    "json",
+    (
+        Turn(
+            "plan a payment and letters",
+            "plan",
+            steps=(
+                step(1, look("x")),
+                step(2, look("y")),
+                step(3, look("z")),
+                step(4, deposit("a"), 1, 2),
+                step(5, send("b", {"$ref": "steps.1.result.found"}), 3),
+                step(6, put("k"), 3),
+                step(7, None, 6),
+            ),
+        ),
+        Turn("and one more letter", "plan", steps=(step(1, send("c")), step(2, None, 1))),
+    ),
+)
+
+PLAN_REACT = Scenario(
+    "plan_react",
+    "json",
+    (
+        Turn(
+            "plan, then judge",
+            "plan_react",
+            (
+                Round((look("x"), look("y")), step="1"),
+                Round((deposit("a"),), step="2"),
+                Round((send("b"), put("k")), step="3"),
+                ANSWER,
+            ),
+            (step(1, look("x")), step(2, deposit("a"), 1), step(3, send("b"), 2), step(4, None, 3)),
+        ),
+    ),
+)
+
+TURNS = Scenario(
+    "turns",
+    "json",
+    (
+        Turn("first pay", "react", one(deposit("a"))),
+        Turn("just talk", "direct"),
+        Turn("再写一封信", "plan", steps=(step(1, look("x")), step(2, send("b"), 1), step(3, None, 2))),
+        Turn("pay and look", "react", one(deposit("c"), look("y"))),
+        Turn("and set it", "plan_react", one(put("k")), (step(1, put("k")), step(2, None, 1))),
+    ),
+)
+
+APPROVAL = Scenario(
+    "approval",
+    "json",
+    (
+        Turn(
+            "spend and pay",
+            "react",
+            (Round((deposit("a"), spend("b"), spend("edit c"), spend("reject d"))), Round((send("e"),)), ANSWER),
+        ),
+        Turn("spend by a plan", "plan", steps=(step(1, look("x")), step(2, spend("f"), 1), step(3, None, 2))),
+        Turn(
+            "spend no more", "react", (Round((deposit("g"),)), Round((send("h"), spend("i"))), ANSWER), cancelled=True
+        ),
+        Turn("pay at last", "react", one(deposit("j"))),
+    ),
+)
+
+
+def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
+    """What a person decides about a call that needs approval: its label says so."""
+    arguments = call["arguments"]
+    match arguments["label"].split()[0]:
+        case "edit":
+            return {"index": call["index"], "verdict": "edit", "arguments": {**arguments, "amount": 9}}
+        case "reject":
+            return {"index": call["index"], "verdict": "reject", "reason": "too much"}
+        case _:
+            return {"index": call["index"], "verdict": "approve"}
+
+
+SCENARIOS: Mapping[str, Scenario] = {s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL)}

@@ -1,0 +1,92 @@
+"""A small part of `make crash`: a kill of every kind, some pauses, full disks, sleeping owners, races; the controls."""
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+
+import pytest
+
+from . import disk, kills, pauses, races, report, stale, switched_off
+from .harness import Harness, Outcome, Run, run_of
+from .points import KINDS, RANDOM
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with Harness(tmp_path_factory.mktemp("crash")) as opened:
+        yield opened
+
+
+def nothing_is_wrong(outcomes: Iterable[Outcome]) -> None:
+    assert not (text := report.failures(outcomes)), text
+
+
+def test_nothing_is_lost_or_done_twice_wherever_it_is_killed(harness: Harness) -> None:
+    outcomes = kills.at_places(harness, len(KINDS) - 1, random.Random(1))
+    assert {outcome.run.where for outcome in outcomes if outcome.kills} == {*KINDS} - {RANDOM}
+    nothing_is_wrong(outcomes)
+    assert any(outcome.unknowns for outcome in outcomes)
+
+
+def test_nothing_is_lost_or_done_twice_whenever_it_is_killed(harness: Harness) -> None:
+    outcomes = kills.at_random(harness, 6, random.Random(2))
+    assert any(outcome.kills for outcome in outcomes)
+    nothing_is_wrong(outcomes)
+
+
+def test_a_power_cut_takes_what_was_not_synced_and_nothing_is_lost(harness: Harness) -> None:
+    nothing_is_wrong(kills.power_cuts(harness, 8, 1))
+
+
+def test_a_pause_changes_nothing(harness: Harness) -> None:
+    outcomes = pauses.measure(harness, ["react_json", "plan"], every=24)
+    assert sum(outcome.pauses for outcome in outcomes) >= 4
+    nothing_is_wrong(outcomes)
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(harness: Harness) -> None:
+    outcomes = disk.measure(harness, ["react_native"], every=12)
+    assert sum(outcome.ends[0] != "well" for outcome in outcomes) >= 3
+    nothing_is_wrong(outcomes)
+
+
+def test_an_owner_that_lost_its_lease_writes_nothing(harness: Harness) -> None:
+    nothing_is_wrong(stale.measure(harness, 4, 1, ["react_json"]))
+
+
+def test_two_processes_on_one_thread_lose_no_update(harness: Harness) -> None:
+    raced = races.measure(harness, 20)
+    assert raced.lost == []
+    assert 20 <= raced.ends["done"] <= raced.ends.total() == 40
+
+
+def test_without_the_ledger_the_judge_sees_duplicated_effects(harness: Harness) -> None:
+    outcomes = switched_off.without_ledger(harness, ["react_native"])
+    assert len(outcomes) >= 3
+    assert all(outcome.found("twice") for outcome in outcomes)
+
+
+def test_without_the_lease_the_judge_sees_lost_updates(harness: Harness) -> None:
+    assert switched_off.without_lease(harness, 20).lost
+
+
+def test_a_run_can_be_repeated_from_what_a_failure_prints() -> None:
+    run = Run("plan", ("tool:a:before", "write:20"), "somewhere")
+    assert run_of(str(run)).blows == run.blows
+    assert run_of(str(run)).scenario == "plan"
+
+
+def test_a_table_has_a_row_for_each_kind_of_place(harness: Harness) -> None:
+    outcomes = [Outcome(Run("plan", ("model:1",), kind), kills=2) for kind in KINDS]
+    lines = report.kills(outcomes).splitlines()
+    assert len(lines) == 2 + len(KINDS) + 1
+    assert lines[-1].startswith(f"| **all** | {2 * len(KINDS)} |")
+
+
+def test_the_reference_is_kept_as_the_database_left_it(harness: Harness) -> None:
+    folder: Path = harness.reference("plan")
+    assert harness.reference("plan") == folder
+    with closing(connect(folder / "segue.db")) as db:
+        assert db.execute("SELECT count(*) FROM tasks WHERE status = 'done'").fetchone() == (2,)

@@ -1,0 +1,295 @@
+"""A damaged file: every way in ends with a right answer or a sentence, never with a traceback or a hang."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import segue
+from segue.app import App
+from segue.checkpoints.database import open_database
+from segue.checkpoints.lease import Heartbeat, Lease
+from segue.cli import app as command_line
+from segue.errors import DatabaseUnavailable, SegueError
+
+PAGE = 4096
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A database before it is damaged: one task is done, one is paused."""
+
+    path: Path
+    done: str
+    paused: str
+    history: list[dict[str, Any]]
+
+    def copy(self, folder: Path) -> Path:
+        shutil.copy(self.path, folder / "segue.db")
+        return folder / "segue.db"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
+    path = tmp_path_factory.mktemp("sound") / "segue.db"
+    return asyncio.run(_written(path))
+
+
+async def _written(path: Path) -> Sound:
+    async with segue.open(path) as app:
+        done = await app.ask("1 + 1", session_id="s", mode="react", model="offline")
+        await app.ask("帮我规划一个北京3日游", session_id="s", mode="react", model="offline")
+        history = await app.history("s")
+        row = await app.start("帮我规划一个北京3日游", session_id="t", mode="react", model="offline")
+        await _pause_after_a_tool(app, row["task_id"])
+    return Sound(path, done["task_id"], row["task_id"], history)
+
+
+async def _pause_after_a_tool(app: App, task_id: str) -> None:
+    asked = False
+    async for event in app.follow(task_id):
+        if event.type == "tool_result" and not asked:
+            asked = True
+            await app.pause(task_id)
+
+
+def ways_in(sound: Sound) -> dict[str, list[str]]:
+    return {
+        "tasks": ["tasks"],
+        "threads": ["threads"],
+        "history": ["history", "s"],
+        "trace": ["trace", sound.done],
+        "resume": ["resume", sound.paused],
+        "chat": ["chat", "hello", "--session", "s", "--model", "offline"],
+        "doctor": ["doctor", "--model", "offline"],
+    }
+
+
+Damage = Callable[[Path], None]
+
+
+def write_at(path: Path, place: int, data: bytes) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + data + whole[place + len(data) :])
+
+
+def noise(length: int) -> bytes:
+    return bytes((place * 137 + 41) % 251 for place in range(length))
+
+
+def garbled_header(path: Path) -> None:
+    write_at(path, 0, noise(100))
+
+
+def unknown_format(path: Path) -> None:
+    """The header's number of the schema format is one that SQLite does not know."""
+    write_at(path, 44, b"\x00\x00\x00\x77")
+
+
+def garbled_schema(path: Path) -> None:
+    """What SQLite complains of is then no text itself."""
+    place = path.read_bytes().index(b"PRIMARY KEY (task_id, seq)")
+    write_at(path, place, b"PRIMARY \xcbEY")
+
+
+def renamed_column(path: Path) -> None:
+    place = path.read_bytes().index(b"agent_id TEXT NOT NULL")
+    write_at(path, place, b"agent_iz")
+
+
+def garbled_middle(path: Path) -> None:
+    """All that lies behind the schema."""
+    write_at(path, 4 * PAGE, noise(path.stat().st_size - 4 * PAGE))
+
+
+def cut_in_half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def cut_within_a_page(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 3 + 1000)
+
+
+def root_page(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    return (int(page) - 1) * PAGE
+
+
+def zeroed(name: str) -> Damage:
+    """The first page of a table or index is empty."""
+
+    def damage(path: Path) -> None:
+        write_at(path, root_page(path, name), bytes(PAGE))
+
+    return damage
+
+
+# What each damage must not let pass; the other ways in may do without the damaged part.
+EVERY = frozenset({"tasks", "threads", "history", "trace", "resume", "chat", "doctor"})
+DAMAGES: dict[str, tuple[Damage, frozenset[str]]] = {
+    "a garbled header": (garbled_header, EVERY),
+    "an unknown format": (unknown_format, EVERY),
+    "a garbled schema": (garbled_schema, EVERY),
+    "a renamed column": (renamed_column, EVERY),
+    "a garbled middle": (garbled_middle, EVERY),
+    "a file cut in half": (cut_in_half, EVERY),
+    "a file cut within a page": (cut_within_a_page, EVERY),
+    "a zeroed table of tasks": (zeroed("tasks"), EVERY - {"history"}),
+    "a zeroed index of tasks": (zeroed("sqlite_autoindex_tasks_1"), frozenset({"trace", "resume", "doctor"})),
+    "a zeroed table of checkpoints": (zeroed("checkpoints"), frozenset({"history", "resume", "chat", "doctor"})),
+    "a zeroed index of checkpoints": (
+        zeroed("sqlite_autoindex_checkpoints_1"),
+        frozenset({"history", "resume", "chat", "doctor"}),
+    ),
+    "a zeroed table of writes": (zeroed("writes"), frozenset({"history", "resume", "chat", "doctor"})),
+    "a zeroed log of events": (zeroed("events"), frozenset({"trace", "resume", "chat", "doctor"})),
+    "a zeroed ledger": (zeroed("calls"), frozenset({"trace", "resume", "doctor"})),
+    "zeroed leases": (zeroed("leases"), frozenset({"resume", "chat", "doctor"})),
+}
+
+
+READING = ("tasks", "threads", "history", "trace")
+SAID = ("is damaged", "is not a SQLite database", "belongs to another program", "check the disk")
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_every_way_in_ends_with_a_sentence(sound: Sound, tmp_path: Path, name: str) -> None:
+    damage, fails = DAMAGES[name]
+    for way, arguments in ways_in(sound).items():
+        path = sound.copy(tmp_path)
+        damage(path)
+        outcome = CliRunner().invoke(command_line, [*arguments, "--db", str(path)])
+        ended = (way, outcome.exit_code, repr(outcome.exception))
+        assert outcome.exception is None or isinstance(outcome.exception, SystemExit), ended
+        assert outcome.exit_code == 1 if way in fails else outcome.exit_code in (0, 1), (ended, outcome.output)
+        if outcome.exit_code == 0 and way in READING:
+            assert outcome.output == CliRunner().invoke(command_line, [*arguments, "--db", str(sound.path)]).output
+        if outcome.exit_code:
+            assert any(word in outcome.output for word in SAID), outcome.output
+            assert "Traceback" not in outcome.output
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+
+@pytest.mark.parametrize("name", ["a garbled header", "a garbled middle", "a zeroed index of checkpoints"])
+def test_processes_end_with_a_sentence(sound: Sound, tmp_path: Path, name: str) -> None:
+    path = sound.copy(tmp_path)
+    DAMAGES[name][0](path)
+    for way in ("history", "chat"):
+        command = [sys.executable, "-m", "segue", *ways_in(sound)[way], "--db", str(path)]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS, input="")
+        assert ended.returncode == 1, (way, ended)
+        assert any(word in ended.stderr for word in SAID), ended
+        assert "Traceback" not in ended.stderr + ended.stdout
+
+
+def test_the_doctor_finds_damage_and_says_how_to_save_the_rest(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    pages = path.stat().st_size // PAGE
+    write_at(path, 28, (pages + 1).to_bytes(4, "big"))
+    write_at(path, pages * PAGE, bytes(PAGE))  # a page that nothing leads to
+    outcome = CliRunner().invoke(command_line, ["doctor", "--model", "offline", "--db", str(path)])
+    assert outcome.exit_code == 1
+    assert "is damaged (faults: 1; the first is " in outcome.output
+    assert f".recover | sqlite3 {path.with_name('segue-saved.db')}" in outcome.output
+    sound_one = CliRunner().invoke(command_line, ["doctor", "--model", "offline", "--db", str(sound.path)])
+    assert (sound_one.exit_code, "no damage found" in sound_one.output) == (0, True)
+
+
+def test_a_lost_write_ahead_log_leaves_the_state_before_it(sound: Sound, tmp_path: Path) -> None:
+    path = asyncio.run(_left_by_a_crash(sound, tmp_path))
+    for way, arguments in ways_in(sound).items():
+        outcome = CliRunner().invoke(command_line, [*arguments, "--db", str(path)])
+        assert outcome.exit_code == 0, (way, outcome.output)
+    history = CliRunner().invoke(command_line, ["history", "new", "--db", str(path)])
+    assert (history.exit_code, "There is no session «new»" in history.output) == (1, True)
+
+
+async def _left_by_a_crash(sound: Sound, folder: Path) -> Path:
+    """The file as it lies there while another session is written, without the log beside it."""
+    path = sound.copy(folder)
+    async with segue.open(path) as app:
+        await app.ask("1 + 1", session_id="new", mode="react", model="offline")
+        left = folder / "left.db"
+        shutil.copy(path, left)
+    return left
+
+
+async def test_rows_that_are_no_rows_of_ours_are_said(tmp_path: Path) -> None:
+    statements = (
+        "UPDATE tasks SET result = '{\"answer\": '",
+        "UPDATE tasks SET notes = '5'",
+        "UPDATE tasks SET status = 'dome'",
+        "UPDATE tasks SET created_at = 'noon'",
+        "UPDATE tasks SET message = CAST(x'ff41' AS TEXT)",
+        "UPDATE events SET event = '{}'",
+        'UPDATE events SET event = replace(event, \'"type": "\', \'"type": "x\')',
+        "UPDATE calls SET arguments = '[]'",
+        "UPDATE calls SET outcome = 'x'",
+    )
+    for number, statement in enumerate(statements):
+        path = tmp_path / f"{number}.db"
+        async with segue.open(path) as app:
+            task = await app.ask("1 + 1", session_id="s", mode="react", model="offline")
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(statement)
+            with pytest.raises(DatabaseUnavailable, match="damaged"):
+                await app.trace(task["task_id"])
+
+
+async def test_a_heartbeat_takes_damage_for_no_sign_that_the_thread_is_lost(sound: Sound, tmp_path: Path) -> None:
+    path, lost = sound.copy(tmp_path), threading.Event()
+    async with await open_database(str(path)) as database:
+        fence = await Lease(database).acquire("s", "here:1:x")
+        async with Heartbeat(database, "s", fence, on_lost=lost.set, ttl=0.06):
+            write_at(path, 0, noise(path.stat().st_size))
+            await asyncio.sleep(0.2)
+    assert not lost.is_set()
+
+
+# Whatever bytes change: what was said comes back as it was, or its beginning does, or a sentence says that it cannot.
+
+flips = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=40)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(flips=flips)
+def test_flipped_bytes_never_give_another_history(sound: Sound, tmp_path: Path, flips: list[tuple[float, int]]) -> None:
+    path = sound.copy(tmp_path)
+    whole = bytearray(path.read_bytes())
+    for place, mask in flips:
+        whole[int(place * len(whole))] ^= mask
+    path.write_bytes(whole)
+    for file in tmp_path.glob("segue.db-*"):
+        file.unlink()
+    asyncio.run(_look_around(sound, path))
+
+
+async def _look_around(sound: Sound, path: Path) -> None:
+    """Read all there is; each part is right, or an error of ours."""
+    with suppress(SegueError):
+        async with segue.open(path) as app:
+            with suppress(SegueError):
+                found = await app.history("s")
+                assert found == sound.history[: len(found)]
+            for thread_id in ("s", "t"):
+                with suppress(SegueError):
+                    for task in await app.tasks(session_id=thread_id):
+                        await app.trace(task["task_id"])
+            with suppress(SegueError):
+                await app.threads()

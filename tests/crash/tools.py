@@ -1,0 +1,81 @@
+"""Tools with effects outside the database: a line in a file, on the disk before the tool returns."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from segue import tool
+
+Reach = Callable[[str], None]
+
+
+class Effects:
+    """The file of effects. A line is {"moment": start | effect, "kind", "tool", "label", "pid"}.
+
+    `kind` says how often the effect may happen: `once`, `again` (idempotent) or `reading` (it changes nothing).
+    """
+
+    def __init__(self, path: Path, reach: Reach) -> None:
+        self._path = path
+        self._reach = reach
+
+    def cause(self, kind: str, name: str, label: str) -> None:
+        """Have the effect, with the points before and after it."""
+        self._write("start", kind, name, label)
+        self._reach(f"tool:{label}:before")
+        self._write("effect", kind, name, label)
+        self._reach(f"tool:{label}:after")
+
+    def _write(self, moment: str, kind: str, name: str, label: str) -> None:
+        line = json.dumps({"moment": moment, "kind": kind, "tool": name, "label": label, "pid": os.getpid()})
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(handle, line.encode() + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def tools_over(effects: Effects) -> tuple[Any, ...]:
+    """The tools of the agent that is crashed; `label` is the same in every run of a scenario, whatever its ids."""
+
+    def deposit(label: str, amount: int) -> str:
+        """Pay an amount in; twice would be wrong. It runs in a thread."""
+        effects.cause("once", "deposit", label)
+        return f"{amount} paid in for {label}"
+
+    async def send(label: str, text: str) -> str:
+        """Send a letter; twice would be wrong. It runs in the event loop."""
+        await asyncio.sleep(0.002)
+        effects.cause("once", "send", label)
+        return f"sent {label}: {text}"
+
+    @tool(needs_approval=True)
+    async def spend(label: str, amount: int) -> str:
+        """Spend an amount, if a person approves."""
+        effects.cause("once", "spend", label)
+        return f"{amount} spent on {label}"
+
+    @tool(idempotent=True)
+    async def put(label: str, value: str) -> str:
+        """Set a value; twice is the same as once."""
+        effects.cause("again", "put", label)
+        await asyncio.sleep(0.002)
+        return f"{label} is {value}"
+
+    @tool(read_only=True)
+    async def look(label: str) -> dict[str, str]:
+        """Look something up."""
+        await asyncio.sleep(0.002)
+        effects.cause("reading", "look", label)
+        return {"found": f"{label}!"}
+
+    def break_(label: str) -> str:
+        """Fail before anything happens."""
+        raise ValueError(f"{label} is broken")
+
+    break_.__name__ = "break_down"
+    return (deposit, send, spend, put, look, break_)

@@ -1,0 +1,100 @@
+"""What a child does to itself at a chosen point: dies, stops, or asks for a pause.
+
+A point is named «write:137» (the 137th statement that writes, over all connections), «tool:a:before» and «tool:a:after»
+(the effect of the call with that label) or «model:3» (the third reply, before it is given).
+"""
+
+import itertools
+import os
+import re
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import power
+
+_WRITES = re.compile(
+    r"\s*(BEGIN|COMMIT|ROLLBACK|INSERT|REPLACE|UPDATE|DELETE|CREATE|ALTER|DROP)\b"
+    r"(?:\s+(?:OR\s+\w+\s+)?(?:INTO|FROM|TABLE)\b)?(?:\s+IF\s+NOT\s+EXISTS)?\s*([a-z_]*)"
+)
+_UNSYNCED = re.compile(r"PRAGMA synchronous *= *(NORMAL|OFF)")
+_OF_A_CLOCK = "segue-heartbeat"
+"""Threads that write when their time has come: they would shift the count."""
+
+Connect = Callable[..., sqlite3.Connection]
+
+
+class Traps:
+    """Counts the points that this process reaches, and does what was ordered for them.
+
+    `orders` maps points to kill, stop or pause; `pages` is how many more pages the database may have. With `marked`
+    it is noted in that folder how much of the write-ahead log is on the disk, and the log is kept whole.
+    """
+
+    def __init__(self, orders: Mapping[str, str], pages: int | None = None, marked: Path | None = None) -> None:
+        self._orders = orders
+        self._marked = marked
+        self._unsynced: set[int] = set()
+        self._pages = pages
+        self._most_pages: int | None = None
+        self._writes = itertools.count(1)
+        self._connections = itertools.count(1)
+        self.written: list[tuple[int, str, str]] = []
+        """(connection, verb, table) of every write so far."""
+        self.models = 0
+        self.on_pause: Callable[[], None] = lambda: None
+
+    def reach(self, point: str) -> None:
+        """Carry out the order for this point, if there is one."""
+        match self._orders.get(point):
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(60)  # the signal comes before that
+            case "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+                time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later
+            case "pause":
+                self.on_pause()
+
+    def model(self) -> None:
+        """Another reply is about to be given."""
+        self.models += 1
+        self.reach(f"model:{self.models}")
+
+    def install(self) -> None:
+        """From now on, every connection that this process opens is watched; aiosqlite's too."""
+        real: Connect = sqlite3.connect
+
+        def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection = real(*arguments, **options)
+            if self._pages is not None:
+                self._bound(connection, self._pages)
+            number = next(self._connections)
+            if self._marked is not None:
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.set_trace_callback(lambda statement: self._note(number, statement))
+            return connection
+
+        sqlite3.connect = connect  # type: ignore[assignment]
+
+    def _note(self, connection: int, statement: str) -> None:
+        if _UNSYNCED.match(statement):
+            self._unsynced.add(connection)
+        found = _WRITES.match(statement)
+        if found is None or threading.current_thread().name.startswith(_OF_A_CLOCK):
+            return
+        place = next(self._writes)
+        self.written.append((connection, found[1], found[2]))
+        if self._marked is not None and found[1] == "COMMIT" and connection not in self._unsynced:
+            power.mark(self._marked)
+        self.reach(f"write:{place}")
+
+    def _bound(self, connection: sqlite3.Connection, more: int) -> None:
+        """Let the file grow by `more` pages from what it has when this process first opens it."""
+        if self._most_pages is None:
+            self._most_pages = max(1, int(connection.execute("PRAGMA page_count").fetchone()[0]) + more)
+        connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
