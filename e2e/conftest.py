@@ -1,0 +1,86 @@
+"""One browser and one offline service for all tests; a page of its own for each."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from .models import Model, scripted
+from .serving import SECONDS, Service
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+Open = Callable[[Service], Page]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium with a profile of its own that finds no other machine."""
+    found = [path for path in map(shutil.which, BROWSERS) if path]
+    assert found, "There is no Chromium on the PATH: run make e2e, which fetches it."
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found[0], args=FLAGS) as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """What one person's tabs share."""
+    asked: list[str] = []
+    with browser.new_context() as context:
+        context.add_init_script(path=Path(__file__).with_name("client.js"))
+        context.set_default_timeout(SECONDS * 1000)
+        context.on("request", lambda request: asked.append(request.url))
+        yield context
+    assert {urlsplit(url).hostname for url in asked} <= {"127.0.0.1"}
+
+
+@pytest.fixture
+def tab(context: BrowserContext) -> Open:
+    """Opens a tab on a page of a service, where the client's requests are of the same origin."""
+
+    def opened(service: Service) -> Page:
+        page = context.new_page()
+        page.goto(f"{service.url}/healthz")
+        return page
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the offline planner, as `segue serve` starts it."""
+    with Service(tmp_path_factory.mktemp("offline")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def models() -> Model:
+    return Model()
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory, models: Model) -> Iterator[Service]:
+    """A service with an agent that is said what to say."""
+    with scripted(tmp_path_factory.mktemp("scripted"), models) as service:
+        yield service
+
+
+@pytest.fixture
+def model(models: Model) -> Iterator[Model]:
+    """The agent's model, which waits until `go` is set."""
+    models.go.clear()
+    yield models
+    models.go.set()
