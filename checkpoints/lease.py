@@ -77,7 +77,14 @@ class Lease:
                 connection.execute(_STAY, (now + LINE_TTL, place))
             return None if row is None else int(row["fence"])
 
-        fence = await self._rows.write(take)
+        taken = self._rows.submit(take)
+        try:
+            fence = await asyncio.shield(taken)
+        except asyncio.CancelledError:
+            await asyncio.wait([taken])
+            if taken.exception() is None and taken.result() is not None:
+                await self.release(thread_id, taken.result() or 0)
+            raise
         if fence is None:
             raise ThreadBusy(thread_id)
         return fence

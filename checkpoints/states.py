@@ -13,7 +13,9 @@ _UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedErro
 """What a channel or reducer makes of values that are not of its kind."""
 
 
-async def state_at(graph: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig) -> StateSnapshot:
+async def state_at(
+    graph: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, subgraphs: bool = False
+) -> StateSnapshot:
     """The state of a thread, read in whole.
 
     Raises:
@@ -21,7 +23,7 @@ async def state_at(graph: CompiledStateGraph[Any, Any, Any, Any], config: Runnab
     """
     thread_id = str(config["configurable"]["thread_id"])
     try:
-        state = await graph.aget_state(config)
+        state = await graph.aget_state(config, subgraphs=subgraphs)
         messages: list[AnyMessage] = state.values.get("messages", [])
     except _UNFIT as error:
         raise DamagedCheckpoint(thread_id, f"its values do not fit: {type(error).__name__}") from error

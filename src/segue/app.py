@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from .agents import Agent
 from .archive import Archive, check_session
-from .bootstrap import EXAMPLE, Registry
+from .bootstrap import Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.states import state_at
 from .checkpoints.tasks import TaskStatus
@@ -112,7 +112,7 @@ class App(Archive):
             return steered
         async with self._runner.leased(thread_id, wait) as begin:
             await self._make_room(thread_id)
-            row = await self._runner.tasks.create(
+            creating = self._runner.tasks.create(
                 task_id=self._ids.task(),
                 thread_id=thread_id,
                 agent_id=chosen.agent_id,
@@ -122,7 +122,16 @@ class App(Archive):
                 message=message.strip(),
                 fence=self._runner.saver.fence(thread_id),
             )
+            row = await self._unless_left(asyncio.create_task(creating))
             return row, begin(row)
+
+    async def _unless_left(self, creating: "asyncio.Task[Row]") -> Row:
+        """The new task's row; a caller that is cancelled meanwhile leaves no task behind that nobody runs."""
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await self._runner.move(await creating, TaskStatus.CANCELLED)
+            raise
 
     async def _make_room(self, thread_id: str) -> None:
         """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
@@ -203,12 +212,12 @@ async def open(
 ) -> AsyncIterator[App]:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
 
-    The travel example is registered first, then `agents`; `modes` are graphs by name beside the built-in ones.
+    The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    registry = Registry((EXAMPLE,))
+    registry = Registry()
     for agent in agents:
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}

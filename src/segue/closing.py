@@ -6,6 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateSnapshot
 
 from .nodes.exchange import Settled, exchange
 from .nodes.objective import STEER, additions
@@ -18,6 +19,7 @@ Row = dict[str, Any]
 async def close_turn(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     config: RunnableConfig,
+    state: StateSnapshot,
     row: Row,
     calls: Sequence[Row],
     partial: str,
@@ -26,12 +28,9 @@ async def close_turn(
     """End the turn of a task that will not go on, so that the thread can take the next message.
 
     `calls` are the task's in the ledger, all settled. Their exchange and `partial`, marked as interrupted, follow what
-    the history has; a task that the checkpoints know nothing of leaves nothing.
+    the history has. `state` is the thread's, and belongs to the task.
     """
-    state = await graph.aget_state(config)
     values = state.values
-    if row["task_id"] not in (values.get("task_id"), (values.get("assignment") or {}).get("task_id")):
-        return
     if values.get("result") and not state.tasks:
         return  # it had ended, or was closed before
     mark = phrase("interrupted", values.get("language") or "en")
@@ -63,3 +62,8 @@ def given_up(row: Row, partial: str, unknown: Sequence[Mapping[str, Any]]) -> Ro
     """The result of a task that was cancelled."""
     kept = {"success": False, "answer": partial, "mode": row["mode"], "status": "cancelled"}
     return {**kept, "unknown_outcomes": [*unknown]}
+
+
+def stopped(row: Row) -> Row:
+    """The result of a task that was stopped before it had one."""
+    return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}

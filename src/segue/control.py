@@ -1,8 +1,10 @@
 """What can be done with a task that there is: pause, resume, answer, steer, cancel."""
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,13 +12,15 @@ from langgraph.types import StateSnapshot
 
 from .bootstrap import Registry
 from .checkpoints.database import Database
+from .checkpoints.states import state_at
 from .checkpoints.tasks import TaskStatus
-from .errors import IllegalTransition, TaskError, ThreadBusy
+from .closing import stopped
+from .errors import IllegalTransition, TaskError
 from .events import Event, Resumed, Steered, from_dict
 from .hub import until_end
 from .nodes.approving import check_answer
-from .reading import Reader
-from .runner import Runner, stopped, thread_config
+from .reading import Reader, is_over
+from .runner import Runner, thread_config
 from .runs import Row
 
 ENDED = (TaskStatus.DONE, TaskStatus.CANCELLED)
@@ -106,7 +110,7 @@ class Control(Reader):
             TaskError: it does not wait.
         """
         row = await self._runner.tasks.get(task_id)
-        state = await self._runner.graph.aget_state(thread_config(row["thread_id"]))
+        state = await state_at(self._runner.graph, thread_config(row["thread_id"]))
         if row["status"] != TaskStatus.WAITING or not state.interrupts:
             raise TaskError(f"Task «{task_id}» is {row['status']}: it waits for no answer.")
         asked = state.interrupts[0]
@@ -209,6 +213,8 @@ class Control(Reader):
 
     async def _move_unless_ended(self, row: Row, status: TaskStatus | None, **changes: Any) -> None:
         now = await self._runner.tasks.get(row["task_id"])
+        if now["wanted"] == "cancel":
+            return
         try:
             await self._runner.move(row, None if now["status"] == status else status, **changes)
         except IllegalTransition:
@@ -234,36 +240,30 @@ class Control(Reader):
             TaskError: it ended already, or the process that runs it does not answer.
         """
         row = await self._runner.tasks.get(task_id)
-        if row["status"] in ENDED:
+        if is_over(row):
             raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
         if (run := self._runner.run_of(task_id)) and run.task:
             run.cancel()
             await asyncio.wait([run.task])
         elif row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"]):
-            await self._cancelled_elsewhere(row)
-        else:
+            await self._runner.move(row, None, wanted="cancel")
+            if not await self._until_it_stands(row, CANCEL_SECONDS):
+                raise TaskError(
+                    f"Task «{task_id}» still runs: its process was asked to cancel it, but does not answer."
+                )
+        if not is_over(await self._runner.tasks.get(task_id)):
             async with self._runner.leased(row["thread_id"]):
                 row = await self._runner.tasks.get(task_id)
-                if row["status"] not in ENDED:
+                if not is_over(row):
                     await self._runner.give_up(row)
         now = await self._runner.tasks.get(task_id)
         if now["status"] != TaskStatus.CANCELLED:
-            raise TaskError(
-                f"Task «{task_id}» is {now['status']} meanwhile: {now['error'] or 'it could not be cancelled'}."
-            )
+            raise TaskError(f"Task «{task_id}» is {now['status']} meanwhile: {now['error'] or 'it has its answer'}.")
 
-    async def _cancelled_elsewhere(self, row: Row) -> None:
-        """Ask the process that runs it, and wait until it did or is gone."""
-        await self._runner.move(row, None, wanted="cancel")
-        if await self._until(lambda now: now["status"] not in ACTIVE, row, CANCEL_SECONDS):
-            return
-        raise TaskError(
-            f"Task «{row['task_id']}» is still {row['status']}: its process was asked, but does not answer."
-        )
-
-    async def _until(self, reached: Callable[[Mapping[str, Any]], bool], row: Row, seconds: float) -> bool:
+    async def _until_it_stands(self, row: Row, seconds: float = math.inf) -> bool:
+        """Wait until a task that runs elsewhere stands or its process is gone; False if it does not in `seconds`."""
         deadline = time.monotonic() + seconds
-        while not reached(await self._runner.tasks.get(row["task_id"])):
+        while await self._runs_elsewhere(row["task_id"]):
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(LOOK_EVERY)
@@ -274,12 +274,11 @@ class Control(Reader):
 
         Raises:
             TaskError: it waits for an answer.
-            ThreadBusy: the process that runs it does not answer.
         """
-        if row["status"] in ACTIVE:
-            await self.pause(row["task_id"])
-            if not await self._until(lambda now: now["status"] not in ACTIVE, row, CANCEL_SECONDS):
-                raise ThreadBusy(row["thread_id"])
+        while row["status"] in ACTIVE:
+            with suppress(TaskError):  # it may just have ended
+                await self.pause(row["task_id"])
+            await self._until_it_stands(row)
             row = await self._runner.tasks.get(row["task_id"])
         if row["status"] in ENDED:
             return None
@@ -294,7 +293,7 @@ class Control(Reader):
     async def _about_to_answer(self, row: Row) -> bool:
         """Whether the machine has decided on its answer, so that nothing can be added any more."""
         config = thread_config(row["thread_id"])
-        state = await self._runner.graph.aget_state(config, subgraphs=True)
+        state = await state_at(self._runner.graph, config, subgraphs=True)
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner
         return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)

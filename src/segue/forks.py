@@ -7,6 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from .checkpoints import forking, portable
 from .checkpoints.database import Database
+from .checkpoints.states import state_at
 from .checkpoints.tasks import Tasks
 
 Row = dict[str, Any]
@@ -46,6 +47,6 @@ async def export(database: Database, graph: Graph, thread_id: str) -> Row:
     """
     document = await portable.export(database, thread_id)
     place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}
-    state = await graph.aget_state({"configurable": place}) if place["checkpoint_id"] else None
+    state = await state_at(graph, {"configurable": place}) if place["checkpoint_id"] else None
     messages = state.values.get("messages", []) if state else []
     return {**document, "messages": convert_to_openai_messages(messages), "messages_full": messages_to_dict(messages)}

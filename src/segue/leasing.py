@@ -50,9 +50,10 @@ class Leasing:
             return await self._lease.acquire(thread_id, self._owner, place=place)
         except ThreadBusy:
             owner = await self._lease.holder(thread_id)
-            if owner is None or not gone(owner):
+            if owner is not None and not gone(owner):
                 raise
-            await self._lease.expire(thread_id, owner)
+            if owner is not None:
+                await self._lease.expire(thread_id, owner)
             return await self._lease.acquire(thread_id, self._owner, place=place)
 
     async def release(self, thread_id: str, fence: int) -> None:

@@ -5,9 +5,16 @@ from langchain_core.messages import convert_to_openai_messages
 from .checkpoints.database import Database, touch
 from .checkpoints.ledger import ToolLedger
 from .checkpoints.states import state_at
+from .checkpoints.tasks import TaskStatus
 from .errors import UnknownThread
 from .runner import Runner, thread_config
 from .runs import Row
+
+
+def is_over(row: Row) -> bool:
+    """Whether a task has its answer, be it that it failed, or was given up."""
+    failed = row["status"] == TaskStatus.ERROR and row["result"] is not None
+    return failed or row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED)
 
 
 class Reader:

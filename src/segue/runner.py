@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,7 +21,7 @@ from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.states import state_at
 from .checkpoints.tasks import Tasks, TaskStatus
-from .closing import close_turn, given_up
+from .closing import close_turn, given_up, stopped
 from .errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from .events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, from_dict
 from .graphs.chat import build_chat
@@ -81,7 +82,9 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
         """
-        fence = self._fences[thread_id] = await self.leasing.take(thread_id, wait)
+        fence = await self.leasing.take(thread_id, wait)
+        await self._end_stale(thread_id)
+        self._fences[thread_id] = fence
         self.saver.hold(thread_id, fence)
         begun = False
 
@@ -101,6 +104,14 @@ class Runner:
             if not begun:
                 await self._let_go(thread_id, fence)
 
+    async def _end_stale(self, thread_id: str) -> None:
+        """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
+        for run in [run for run in self._runs.values() if run.row["thread_id"] == thread_id]:
+            run.pause(LEASE_LOST)
+            run.stop()
+            if run.task:
+                await asyncio.wait([run.task])
+
     async def _let_go(self, thread_id: str, fence: int) -> None:
         self._fences.pop(thread_id, None)
         self.saver.release(thread_id)
@@ -109,7 +120,7 @@ class Runner:
     async def _watch(self) -> None:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
         while self._runs:
-            with suppress(DatabaseUnavailable):
+            with suppress(DatabaseUnavailable, sqlite3.Error):
                 for task_id, what in (await self.tasks.wanted(self._runs)).items():
                     if run := self._runs.get(task_id):
                         run.cancel() if what == "cancel" else run.pause("pause was asked for")
@@ -117,7 +128,6 @@ class Runner:
 
     async def _run(self, run: Run) -> Row:
         thread_id, fence = run.row["thread_id"], run.fence
-        run.entered = True
         try:
             async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: run.pause(LEASE_LOST)):
                 return await self._carry(run)
@@ -133,7 +143,11 @@ class Runner:
         try:
             if run.row["status"] == TaskStatus.PENDING:
                 await self.move(run.row, TaskStatus.RUNNING)
-            out = await self._invoke(run)
+            run.stoppable = True
+            try:
+                out = await self._invoke(run)
+            finally:
+                run.stoppable = False
         except GraphDrained:
             if run.reason == LEASE_LOST:
                 raise StaleOwner(run.row["thread_id"]) from None
@@ -179,8 +193,7 @@ class Runner:
 
     async def _invoke(self, run: Run) -> Row:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
-        row = run.row
-        agent = self._registry.agent(row["agent_id"])
+        row, agent = run.row, self._registry.agent(run.row["agent_id"])
         config: RunnableConfig = {
             **thread_config(row["thread_id"]),
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
@@ -230,13 +243,17 @@ class Runner:
         """Put what a task did into its thread's history, so that the thread can take another message."""
         row = await self.tasks.get(row["task_id"])
         ledger = ToolLedger(self._database, row["thread_id"], self._fences[row["thread_id"]])
+        self.saver.hold(row["thread_id"], self._fences[row["thread_id"]])  # what could not be saved counts no more
         calls = await ledger.settle_all(row["task_id"], lambda name: unknown_outcome(CUT_OFF.format(name=name)))
         result = given_up(row, partial, await ledger.unknown(row["task_id"]))
-        await close_turn(self.graph, thread_config(row["thread_id"]), row, calls, partial, result)
-        await self.saver.drop_subgraphs(row["thread_id"])
+        config = thread_config(row["thread_id"])
+        state = await state_at(self.graph, config)
+        if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began
+            await close_turn(self.graph, config, state, row, calls, partial, result)
+            await self.saver.drop_subgraphs(row["thread_id"])
         return result
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float | None) -> None:
         """Pause what runs; what reaches no boundary within `seconds` is stopped where it is."""
         tasks = [run.task for run in self._runs.values() if run.task]
         for run in self._runs.values():
@@ -249,18 +266,11 @@ class Runner:
 
     async def close(self) -> None:
         """Pause what runs and wait until it stands."""
-        runs = [run.task for run in self._runs.values() if run.task]
-        for run in self._runs.values():
-            run.pause("the app was closed")
-        await asyncio.gather(*runs, return_exceptions=True)
+        while self._runs:
+            await self.drain(None)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-
-
-def stopped(row: Row) -> Row:
-    """The result of a task that was stopped before it had one."""
-    return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
 
 
 def knows(state: StateSnapshot, task_id: str) -> bool:

@@ -14,13 +14,16 @@ LEASE_LOST = "another process took over the session"
 
 @dataclass
 class Run:
-    """A task's row, the fence that it writes under, and what was streamed of its answer so far."""
+    """A task's row, the fence that it writes under, and what was streamed of its answer so far.
+
+    It is `stoppable` while the graph runs: how it stands then is written down to the end.
+    """
 
     row: Row
     fence: int
     control: RunControl = field(default_factory=RunControl)
     task: "asyncio.Task[Row] | None" = None
-    entered: bool = False
+    stoppable: bool = False
     cancelled: bool = False
     partial: str = ""
 
@@ -36,7 +39,7 @@ class Run:
 
     def stop(self) -> None:
         """Stop where it is: the step under way runs again on resume, its finished tool calls do not."""
-        if self.entered and self.task is not None:
+        if self.stoppable and self.task is not None:
             self.task.cancel()
         else:
             self.pause("stopped before it began")

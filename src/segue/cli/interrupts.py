@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import TaskError
+from ..errors import SegueError
 
 if TYPE_CHECKING:
     from ..app import App
@@ -42,7 +42,7 @@ class Interrupts:
 
     async def _pause(self) -> None:
         for task_id in tuple(self._task_ids):
-            with suppress(TaskError):  # it ended before it could be asked
+            with suppress(SegueError):  # it ended before it could be asked, or says itself what is wrong
                 await self._app.pause(task_id)
 
 
