@@ -1,6 +1,6 @@
 """Named sets of tools, so that an agent in a TOML file can ask for `travel`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from segue.agents import load_attribute
@@ -32,14 +32,18 @@ def as_tool(source: Any) -> BoundTool:
 
 
 class ToolSets:
-    """Tools by the name of their set."""
+    """Tools by the name of their set; a set that is a function is made when it is asked for, and may change."""
 
-    def __init__(self, sets: Mapping[str, Iterable[Any]]) -> None:
-        self._sets = {name: tuple(members) for name, members in sets.items()}
+    def __init__(self, sets: Mapping[str, Iterable[Any] | Callable[[], Iterable[Any]]]) -> None:
+        self._sets = {name: members if callable(members) else tuple(members) for name, members in sets.items()}
 
     @property
     def names(self) -> list[str]:
         return sorted(self._sets)
+
+    def may_change(self, wanted: Iterable[Any]) -> bool:
+        """Whether a later `resolve` of these may give other tools."""
+        return any(isinstance(item, str) and callable(self._sets.get(item)) for item in wanted)
 
     def resolve(self, wanted: Iterable[Any]) -> dict[str, BoundTool]:
         """The tools of an agent by name.
@@ -61,7 +65,8 @@ class ToolSets:
         if not isinstance(item, str):
             return (item,)
         if item in self._sets:
-            return self._sets[item]
+            members = self._sets[item]
+            return tuple(members()) if callable(members) else members
         if ":" in item:
             loaded = load_attribute(item)
             return tuple(loaded) if isinstance(loaded, (list, tuple)) else (loaded,)

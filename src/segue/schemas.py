@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-NOISE = ("examples", "keywords")
+NOISE = ("examples", "keywords", "aliases")
 """What in a schema only Segue reads."""
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")

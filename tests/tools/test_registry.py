@@ -81,8 +81,24 @@ def test_the_same_tool_twice_is_once(wanted: list[Any]) -> None:
     assert len(ToolSets({"sums": [add]}).resolve(wanted)) == 1
 
 
+def test_a_set_that_is_a_function_is_made_when_it_is_asked_for() -> None:
+    made: list[str] = []
+
+    def members() -> list[Any]:
+        made.append("once more")
+        return [add]
+
+    sets = ToolSets({"changing": members, "sums": [plain]})
+    assert made == []
+    assert list(sets.resolve(["changing"])) == ["add"]
+    assert list(sets.resolve(["changing", "sums"])) == ["add", "plain"]
+    assert len(made) == 2
+    assert sets.may_change(["sums", "changing"])
+    assert not sets.may_change(["sums", plain, "elsewhere:tool"])
+
+
 def test_the_sets_that_come_with_segue() -> None:
-    assert BUILTIN.names == ["calculator", "clock", "travel"]
+    assert BUILTIN.names == ["calculator", "clock", "data", "travel"]
     assert list(BUILTIN.resolve(["travel", "calculator", "clock"])) == [
         *("search_cities", "query_attractions", "get_city_info", "calculate_budget", "generate_route"),
         *("calculate", "current_time"),

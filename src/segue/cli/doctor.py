@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import DamagedCheckpoint, SegueError, UnknownThread
+from ..errors import DamagedCheckpoint, MissingExtra, SegueError, UnknownThread
 from .exits import FAILED
 from .lines import signs_for
 from .printable import one_line
@@ -174,9 +174,9 @@ async def _read_threads(file: Path) -> None:
 
 
 def _agents(settings: Settings) -> "dict[str, Agent]":
-    from ..bootstrap import EXAMPLE, Registry
+    from ..bootstrap import Registry
 
-    registry = Registry((EXAMPLE,))
+    registry = Registry()
     for agent in settings.agents():
         registry.register(agent)
     return {name: registry.agent(name) for name in registry.agents}
@@ -185,7 +185,10 @@ def _agents(settings: Settings) -> "dict[str, Agent]":
 def _tool_names(agent: "Agent") -> str:
     from ..tools.builtin import BUILTIN
 
-    return ", ".join(BUILTIN.resolve(agent.tools)) or "no tools"
+    try:
+        return ", ".join(BUILTIN.resolve(agent.tools)) or "no tools"
+    except MissingExtra as error:
+        return str(error)
 
 
 def _model(agent: "Agent", override: str, environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -103,11 +103,11 @@ async def _modes(opened: "App") -> list[str]:
 
 def agents(agents: options.Agents = "") -> None:
     """List the agents."""
-    from ..bootstrap import EXAMPLE
+    from ..bootstrap import EXAMPLES
     from .tables import print_agents
 
     with told_in_a_sentence():
-        print_agents(output(), [EXAMPLE, *Settings(agents_file=agents).agents()])
+        print_agents(output(), [*EXAMPLES, *Settings(agents_file=agents).agents()])
 
 
 def doctor(

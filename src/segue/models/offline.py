@@ -20,7 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from . import offline_writing as writing
 from .offline_cards import Card, read_card
-from .offline_matching import Call, Intent, Turn, intend
+from .offline_matching import Call, Intent, Turn, intend, told_in
 from .offline_reading import CJK
 from .offline_writing import PHRASES, Language, Outcome
 
@@ -141,7 +141,8 @@ class Task:
 
     @cached_property
     def intent(self) -> Intent:
-        return Intent() if self.small_talk else intend(self.cards, self.objective, self.turns)
+        wanted = Intent() if self.small_talk else intend(self.cards, self.objective, self.turns)
+        return told_in(wanted, self.language)
 
     @cached_property
     def small_talk(self) -> str:

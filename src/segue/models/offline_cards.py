@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from .offline_reading import CJK
 
-Kind = Literal["text", "number", "boolean", "arithmetic", "other"]
+Kind = Literal["text", "number", "boolean", "arithmetic", "language", "other"]
 
 _KINDS: Mapping[str, Kind] = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}
+_FORMAT_KINDS: Mapping[str, Kind] = {"arithmetic": "arithmetic", "language": "language"}
 _FORMATS = {
     "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "date": r"\d{4}-\d{2}-\d{2}",
@@ -22,7 +23,10 @@ _SAYS_NOTHING = {"min", "max", "the", "and", "for", "number", "how", "many", "to
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a tool; `values` are its enum or examples, `closed` says that there are no others."""
+    """One argument of a tool; `values` are its enum or examples, `closed` says that there are no others.
+
+    `aliases` are words with the value that each stands for; where there are any, a value is named by them alone.
+    """
 
     name: str
     label: str
@@ -33,6 +37,7 @@ class Parameter:
     closed: bool = False
     pattern: str = ""
     keywords: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, Any], ...] = ()
 
     @property
     def bound(self) -> Literal["", "min", "max"]:
@@ -107,11 +112,18 @@ def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Paramete
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
-        kind="arithmetic" if inner.get("format") == "arithmetic" else kind,
+        kind=_FORMAT_KINDS.get(inner.get("format", ""), kind),
         many=many,
         required=required,
         values=tuple(value for value in values if isinstance(value, (str, int, float))),
         closed="enum" in inner,
         pattern=inner.get("pattern") or _FORMATS.get(inner.get("format", ""), ""),
         keywords=tuple(outer.get("keywords", ())),
+        aliases=_aliases(outer.get("aliases")),
     )
+
+
+def _aliases(given: Any) -> tuple[tuple[str, Any], ...]:
+    """Words and what they stand for, of {value: [words]}; a foreign schema may mean something else by the key."""
+    pairs = given.items() if isinstance(given, Mapping) else ()
+    return tuple((word, value) for value, words in pairs if isinstance(words, list) for word in words)

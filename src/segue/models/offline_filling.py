@@ -59,7 +59,8 @@ def _listed(card: Card, text: str) -> dict[str, list[Found]]:
     """Values that the schema lists or describes by a pattern; parameters that share them get one each, in order."""
     sharing: dict[tuple[Any, ...], list[Parameter]] = {}
     for parameter in card.parameters:
-        if parameter.pattern or parameter.closed or (parameter.values and parameter.kind == "text"):
+        listed = parameter.closed or (parameter.values and parameter.kind == "text")
+        if parameter.kind != "language" and (parameter.pattern or listed):
             sharing.setdefault((parameter.pattern, parameter.values, parameter.many), []).append(parameter)
     found: dict[str, list[Found]] = {}
     for alike in sharing.values():
@@ -70,7 +71,8 @@ def _listed(card: Card, text: str) -> dict[str, list[Found]]:
 
 def _matches(parameter: Parameter, text: str) -> list[Found]:
     if not parameter.pattern:
-        return known_values(text, parameter.values)
+        meant = dict(parameter.aliases) or {value: value for value in parameter.values}
+        return [Found(hit.start, hit.end, meant[hit.value]) for hit in known_values(text, meant)]
     body = parameter.pattern.removeprefix("^").removesuffix("$")
     try:
         wanted = re.compile(rf"(?<![A-Za-z0-9])(?:{body})(?![A-Za-z0-9])")

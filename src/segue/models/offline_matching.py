@@ -29,7 +29,7 @@ _NO_REPLY = re.compile(
 )
 _COMMON_WORDS = """
 the and for with from that this what when where which who how are was can could would you your please about into than
-get list find show give tell search query look make let use all any one some its per explain does did has have not
+get list find show give tell search look make let use all any one some its per explain does did has have not
 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
@@ -91,6 +91,17 @@ def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
         return answered if answered != Intent() else own
     carried = _carried_over(before, text)
     return carried if carried.calls else own
+
+
+def told_in(intent: Intent, language: str) -> Intent:
+    """The calls with the reader's language for every argument that may be it."""
+    return Intent(tuple(_call_in(call, language) for call in intent.calls), intent.asks)
+
+
+def _call_in(call: Call, language: str) -> Call:
+    tongues = (parameter for parameter in call.card.parameters if parameter.kind == "language")
+    wanted = [parameter.name for parameter in tongues if language in (parameter.values or (language,))]
+    return Call(call.card, call.arguments | dict.fromkeys(wanted, language)) if wanted else call
 
 
 def _before(cards: Sequence[Card], turns: Sequence[Turn]) -> Intent:

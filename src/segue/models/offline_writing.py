@@ -178,10 +178,12 @@ def _named(cards: Iterable[Card], language: Language) -> str:
 def call_text(card: Card, arguments: Mapping[str, Any], language: Language) -> str:
     """A call as a person reads it: title and arguments."""
     phrases, title = PHRASES[language], in_language(card.title, language)
-    if not arguments:
+    unsaid = {parameter.name for parameter in card.parameters if parameter.kind == "language"}
+    said = {name: value for name, value in arguments.items() if name not in unsaid}
+    if not said:
         return title
     labels = {parameter.name: _short_label(parameter, language) for parameter in card.parameters}
-    listed = phrases.comma.join(f"{labels.get(name, name)}={_plain(value)}" for name, value in arguments.items())
+    listed = phrases.comma.join(f"{labels.get(name, name)}={_plain(value)}" for name, value in said.items())
     return phrases.call.format(title=title, arguments=listed)
 
 

@@ -35,7 +35,7 @@ def sentence(result: Result) -> str:
         (("chat", "  \n "), 2, "The message is empty"),
         (("chat", "长" * 11_000), 2, "The message has 33000 bytes and 32768 is the most"),
         (("chat", "hi", "--mode", "wild"), 2, "There is no mode «wild»; use one of: direct, "),
-        (("chat", "hi", "--agent", "nobody"), 2, "There is no agent «nobody»; use one of: travel."),
+        (("chat", "hi", "--agent", "nobody"), 2, "There is no agent «nobody»; use one of: travel, data."),
         (("chat", "hi", "--session", "a b"), 2, "The session name 'a b' cannot be used"),
         (("chat", "hi", "--model", "gpt"), 2, "The model «gpt» is unknown"),
         (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model «openai:gpt-x» needs a key: set OPENAI_API_KEY"),

@@ -162,7 +162,7 @@ def test_what_cannot_be_done_with_a_task_is_a_conflict(client: httpx.Client, not
 
 
 def test_modes_and_graphs(client: httpx.Client) -> None:
-    assert client.get("/api/modes").json()["items"] == ["direct", "react", "plan", "plan_react", "auto"]
+    assert client.get("/api/modes").json()["items"] == ["direct", "react", "plan", "plan_react", "lifecycle", "auto"]
     drawn = client.get("/api/graphs/react").json()
     assert drawn == {"name": "react", "mermaid": react_graph.get_graph().draw_mermaid()}
 

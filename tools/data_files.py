@@ -1,0 +1,219 @@
+"""The folder that the data tools read, and nothing outside it: the files there are, and which one a name means."""
+
+import filecmp
+import os
+import re
+import shutil
+import stat
+import unicodedata
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from segue.errors import ConfigurationError
+
+from .data_words import Language, language_of, listing, told, unknown
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+MOST_BYTES = 500 * 1024 * 1024
+DEFAULT_FOLDER = "data"
+CHARTS = "charts"
+"""The folder in the data folder that charts are written to."""
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that may be read; `changed` tells one version of it from another."""
+
+    name: str
+    path: Path
+    size: int
+    changed: int
+
+    @property
+    def stem(self) -> str:
+        return self.name.rpartition(".")[0]
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.name.lower().endswith(".parquet")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Where data is read from and charts are written to."""
+
+    path: Path
+    charts: Path
+
+    @classmethod
+    def of(
+        cls, folder: str | Path = "", charts: str | Path = "", environ: Mapping[str, str] = os.environ
+    ) -> "DataFolder":
+        """The folders as given, else as `SEGUE_DATA` and `SEGUE_CHARTS` say, else `./data` and `charts` in it."""
+        path = Path(folder or environ.get("SEGUE_DATA") or DEFAULT_FOLDER).expanduser()
+        return cls(path, Path(charts or environ.get("SEGUE_CHARTS") or path / CHARTS).expanduser())
+
+    def files(self) -> list[DataFile]:
+        """The files that may be read, by name."""
+        return sorted((found for found in self._entries() if isinstance(found, DataFile)), key=lambda file: file.name)
+
+    def find(self, name: str | None, language: Language | None = None) -> DataFile:
+        """The file of that name, with or without its ending; without a name the only one there is.
+
+        Raises:
+            ValueError: there is none of that name, or it may not be read; the message lists those that may.
+        """
+        files = self.files()
+        if not name:
+            return self._only_one(files, language or "en")
+        wanted, reader = _spelt(name), language or language_of([name])
+        if not _is_name(name):
+            raise ValueError(_no_path(name, [file.name for file in files], reader))
+        whole = [file for file in files if _spelt(file.name) == wanted]
+        found = whole or [file for file in files if _spelt(file.stem) == wanted]
+        if len(found) == 1:
+            return found[0]
+        for refused in self._entries():
+            if isinstance(refused, _Refused) and _spelt(refused.name) == wanted:
+                raise ValueError(told(reader, *refused.why))
+        names = [file.name for file in found or files]
+        raise ValueError(unknown(name, names, reader, ("文件", "file"), ("数据文件夹里", "the data folder")))
+
+    def _only_one(self, files: list[DataFile], language: Language) -> DataFile:
+        if len(files) == 1:
+            return files[0]
+        names = listing([file.name for file in files], language)
+        if files:
+            raise ValueError(told(language, f"有多个文件，请指明一个：{names}。", f"Name one of the files: {names}."))
+        raise ValueError(
+            told(
+                language,
+                f"数据文件夹「{self.path.name}」里没有文件：请放入 CSV 或 Parquet 文件，或设置 SEGUE_DATA。",
+                f"The data folder «{self.path.name}» holds no file: put a CSV or Parquet file there, or name "
+                "another folder in SEGUE_DATA.",
+            )
+        )
+
+    def _entries(self) -> "Iterator[DataFile | _Refused]":
+        try:
+            root = self.path.resolve(strict=True)
+            entries = list(os.scandir(root))
+        except OSError:
+            return
+        for entry in entries:
+            if _is_listed(entry.name):
+                yield _entry(entry, root)
+
+
+@dataclass(frozen=True)
+class _Refused:
+    name: str
+    why: tuple[str, str]
+
+
+def _entry(entry: "os.DirEntry[str]", root: Path) -> DataFile | _Refused:
+    try:
+        real = Path(entry.path).resolve(strict=True)
+        facts = real.stat()
+    except (OSError, RuntimeError):
+        return _Refused(entry.name, (f"文件「{entry.name}」无法打开。", f"The file «{entry.name}» cannot be opened."))
+    if not real.is_relative_to(root):
+        zh, en = "是指向数据文件夹之外的链接", "is a link that leads out of the data folder"
+    elif not stat.S_ISREG(facts.st_mode):
+        zh, en = "不是普通文件", "is no ordinary file"
+    elif facts.st_size > MOST_BYTES:
+        zh, en = f"超过 {MOST_BYTES >> 20} MB", f"is larger than {MOST_BYTES >> 20} MB"
+    else:
+        return DataFile(entry.name, real, facts.st_size, facts.st_mtime_ns)
+    return _Refused(entry.name, (f"文件「{entry.name}」{zh}，不能读取。", f"The file «{entry.name}» {en}."))
+
+
+def _spelt(name: str) -> str:
+    return unicodedata.normalize("NFC", name.strip()).casefold()
+
+
+def _is_listed(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".") and _is_name(name)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a text can only mean something in the folder itself."""
+    return ".." not in name and re.search(r"[/\\\x00-\x1f\x7f]|^~|^[A-Za-z]:", name) is None
+
+
+def _no_path(name: str, names: list[str], language: Language) -> str:
+    shown = "".join(char if char.isprintable() else "�" for char in name[:80])
+    return told(
+        language,
+        f"「{shown}」不是文件名：请只写数据文件夹里的文件名，不带路径。可选：{listing(names, 'zh') or '（无）'}。",
+        f"«{shown}» is no file name: give a name in the data folder, without a path. "
+        f"There are: {listing(names, 'en') or 'none'}.",
+    )
+
+
+def import_file(source: str | Path, folder: str | Path) -> str:
+    """Copy a person's file into a data folder, which is made where it is missing; returns its name there.
+
+    A file that is there already with the same content is left as it is; under other content the copy gets a number.
+
+    Raises:
+        ConfigurationError: it is no CSV or Parquet file that can be read, or the folder cannot be written to.
+    """
+    path, target = Path(source).expanduser(), Path(folder).expanduser()
+    _check_importable(path)
+    part = target / f".{uuid.uuid4().hex}.part"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        if path.resolve().parent == target.resolve() and not path.is_symlink() and _is_listed(path.name):
+            return path.name
+        with path.open("rb") as read, part.open("xb") as write:
+            shutil.copyfileobj(read, write, 1 << 20)
+        return _placed(part, target, _clean_name(path.name))
+    except OSError as error:
+        raise ConfigurationError(f"The file {path} cannot be copied to {target}: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _check_importable(path: Path) -> None:
+    try:
+        facts = path.stat()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"There is no file {path}: check its name.") from error
+    if not stat.S_ISREG(facts.st_mode):
+        raise ConfigurationError(f"{path} is no ordinary file: name a CSV or Parquet file.")
+    if not path.name.lower().endswith(SUFFIXES):
+        raise ConfigurationError(f"{path} cannot be read as data: save it as {', '.join(SUFFIXES)} and name that file.")
+    if facts.st_size > MOST_BYTES:
+        raise ConfigurationError(f"{path} is larger than {MOST_BYTES >> 20} MB: cut it, or save it as Parquet.")
+
+
+def _clean_name(name: str) -> str:
+    stem, _, ending = unicodedata.normalize("NFC", name).rpartition(".")
+    clean = re.sub(r"[^\w .()（）-]+|\.{2,}", "_", stem).strip(" .")[:_LONGEST_NAME]
+    return f"{clean or 'data'}.{ending.lower()}"
+
+
+def _placed(part: Path, folder: Path, name: str) -> str:
+    """Give the copy its name, all at once, and never over another file."""
+    stem, _, ending = name.rpartition(".")
+    number = 1
+    while True:
+        chosen = name if number == 1 else f"{stem}-{number}.{ending}"
+        try:
+            os.link(part, folder / chosen)
+            return chosen
+        except FileExistsError:
+            if not (folder / chosen).is_symlink() and filecmp.cmp(part, folder / chosen, shallow=False):
+                return chosen
+            number += 1
+        except OSError:  # a file system without hard links
+            if not (folder / chosen).exists():
+                os.replace(part, folder / chosen)
+                return chosen
+            number += 1

@@ -1,0 +1,84 @@
+"""The data tools of one folder, whose files and columns the offline planner knows by name."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from .binding import BoundTool
+from .data_engine import need_extra
+from .data_files import DataFile, DataFolder
+from .data_loading import peek
+from .data_tools import DATA
+from .data_typing import Kind
+from .data_words import words_for
+from .functions import bind_function
+
+LOOKED_AT = 20
+"""Files whose columns are known by name."""
+MOST_COLUMNS = 60
+"""Columns of one kind that are known by name."""
+_BY = {
+    "sum_by": ("按{}", "各{}", "各个{}", "每个{}", "分{}", "by {}", "per {}", "each {}", "every {}"),
+    "top_n": ("哪个{}", "哪些{}", "哪种{}", "哪家{}", "which {}", "what {}"),
+}
+"""How a sentence asks for groups of a column."""
+_KINDS: Mapping[str, Kind] = {"column": "text", "value": "number", "date_column": "date"}
+
+
+def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundTool, ...]:
+    """The tools over a folder: as given, else as `SEGUE_DATA` says, else `./data`; likewise where charts are written.
+
+    Raises:
+        MissingExtra: the database engine is not installed.
+    """
+    need_extra()
+    where = DataFolder.of(folder, charts)
+    return _bound(where, tuple(where.files()))
+
+
+@lru_cache(maxsize=8)
+def _bound(folder: DataFolder, files: tuple[DataFile, ...]) -> tuple[BoundTool, ...]:
+    """The same tools as long as no file changes."""
+    words = _words(files[:LOOKED_AT])
+    return tuple(_knowing(bind_function(partial(function, folder=folder)), words) for function in DATA)
+
+
+Words = Mapping[str, Mapping[str, list[str]]]
+"""By argument the words that stand for its values."""
+
+
+def _words(files: Iterable[DataFile]) -> Words:
+    known: dict[str, dict[str, list[str]]] = {"file": {}, **{argument: {} for argument in _KINDS}}
+    for file in files:
+        known["file"][file.name] = [word for word in (file.name, file.stem) if len(word) > 1]
+        try:
+            columns = peek(file)
+        except ValueError:
+            continue  # whoever asks about it is told why
+        words = words_for([column.name for column in columns])
+        for argument, kind in _KINDS.items():
+            of_kind = [column.name for column in columns if column.kind == kind][:MOST_COLUMNS]
+            known[argument] |= {name: words[name] for name in of_kind}
+    return known
+
+
+def _knowing(bound: BoundTool, words: Words) -> BoundTool:
+    """The tool, with the names of the files and columns among what its specification says for the planner."""
+    function, marks = bound.spec["function"], bound.spec["segue"]
+    parameters = function["parameters"]
+    properties = {name: _with_words(schema, words.get(name)) for name, schema in parameters["properties"].items()}
+    asked = [
+        form.format(word) for form in _BY.get(bound.name, ()) for said in words["column"].values() for word in said
+    ]
+    spec = {
+        **bound.spec,
+        "function": {**function, "parameters": {**parameters, "properties": properties}},
+        "segue": {**marks, "keywords": [*marks["keywords"], *asked]},
+    }
+    return replace(bound, spec=spec)
+
+
+def _with_words(schema: Mapping[str, Any], words: Mapping[str, list[str]] | None) -> Mapping[str, Any]:
+    return {**schema, "examples": list(words), "aliases": words} if words else schema
