@@ -12,13 +12,14 @@ from segue.nodes.chat.select_mode import select_mode
 from segue.nodes.chat.state import ChatInput, ChatOutput, ChatState
 from segue.services import RunContext
 
-from . import direct, plan, plan_react, react
+from . import direct, lifecycle, plan, plan_react, react
 
 MODES: Mapping[str, ModeGraph] = {
     "direct": direct.graph,
     "react": react.graph,
     "plan": plan.graph,
     "plan_react": plan_react.graph,
+    "lifecycle": lifecycle.graph,
 }
 
 

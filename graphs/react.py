@@ -1,5 +1,8 @@
 """The recursive state machine: INPUT → CALL_LLM → CALL_TOOL | PLAN | REMEND → INPUT … → ANSWER."""
 
+from collections.abc import Callable
+from typing import Any
+
 from langgraph.graph import END, START, StateGraph
 
 from segue.nodes.react.answer import answer
@@ -15,17 +18,19 @@ from segue.nodes.react.state import ReactInput, ReactOutput, ReactState
 from segue.services import RunContext
 
 
-def build_react() -> StateGraph[ReactState, RunContext, ReactInput, ReactOutput]:
-    """The graph, to be compiled with a checkpointer or without."""
+def build_react(
+    wrapped: Callable[[Any], Any] = lambda node: node,
+) -> StateGraph[ReactState, RunContext, ReactInput, ReactOutput]:
+    """The graph, to be compiled with a checkpointer or without; `wrapped` is put around every node."""
     graph = StateGraph(ReactState, RunContext, input_schema=ReactInput, output_schema=ReactOutput)
-    graph.add_node("INIT", init)
-    graph.add_node("INPUT", input_)
-    graph.add_node("CALL_LLM", call_llm)
-    graph.add_node("CALL_TOOL", call_tool)
-    graph.add_node("PLAN", plan)
-    graph.add_node("REMEND", remend)
-    graph.add_node("ANSWER", answer)
-    graph.add_node("FINISH", finish)
+    graph.add_node("INIT", wrapped(init))
+    graph.add_node("INPUT", wrapped(input_))
+    graph.add_node("CALL_LLM", wrapped(call_llm))
+    graph.add_node("CALL_TOOL", wrapped(call_tool))
+    graph.add_node("PLAN", wrapped(plan))
+    graph.add_node("REMEND", wrapped(remend))
+    graph.add_node("ANSWER", wrapped(answer))
+    graph.add_node("FINISH", wrapped(finish))
 
     graph.add_edge(START, "INIT")
     graph.add_edge("INIT", "INPUT")

@@ -29,6 +29,29 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         RULE + "\n【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
         RULE + "\n[Plan mode - phase 4: answer]\nPutting the results together...\n\n",
     ),
+    "lifecycle_context": (
+        RULE + "\n【任务引擎 - 获取上下文】\n正在收集规则、知识与工具...\n\n",
+        RULE + "\n[Engine - context]\nCollecting rules, knowledge and tools...\n\n",
+    ),
+    "lifecycle_decompose": (
+        RULE + "\n【任务引擎 - 分解目标】\n正在把目标分解为任务...\n\n",
+        RULE + "\n[Engine - break it down]\nTurning the goal into tasks...\n\n",
+    ),
+    "lifecycle_again": (
+        RULE + "\n【任务引擎 - 重新分解】\n{why}\n\n",
+        RULE + "\n[Engine - break it down again]\n{why}\n\n",
+    ),
+    "lifecycle_schedule": (
+        RULE + "\n【任务引擎 - 调度任务】\n共 {n} 个任务\n\n",
+        RULE + "\n[Engine - schedule]\nTasks: {n}\n\n",
+    ),
+    "lifecycle_task": (
+        RULE + "\n【任务引擎 - 执行任务】\n[{i}/{n}] {description}\n\n",
+        RULE + "\n[Engine - carry it out]\n[{i}/{n}] {description}\n\n",
+    ),
+    "lifecycle_late": ("超过了 {n} 秒的时限，已放弃", "it took longer than {n} s and was given up"),
+    "lifecycle_needs": ("它需要的任务没有完成：{tasks}", "it needs tasks that were not completed: {tasks}"),
+    "lifecycle_left": ("没有完成的任务：\n\n{tasks}", "Not completed:\n\n{tasks}"),
     "first_round": ("这是第一轮执行。", "This is the first round."),
     "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
     "spent_calls": ("已达到最多 {n} 次工具调用的上限", "the limit of {n} tool calls was reached"),

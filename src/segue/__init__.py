@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .agents import Agent, Budget, load_agents
     from .app import App, ask, open
+    from .engine import ConversationEngine
     from .tools.registry import tool
 
 _HOMES = {
@@ -16,12 +17,13 @@ _HOMES = {
     "Budget": "agents",
     "load_agents": "agents",
     "App": "app",
+    "ConversationEngine": "engine",
     "ask": "app",
     "open": "app",
     "tool": "tools.registry",
 }
 
-__all__ = ["Agent", "App", "Budget", "ask", "load_agents", "open", "tool"]
+__all__ = ["Agent", "App", "Budget", "ConversationEngine", "ask", "load_agents", "open", "tool"]
 
 
 def __getattr__(name: str) -> Any:

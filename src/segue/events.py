@@ -212,6 +212,15 @@ class StepUpdate(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lifecycle(Happening):
+    """The lifecycle engine tells how far it is: `event_type` is an `EngineEventType`, `details` its data."""
+
+    type: Literal["lifecycle"] = "lifecycle"
+    event_type: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer(Happening):
     """The whole answer."""
 
@@ -253,6 +262,7 @@ RoundEvent = (
     | PlanUpdate
     | StepUpdate
     | ApprovalGiven
+    | Lifecycle
     | Answer
     | ErrorRaised
 )

@@ -22,7 +22,9 @@ class RunContext(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     agent: str = Field(default="", description="id of a registered agent; empty: the first one, travel")
-    mode: str = Field(default="", description="direct, react, plan, plan_react or auto; empty: the agent's own")
+    mode: str = Field(
+        default="", description="direct, react, plan, plan_react, lifecycle or auto; empty: the agent's own"
+    )
     user_id: str = Field(default="default", description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
 

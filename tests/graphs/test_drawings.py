@@ -9,7 +9,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
-@pytest.mark.parametrize("name", ["react", "direct", "plan", "plan_react", "chat"])
+@pytest.mark.parametrize("name", ["react", "direct", "plan", "plan_react", "lifecycle", "chat"])
 def test_the_page_shows_the_true_diagram(name: str) -> None:
     drawn = importlib.import_module(f"segue.graphs.{name}").graph.get_graph().draw_mermaid()
     found = re.search(
@@ -31,7 +31,19 @@ def test_the_page_shows_the_true_diagram(name: str) -> None:
                 ("REMEND", "CALL_TOOL"), ("REMEND", "PLAN"), ("REMEND", "INPUT"), ("ANSWER", "__end__"),
                 ("FINISH", "__end__"),
             },
-        )
+        ),
+        (
+            "lifecycle",
+            {
+                ("__start__", "RECEIVING"), ("__start__", "PAUSED"), ("RECEIVING", "CONTEXT_FETCHING"),
+                ("RECEIVING", "ERROR"), ("CONTEXT_FETCHING", "DECOMPOSING"), ("CONTEXT_FETCHING", "ERROR"),
+                ("DECOMPOSING", "DECOMPOSING"), ("DECOMPOSING", "SCHEDULING"), ("DECOMPOSING", "ERROR"),
+                ("SCHEDULING", "EXECUTING"), ("SCHEDULING", "PAUSED"), ("SCHEDULING", "ERROR"),
+                ("EXECUTING", "CARRY_OUT"), ("CARRY_OUT", "EXECUTING"), ("EXECUTING", "COMPLETED"),
+                ("EXECUTING", "PAUSED"), ("EXECUTING", "ERROR"), ("PAUSED", "SCHEDULING"), ("PAUSED", "EXECUTING"),
+                ("COMPLETED", "__end__"), ("ERROR", "__end__"),
+            },
+        ),
     ],
 )  # fmt: skip
 def test_the_state_machine_has_the_prescribed_edges(name: str, edges: set[tuple[str, str]]) -> None:

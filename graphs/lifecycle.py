@@ -1,0 +1,68 @@
+"""Take a goal in, break it down, carry the tasks out: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
+
+from langgraph.graph import END, START, StateGraph
+
+from segue.lifecycle import Coordinator
+from segue.nodes.lifecycle.carry_out import carry_out
+from segue.nodes.lifecycle.completed import completed
+from segue.nodes.lifecycle.context_fetching import context_fetching
+from segue.nodes.lifecycle.decomposing import Decompose, decomposing
+from segue.nodes.lifecycle.error import error
+from segue.nodes.lifecycle.executing import executing
+from segue.nodes.lifecycle.gate import stepwise
+from segue.nodes.lifecycle.parts import as_part
+from segue.nodes.lifecycle.paused import paused
+from segue.nodes.lifecycle.receiving import receiving
+from segue.nodes.lifecycle.routes import (
+    after_context_fetching,
+    after_decomposing,
+    after_executing,
+    after_paused,
+    after_receiving,
+    after_scheduling,
+    entrance,
+)
+from segue.nodes.lifecycle.scheduling import scheduling
+from segue.nodes.lifecycle.state import LifecycleInput, LifecycleOutput, LifecycleState, SubTaskWork
+from segue.services import RunContext
+
+from .react import build_react
+
+MOST_NODES = 1_000
+"""Nodes of one run; a hundred tasks take some two hundred."""
+
+react_graph = build_react(as_part).compile()
+
+
+def build_lifecycle(
+    coordinator: Coordinator | None = None, decompose: Decompose | None = None, concurrency: int = 1
+) -> StateGraph[LifecycleState, RunContext, LifecycleInput, LifecycleOutput]:
+    """The graph, to be compiled with a checkpointer or without.
+
+    Without a coordinator the context is the agent's tools; without `decompose` the agent's model breaks the goal down.
+    """
+    graph = StateGraph(LifecycleState, RunContext, input_schema=LifecycleInput, output_schema=LifecycleOutput)
+    graph.add_node("RECEIVING", stepwise(receiving))
+    graph.add_node("CONTEXT_FETCHING", stepwise(context_fetching(coordinator)))
+    graph.add_node("DECOMPOSING", stepwise(decomposing(decompose)))
+    graph.add_node("SCHEDULING", stepwise(scheduling, holds=True))
+    graph.add_node("EXECUTING", stepwise(executing(concurrency), holds=True))
+    graph.add_node("CARRY_OUT", stepwise(carry_out(react_graph)), input_schema=SubTaskWork)
+    graph.add_node("PAUSED", stepwise(paused))
+    graph.add_node("COMPLETED", stepwise(completed))
+    graph.add_node("ERROR", stepwise(error))
+
+    graph.add_conditional_edges(START, entrance)
+    graph.add_conditional_edges("RECEIVING", after_receiving)
+    graph.add_conditional_edges("CONTEXT_FETCHING", after_context_fetching)
+    graph.add_conditional_edges("DECOMPOSING", after_decomposing)
+    graph.add_conditional_edges("SCHEDULING", after_scheduling)
+    graph.add_conditional_edges("PAUSED", after_paused)
+    graph.add_conditional_edges("EXECUTING", after_executing, ["CARRY_OUT", "PAUSED", "COMPLETED", "ERROR"])
+    graph.add_edge("CARRY_OUT", "EXECUTING")
+    graph.add_edge("COMPLETED", END)
+    graph.add_edge("ERROR", END)
+    return graph
+
+
+graph = build_lifecycle().compile().with_config(recursion_limit=MOST_NODES)

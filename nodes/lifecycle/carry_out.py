@@ -1,0 +1,108 @@
+"""CARRY_OUT: one subtask, in a context of its own, by the react graph."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.graph.state import CompiledStateGraph
+
+from segue.errors import ModelUnreachable, SegueError, StorageError
+from segue.events import StepUpdate, Thinking
+from segue.lifecycle import EngineEventType
+from segue.plan import Status
+from segue.prompts.phrases import phrase
+from segue.services import AppContext
+from segue.subtasks import SubTask
+
+from ..context import Bench, NodeRuntime, announce, bench
+from ..exchange import calls_in
+from .briefing import brief
+from .part_ledger import PartLedger
+from .parts import PartServices
+from .state import CarryOutNode, LifecycleUpdate, SubTaskWork
+from .telling import told
+
+ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+SHOWN = ("messages", "result", "events")
+"""What streams show of a subtask's nodes; `events` is never a part of the output."""
+
+
+class Failed(Exception):
+    """The subtask could not be carried out; the message says why."""
+
+
+def carry_out(graph: ReactGraph) -> CarryOutNode:
+    """The node over this react graph."""
+
+    async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleUpdate:
+        """Work on one task; a failure is the task's own, and the others go on."""
+        work, task = bench(runtime), SubTask(**state["step"])
+        about = {"i": state["place"], "n": state["total"], "description": task.description}
+        banner = phrase("lifecycle_task", state["language"], **about)
+        work.emit(Thinking(task_id=state["task_id"], step_id=task.step_id, content=banner))
+        try:
+            out = await _in_time(graph, state, task, work)
+        except Failed as failed:
+            return _update(state, task, {"answer": "", "error": str(failed)}, [])
+        result = out["result"]
+        fresh = [message for message in out["messages"] if not message.additional_kwargs.get("brief")]
+        made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
+        known = [] if work.model.is_language_model else calls_in(made)
+        error = "" if result["success"] else str(result.get("error") or phrase("nothing_found", state["language"]))
+        outcome = {"answer": result["answer"], "error": error, "history": result["history"], "calls": known}
+        return _update(state, task, {**outcome, "usage": result["usage"]}, made)
+
+    return node
+
+
+async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: Bench) -> dict[str, Any]:
+    """What the react graph returns.
+
+    Raises:
+        Failed: it raised something, or the task's time ran out.
+        ModelUnreachable, StorageError: the others would fail as well; the run stands here and can be resumed.
+    """
+    ledger = PartLedger(work.services.ledger) if work.services.ledger else None
+    services = PartServices(work.services, task.step_id, ledger)
+    context = AppContext.carrying(services, **work.context.model_dump())
+    try:
+        async with asyncio.timeout(task.timeout) as limit:
+            given = brief(state, task, work)
+            out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=SHOWN)
+            return out
+    except (GraphBubbleUp, ModelUnreachable, StorageError):
+        raise
+    except Exception as error:  # whatever one task raises is told as its failure, and the others go on
+        if not (isinstance(error, TimeoutError) and limit.expired()):
+            raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
+    why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
+    if ledger:
+        await ledger.give_up(work.tools, why)
+    raise Failed(why)
+
+
+def _is_call(message: AnyMessage) -> bool:
+    return isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and bool(message.tool_calls))
+
+
+def _update(
+    state: SubTaskWork, task: SubTask, outcome: Mapping[str, Any], messages: list[AnyMessage]
+) -> LifecycleUpdate:
+    task_id, error, total = state["task_id"], outcome["error"], state["total"]
+    status = Status.ERROR if error else Status.DONE
+    step = StepUpdate(
+        task_id=task_id, step_id=task.step_id, status=status.value, description=task.description, note=error
+    )
+    details: dict[str, Any] = {"task_id": task.step_id}
+    if error:
+        details |= {"error": error, "result": outcome["answer"], "progress": state["completed"] / total}
+        event = told(task_id, EngineEventType.TASK_FAILED, {**details, "skipped": False})
+    else:
+        details |= {"result": outcome["answer"], "progress": (state["completed"] + 1) / total}
+        event = told(task_id, EngineEventType.TASK_COMPLETED, details)
+    kept = {"step_id": task.step_id, "history": [], "calls": [], "usage": {}, **outcome}
+    return {"messages": messages, "outcomes": [kept], "events": announce(step, event)}

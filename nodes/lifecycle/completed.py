@@ -1,0 +1,41 @@
+"""COMPLETED: nothing is left to do; the results make up the answer."""
+
+from typing import cast
+
+from langchain_core.messages import AIMessage
+
+from segue.events import Answer, TaskComplete
+from segue.lifecycle import EngineEventType
+from segue.plan import Status
+
+from ..context import NodeRuntime, announce, bench
+from ..steering import take_up
+from .ending import lifecycle_result, whole_answer
+from .state import LifecycleState, LifecycleUpdate
+from .telling import tasks_of, told
+
+
+async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
+    added = cast(LifecycleUpdate, await take_up(state, bench(runtime)))
+    task_id, tasks = state["task_id"], tasks_of(state["steps"])
+    answer = whole_answer(state)
+    undone = [task for task in tasks if task.status is not Status.DONE]
+    why = "; ".join(f"task {task.step_id} ({task.status}): {task.note}" for task in undone)
+    result = lifecycle_result(state, answer, why)
+    details = {
+        "total_tasks": len(tasks),
+        "completed_tasks": len(tasks) - len(undone),
+        "failed_tasks": sum(task.status is Status.ERROR for task in undone),
+        "skipped_tasks": sum(task.status is Status.SKIPPED for task in undone),
+        "answer": answer,
+    }
+    status = "error" if why else "done"
+    ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
+    finished = told(task_id, EngineEventType.ENGINE_COMPLETED, details)
+    return {
+        **added,
+        "messages": [*added.get("messages", ()), AIMessage(answer)],
+        "result": result,
+        "events": announce(finished, Answer(task_id=task_id, answer=answer), *ended),
+    }

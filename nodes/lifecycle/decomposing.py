@@ -1,0 +1,107 @@
+"""DECOMPOSING: break the goal down into tasks; after a complaint they are asked for anew."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from segue.decision import read_object
+from segue.errors import InvalidPlan, UnreadableReply
+from segue.events import Durable, ErrorRaised, PlanUpdate, Thinking
+from segue.lifecycle import EngineEventType, EngineState
+from segue.prompts.phrases import phrase
+from segue.services import ModelReply
+from segue.subtasks import SubTask, read_tasks
+
+from ..calling import Silent, ask_model
+from ..context import Bench, NodeRuntime, announce, bench
+from ..steering import amended, take_up
+from .asking import decomposition
+from .state import LifecycleNode, LifecycleState, LifecycleUpdate
+from .telling import as_steps, changed, tasks_of, told
+
+MOST_ASKS = 3
+"""Tasks that cannot be read or carried out are asked for twice more."""
+
+Decompose = Callable[[str], Awaitable[object]]
+"""Breaks a goal down without a model: gives the list of tasks."""
+
+
+class Undecomposable(Exception):
+    """Somebody's own way to break goals down failed; the message says how."""
+
+
+def decomposing(decompose: Decompose | None) -> LifecycleNode:
+    """The node that asks the agent's model, or `decompose` in its place."""
+
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+        """Ask for the tasks, or keep those of a restored run; nothing of what was written is left out."""
+        work = bench(runtime)
+        if state["steps"]:
+            return _accepted(state, work, tasks_of(state["steps"]), ())
+        added = cast(LifecycleUpdate, await take_up(state, work))
+        state = amended(state, added)
+        why, language = state["complaint"], state["language"]
+        banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
+        work.emit(Thinking(task_id=state["task_id"], content=banner))
+        update: LifecycleUpdate = {**added, "asked": state["asked"] + 1}
+        told_also: list[Durable] = []
+        try:
+            tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, told_also)
+        except Undecomposable as error:
+            return {**update, "failure": {"error": str(error), "phase": state["phase"]}}
+        except (InvalidPlan, UnreadableReply) as error:
+            return {**update, **_refused(state, str(error), told_also)}
+        return {**update, **_accepted(state, work, tasks, told_also)}
+
+    return node
+
+
+async def _given(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, ...]:
+    text = "\n\n".join(part for part in (state["objective"], state["complaint"]) if part)
+    try:
+        given = await decompose(text)
+    except Exception as error:  # anybody's code: the run ends and says why
+        why = f"The goal could not be broken down: {str(error) or type(error).__name__}"
+        raise Undecomposable(why) from error
+    return read_tasks(given)
+
+
+async def _asked(
+    state: LifecycleState, work: Bench, update: LifecycleUpdate, told_also: list[Durable]
+) -> tuple[SubTask, ...]:
+    ids = {"task_id": state["task_id"]}
+    asked = await ask_model(work, decomposition(state, work), Silent(), state["usage"], ids)
+    update["usage"] = asked.usage
+    told_also.append(asked.event)
+    tasks = read_tasks(_read(asked.reply))
+    if len(tasks) == 1 and tasks[0].phase == "generation":  # there is only an answer to write: the task is the goal
+        return (tasks[0].model_copy(update={"description": state["objective"]}),)
+    return tasks
+
+
+def _read(reply: ModelReply) -> dict[str, Any]:
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The reply was cut at its length limit: write fewer tasks.")
+    return read_object(reply.text)
+
+
+def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> LifecycleUpdate:
+    events = announce(*told_also, ErrorRaised(task_id=state["task_id"], message=why))
+    if state["asked"] + 1 < MOST_ASKS:
+        return {"complaint": why, "events": events}
+    error = f"The goal could not be broken down into tasks, after {MOST_ASKS} tries. {why}"
+    return {"complaint": why, "failure": {"error": error, "phase": state["phase"]}, "events": events}
+
+
+def _accepted(
+    state: LifecycleState, work: Bench, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
+) -> LifecycleUpdate:
+    task_id, steps = state["task_id"], as_steps(tasks)
+    work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
+    details = {"task_count": len(tasks), "tasks": [task.public for task in tasks]}
+    events = announce(
+        *told_also,
+        PlanUpdate(task_id=task_id, goal=state["objective"], steps=steps),
+        told(task_id, EngineEventType.TASK_DECOMPOSED, details),
+        changed(task_id, state["phase"], EngineState.SCHEDULING),
+    )
+    return {"steps": steps, "complaint": "", "phase": EngineState.SCHEDULING.value, "events": events}

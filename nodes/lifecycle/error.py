@@ -1,0 +1,35 @@
+"""ERROR: the run failed; say why, with what was done so far."""
+
+from langchain_core.messages import AIMessage
+
+from segue.events import Answer, ErrorRaised, TaskComplete
+from segue.lifecycle import EngineEventType, EngineState
+from segue.prompts.phrases import phrase
+
+from ..context import NodeRuntime, announce
+from .ending import done_so_far, lifecycle_result
+from .state import LifecycleState, LifecycleUpdate
+from .telling import changed, told
+
+
+async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    """End the task as an error that keeps what was found."""
+    failure, language, task_id = state["failure"] or {}, state["language"], state["task_id"]
+    why = str(failure.get("error", ""))
+    found = done_so_far(state) or phrase("nothing_found", language)
+    text = phrase("unfinished", language, why=why.rstrip(".。"), found=found)
+    result = lifecycle_result(state, text, why)
+    ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status="error", result=result)]
+    events = announce(
+        changed(task_id, state["phase"], EngineState.ERROR),
+        told(task_id, EngineEventType.ENGINE_ERROR, failure),
+        ErrorRaised(task_id=task_id, message=why, final=True),
+        Answer(task_id=task_id, answer=text),
+        *ended,
+    )
+    return {
+        "messages": [AIMessage(text)],
+        "phase": EngineState.ERROR.value,
+        "result": result,
+        "events": events,
+    }

@@ -1,0 +1,94 @@
+"""EXECUTING: fold in what was carried out, then pick the tasks that begin next."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from segue.events import Durable
+from segue.lifecycle import EngineEventType, EngineState
+from segue.plan import Status
+from segue.prompts.phrases import phrase
+from segue.subtasks import SubTask, moved, next_tasks, stranded
+
+from ..context import NodeRuntime, announce, bench
+from .counting import added_up
+from .state import LifecycleNode, LifecycleState, LifecycleUpdate
+from .telling import as_steps, changed, completed, step_told, tasks_of, told
+
+NOTE_CHARS = 200
+
+
+def executing(concurrency: int) -> LifecycleNode:
+    """The node that has so many tasks carried out at once."""
+
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+        """Give up what needs a failed task, begin what can begin; where nothing is left the run is complete."""
+        if runtime.drain_requested:
+            return {"held": True}
+        folded = _fold(state)
+        tasks, lost = _skip(folded_tasks(state), state["language"])
+        update: LifecycleUpdate = {**folded, "steps": as_steps(tasks), "wave": []}
+        events = [event for task in lost for event in _told_skipped(state["task_id"], task, tasks)]
+        begins = next_tasks(tasks)[:concurrency]
+        if begins and (spent := _spent(state, runtime)):
+            failure = {"error": spent, "phase": state["phase"]}
+            return {**update, "failure": failure, "events": announce(*events)}
+        if not begins:
+            events.append(changed(state["task_id"], state["phase"], EngineState.COMPLETED))
+            return {**update, "phase": EngineState.COMPLETED.value, "events": announce(*events)}
+        for task in begins:
+            tasks = moved(tasks, task.step_id, Status.RUNNING)
+            events += _told_begun(state["task_id"], next(now for now in tasks if now.step_id == task.step_id))
+        wave = [task.step_id for task in begins]
+        return {**update, "steps": as_steps(tasks), "wave": wave, "events": announce(*events)}
+
+    return node
+
+
+def _fresh(state: LifecycleState) -> list[dict[str, Any]]:
+    return state["outcomes"][state["folded"] :]
+
+
+def folded_tasks(state: LifecycleState) -> tuple[SubTask, ...]:
+    """The tasks with what was carried out since they were last looked at."""
+    tasks = tasks_of(state["steps"])
+    for outcome in _fresh(state):
+        status = Status.ERROR if outcome["error"] else Status.DONE
+        tasks = moved(tasks, outcome["step_id"], status, outcome["error"][:NOTE_CHARS])
+    return tasks
+
+
+def _fold(state: LifecycleState) -> LifecycleUpdate:
+    fresh = _fresh(state)
+    return {
+        "folded": len(state["outcomes"]),
+        "results": state["results"] | {o["step_id"]: o["answer"] for o in fresh if not o["error"]},
+        "calls": state["calls"] | {o["step_id"]: o["calls"] for o in fresh if o["calls"]},
+        "usage": added_up([state["usage"], *(outcome["usage"] for outcome in fresh)]),
+    }
+
+
+def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...], list[SubTask]]:
+    lost = stranded(tasks)
+    for task_id, needs in lost.items():
+        note = phrase("lifecycle_needs", language, tasks=", ".join(needs))
+        tasks = moved(tasks, task_id, Status.SKIPPED, note)
+    by_id: Mapping[str, SubTask] = {task.step_id: task for task in tasks}
+    return tasks, [by_id[task_id] for task_id in lost]
+
+
+def _told_skipped(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:
+    progress = completed(tasks) / len(tasks)
+    details = {"task_id": task.step_id, "error": task.note, "progress": progress, "skipped": True}
+    return [step_told(task_id, task), told(task_id, EngineEventType.TASK_FAILED, details)]
+
+
+def _told_begun(task_id: str, task: SubTask) -> list[Durable]:
+    details = {"task_id": task.step_id, "description": task.description}
+    return [step_told(task_id, task), told(task_id, EngineEventType.TASK_STARTED, details)]
+
+
+def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:
+    work = bench(runtime)
+    if work.seconds_since(state["started_at"]) <= work.agent.budget.seconds:
+        return ""
+    return phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")

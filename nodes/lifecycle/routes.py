@@ -1,0 +1,80 @@
+"""Where the lifecycle graph goes next."""
+
+from typing import Literal
+
+from langgraph.types import Send
+
+from segue.lifecycle import EngineState
+
+from .state import LifecycleState, SubTaskWork
+
+STANDING = (EngineState.SCHEDULING, EngineState.EXECUTING)
+"""Where a run can be paused, and goes on."""
+
+
+def entrance(state: LifecycleState) -> Literal["RECEIVING", "PAUSED"]:
+    """A restored run goes on where it was paused; anything else begins at the beginning."""
+    return "PAUSED" if (state.get("restored") or {}).get("phase") in STANDING else "RECEIVING"
+
+
+def after_receiving(state: LifecycleState) -> Literal["CONTEXT_FETCHING", "ERROR"]:
+    """An input that holds nothing to do ends the run."""
+    return "ERROR" if state["failure"] else "CONTEXT_FETCHING"
+
+
+def after_context_fetching(state: LifecycleState) -> Literal["DECOMPOSING", "ERROR"]:
+    """A coordinator that fails ends the run."""
+    return "ERROR" if state["failure"] else "DECOMPOSING"
+
+
+def after_decomposing(state: LifecycleState) -> Literal["SCHEDULING", "DECOMPOSING", "ERROR"]:
+    """Tasks that cannot be carried out are asked for again, then the run ends."""
+    if state["failure"]:
+        return "ERROR"
+    return "DECOMPOSING" if state["complaint"] else "SCHEDULING"
+
+
+def after_scheduling(state: LifecycleState) -> Literal["EXECUTING", "PAUSED", "ERROR"]:
+    """A pause that was asked for meanwhile comes first."""
+    if state["failure"]:
+        return "ERROR"
+    return "PAUSED" if state["held"] else "EXECUTING"
+
+
+def after_paused(state: LifecycleState) -> Literal["SCHEDULING", "EXECUTING"]:
+    """Back to where the run was paused."""
+    return "SCHEDULING" if state["phase"] == EngineState.SCHEDULING else "EXECUTING"
+
+
+def after_executing(state: LifecycleState) -> list[Send] | Literal["PAUSED", "COMPLETED", "ERROR"]:
+    """Send the tasks out that begin, or end."""
+    if state["failure"]:
+        return "ERROR"
+    if state["held"]:
+        return "PAUSED"
+    return [Send("CARRY_OUT", _work(state, task_id)) for task_id in state["wave"]] or "COMPLETED"
+
+
+def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
+    steps = {step["step_id"]: step for step in state["steps"]}
+    step = steps[task_id]
+    return {
+        "task_id": state["task_id"],
+        "language": state["language"],
+        "started_at": state["started_at"],
+        "goal": state["objective"],
+        "context": state["context"],
+        "step": step,
+        "needed": [
+            {
+                "description": steps[need]["description"],
+                "answer": state["results"].get(need, ""),
+                "calls": state["calls"].get(need, []),
+            }
+            for need in step["depends_on"]
+        ],
+        "calls": state["calls"].get(task_id, []),
+        "place": list(steps).index(task_id) + 1,
+        "total": len(steps),
+        "completed": sum(other["status"] == "done" for other in steps.values()),
+    }

@@ -1,0 +1,25 @@
+"""SCHEDULING: put the tasks in order, by their dependencies and then by their priority."""
+
+from segue.lifecycle import EngineEventType, EngineState
+from segue.plan import problems
+from segue.subtasks import MOST_TASKS, in_order
+
+from ..context import NodeRuntime, announce
+from .state import LifecycleState, LifecycleUpdate
+from .telling import changed, tasks_of, told
+
+
+async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    """Say in which order the tasks will be carried out; tasks from elsewhere that cannot be end the run."""
+    if runtime.drain_requested:
+        return {"held": True}
+    tasks, task_id = tasks_of(state["steps"]), state["task_id"]
+    if found := problems(tasks, max_steps=MOST_TASKS):
+        why = "The tasks cannot be carried out: " + "; ".join(found) + "."
+        return {"failure": {"error": why, "phase": state["phase"]}}
+    scheduled = [
+        told(task_id, EngineEventType.TASK_SCHEDULED, {"task_id": task.step_id, "priority": task.priority})
+        for task in in_order(tasks)
+    ]
+    events = announce(*scheduled, changed(task_id, state["phase"], EngineState.EXECUTING))
+    return {"phase": EngineState.EXECUTING.value, "events": events}

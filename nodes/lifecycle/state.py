@@ -1,0 +1,143 @@
+"""What the lifecycle graph keeps."""
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from typing_extensions import TypedDict
+
+from ..beginning import Assignment
+from ..context import NodeRuntime
+from ..history import Events, History, Records
+
+
+class Restored(TypedDict, total=False):
+    """What is known of a run that another engine began."""
+
+    phase: str
+    """scheduling or executing: go on there; anything else begins at the beginning."""
+    context: dict[str, list[str]]
+    steps: list[dict[str, Any]]
+    results: dict[str, str]
+    calls: dict[str, list[dict[str, Any]]]
+
+
+class LifecycleInput(TypedDict, total=False):
+    """What the graph is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+    restored: Restored | None
+
+
+class LifecycleOutput(TypedDict):
+    """What the graph returns."""
+
+    messages: History
+    result: dict[str, Any] | None
+
+
+class LifecycleState(TypedDict):
+    """RECEIVING, or PAUSED for a restored run, resets every channel that belongs to a task."""
+
+    messages: History
+    """The thread's messages. Written by the caller, DECOMPOSING (what was added), CARRY_OUT, COMPLETED and ERROR."""
+    assignment: Assignment | None
+    restored: Restored | None
+    """The caller; RECEIVING and PAUSED take it in and clear it."""
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    """RECEIVING or PAUSED, as the four above; `objective` also by DECOMPOSING, with what was added."""
+    notes: int
+    """How many additions were taken up. RECEIVING, PAUSED, DECOMPOSING, COMPLETED."""
+    phase: str
+    """The engine's state. Every node that ends a phase names the next one."""
+    context: dict[str, list[str]]
+    """{rules, knowledge, tools}, texts. CONTEXT_FETCHING."""
+    asked: int
+    """How often the tasks were asked for. DECOMPOSING."""
+    complaint: str
+    """What is wrong with the tasks that were written; empty if nothing. DECOMPOSING."""
+    steps: list[dict[str, Any]]
+    """The tasks, as dicts of `SubTask`. DECOMPOSING, EXECUTING."""
+    wave: list[str]
+    """The ids of the tasks under way. EXECUTING."""
+    outcomes: Records
+    """One a task that was carried out: {step_id, answer, error, history, calls, usage}. CARRY_OUT."""
+    folded: int
+    """How many of the outcomes stand in `steps` and `results` already. EXECUTING."""
+    results: dict[str, str]
+    """What the completed tasks came to. EXECUTING."""
+    calls: dict[str, list[dict[str, Any]]]
+    """Calls that a task made already: {name, arguments, result, ref}. PAUSED from a restored run, EXECUTING."""
+    held: bool
+    """Whether a pause was asked for before the phase began its work. SCHEDULING, EXECUTING; PAUSED takes it back."""
+    failure: dict[str, Any] | None
+    """{error, phase}: why the run ends in ERROR. RECEIVING, CONTEXT_FETCHING, DECOMPOSING, SCHEDULING, EXECUTING."""
+    usage: dict[str, Any]
+    """DECOMPOSING, EXECUTING."""
+    result: dict[str, Any] | None
+    """COMPLETED, ERROR."""
+    events: Events
+
+
+class LifecycleUpdate(TypedDict, total=False):
+    """What a node may return."""
+
+    messages: list[Any]
+    assignment: Assignment | None
+    restored: Restored | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    notes: int
+    phase: str
+    context: dict[str, list[str]]
+    asked: int
+    complaint: str
+    steps: list[dict[str, Any]]
+    wave: list[str]
+    outcomes: Any
+    folded: int
+    results: dict[str, str]
+    calls: dict[str, list[dict[str, Any]]]
+    held: bool
+    failure: dict[str, Any] | None
+    usage: dict[str, Any]
+    result: dict[str, Any] | None
+    events: list[dict[str, Any]]
+
+
+class SubTaskWork(TypedDict):
+    """What one CARRY_OUT is sent: all that a task sees, and nothing of the others."""
+
+    task_id: str
+    language: str
+    started_at: float
+    goal: str
+    context: dict[str, list[str]]
+    step: dict[str, Any]
+    needed: list[dict[str, Any]]
+    """What the tasks that it depends on came to: {description, answer, calls}."""
+    calls: list[dict[str, Any]]
+    """Calls that it made already."""
+    place: int
+    total: int
+    completed: int
+    """Tasks that were completed when it was sent out."""
+
+
+class LifecycleNode(Protocol):
+    """A node of the lifecycle graph that is made for something that it uses."""
+
+    def __call__(self, state: LifecycleState, runtime: NodeRuntime) -> Awaitable[LifecycleUpdate]: ...
+
+
+class CarryOutNode(Protocol):
+    """The node over one react graph."""
+
+    def __call__(self, state: SubTaskWork, runtime: NodeRuntime) -> Awaitable[LifecycleUpdate]: ...

@@ -1,0 +1,128 @@
+"""A run in an app's database: a task of the lifecycle mode, which any process can pause, resume and look at."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from contextvars import copy_context
+from typing import Any, cast
+
+from ..app import App
+from ..errors import TaskError
+from ..events import Event, Lifecycle, from_dict
+from ..lifecycle import EngineEventType, EngineState
+from ..nodes.lifecycle.gate import GATE, Gate
+from .mirror import Mirror
+from .tracks import Arrived, Begin, Given, GoOn
+
+_ENDED = ("done", "cancelled")
+Row = dict[str, Any]
+
+
+class KeptTrack:
+    """The app runs the graph in the background; a gate lets it come no further than the engine has told."""
+
+    def __init__(self, app: App, *, mode: str = "lifecycle", task_id: str = "", **options: Any) -> None:
+        self._app = app
+        self._options = {"mode": mode, **options}
+        self._seen = 0
+        self._session_id = str(options.get("session_id") or "")
+        self._task_id = task_id
+        self._pausing: asyncio.Future[None] | None = None
+        self.standing = False
+        self.question: Mapping[str, Any] | None = None
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        return {"task_id": self._task_id, "session_id": self._session_id} if self._task_id else {}
+
+    def attach(self, snapshot: Mapping[str, Any]) -> None:
+        """Take over the task that a snapshot names."""
+        self._task_id = str(snapshot.get("task_id") or "")
+
+    def forget(self) -> None:
+        """Let go of the run: the next one is a new task."""
+        self.standing, self.question, self._task_id, self._seen = False, None, "", 0
+
+    async def recall(self) -> tuple[Mirror, EngineState] | None:
+        """The run as the database knows it, and the phase that it is in.
+
+        Raises:
+            UnknownTask: the database has no such task.
+            TaskError: the run is no task of an app.
+        """
+        if not self._task_id:
+            raise TaskError("The snapshot is of a run in memory: go on with it in an engine without an app.")
+        row = await self._app.task(self._task_id)
+        mirror, state = Mirror(input=row["message"]), EngineState.IDLE
+        for event in [from_dict(form) for form in await self._app.events(self._task_id)]:
+            self._seen = event.seq
+            mirror.learn(event)
+            if isinstance(event, Lifecycle) and event.event_type == EngineEventType.STATE_CHANGED:
+                state = EngineState(event.details["to"])
+        await self._look(row)
+        return mirror, state
+
+    def drain(self) -> None:
+        """Have the run stop at its next boundary; its row says that a person paused it."""
+        run = self._app._runner.run_of(self._task_id)
+        if run is not None:
+            self._pausing = asyncio.ensure_future(self._app._runner.request_pause(run))
+
+    async def stretch(self, given: Given, arrived: Arrived) -> AsyncGenerator[None, None]:
+        """Run until the end or a boundary, and yield after each event; what happened goes to `arrived` first.
+
+        Closed in the middle it drains: what is under way comes to its boundary, and is still told to `arrived`.
+        """
+        gate = Gate()
+        await self._begun(given, gate)
+        following = cast(AsyncGenerator[Event, None], self._app.follow(self._task_id, after=self._seen))
+        async with aclosing(following) as events:
+            try:
+                while (event := await self._next(events, gate)) is not None:
+                    if arrived([event]):
+                        yield
+            except GeneratorExit:
+                self.drain()
+                while (event := await self._next(events, gate)) is not None:
+                    arrived([event])
+                raise
+            finally:
+                await self._look(await self._app.task(self._task_id))
+        self._complain(await self._app.task(self._task_id))
+
+    async def _begun(self, given: Given, gate: Gate) -> None:
+        """Have the app run the task behind the gate."""
+        context = copy_context()
+        context.run(GATE.set, gate)
+        if isinstance(given, Begin):
+            starting = self._app.start(given.text, **self._options)
+        else:
+            answer = given.answer if isinstance(given, GoOn) else None
+            starting = self._app.take_up(self._task_id, answer=answer)
+        row = await asyncio.create_task(starting, context=context)
+        self._task_id, self._session_id = row["task_id"], row["thread_id"]
+
+    async def _next(self, events: AsyncGenerator[Event, None], gate: Gate) -> Event | None:
+        if self._pausing is not None:
+            await self._pausing
+            self._pausing = None
+        gate.ask()
+        event = await anext(events, None)
+        if event is not None:
+            self._seen = max(self._seen, event.seq)
+        if isinstance(event, Lifecycle):
+            gate.saw()
+        return event
+
+    async def _look(self, row: Row) -> None:
+        """See whether the task can go on, and whether it waits for a person."""
+        self._session_id = row["thread_id"]
+        self.standing = row["status"] not in _ENDED and not row["result"]
+        waits = row["status"] == "waiting"
+        self.question = await self._app.question(self._task_id) if waits else None
+
+    def _complain(self, row: Row) -> None:
+        if row["status"] == "cancelled":
+            raise TaskError(f"Task «{self._task_id}» was cancelled: give the engine a new goal.")
+        if row["status"] == "error" and not row["result"]:
+            raise TaskError(str(row["error"]))

@@ -1,0 +1,206 @@
+"""The lifecycle graph on scripted models, in memory and on SQLite."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from langgraph.runtime import RunControl, Runtime
+
+from segue.agents import Agent, Budget
+from segue.errors import ModelUnreachable
+from segue.graphs.lifecycle import build_lifecycle
+from segue.nodes.lifecycle.executing import executing
+from segue.nodes.lifecycle.scheduling import scheduling
+from segue.nodes.lifecycle.state import LifecycleState
+from segue.services import RunContext
+from segue.tools.registry import tool
+from tests.fakes import answer, call_tool
+from tests.graphs.conftest import Make
+
+
+def tasks(*items: dict[str, Any]) -> str:
+    return json.dumps({"tasks": list(items)})
+
+
+def task(name: str, *needs: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "description": f"do {name}", "dependencies": list(needs), **more}
+
+
+async def test_the_model_writes_the_tasks_and_react_carries_them_out(bed: Make) -> None:
+    script = [
+        tasks(task("a"), task("b", "a")),
+        call_tool(("double", {"number": 3})),
+        answer("six"),
+        answer("six it is"),
+    ]
+    with (test := bed(build_lifecycle, script)).model:
+        out = await test.send("double three")
+    result = out["result"]
+    assert (result["mode"], result["success"], result["answer"]) == ("lifecycle", True, "six it is")
+    assert result["reasoning"]["tools_used"] == ["double"] and result["usage"]["calls"] == 4
+    assert [(step["step_id"], step["status"]) for step in result["plan"]] == [("a", "done"), ("b", "done")]
+    assert [entry["step"] for entry in result["history"]] == ["a"]
+    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"]
+    assert [e["data"]["event_type"] for e in test.of_type("lifecycle")] == [
+        "state_changed", "state_changed", "context_received", "state_changed", "task_decomposed", "state_changed",
+        "task_scheduled", "task_scheduled", "state_changed", "task_started", "task_completed", "task_started",
+        "task_completed", "state_changed", "engine_completed",
+    ]  # fmt: skip
+    assert [(e["step_id"], e["data"]["status"]) for e in test.of_type("step_update")] == [
+        ("a", "running"), ("a", "done"), ("b", "running"), ("b", "done"),
+    ]  # fmt: skip
+    assert test.types.count("answer") == test.types.count("task_complete") == test.types.count("plan_update") == 1
+
+
+async def test_what_a_task_does_is_told_with_its_step_and_is_no_answer_of_the_whole(bed: Make) -> None:
+    script = [tasks(task("a")), call_tool(("double", {"number": 3})), answer("six")]
+    test = bed(build_lifecycle, script)
+    await test.send("double three")
+    assert {e["step_id"] for e in test.of_type("tool_result")} == {"a"}
+    assert {d.step_id for d in test.deltas if "six" in str(d.data.get("content"))} == {"a"}
+    assert not [d for d in test.deltas if d.type == "token"]
+
+
+async def test_tasks_that_will_not_do_are_asked_for_again_with_the_reasons(bed: Make) -> None:
+    script = ["no tasks at all", tasks(task("a", "b"), task("b", "a")), tasks(task("c")), answer("done")]
+    with (test := bed(build_lifecycle, script)).model:
+        out = await test.send("go")
+    assert out["result"]["answer"] == "done"
+    assert [e["data"]["final"] for e in test.of_type("error")] == [False, False]
+    assert "wait for each other" in str(test.model.calls[2][0].content)
+
+
+async def test_after_three_tries_the_run_ends_in_error(bed: Make) -> None:
+    with (test := bed(build_lifecycle, ["x", "y", "z"])).model:
+        out = await test.send("go")
+    assert out["result"]["success"] is False
+    assert "after 3 tries" in out["result"]["error"]
+    assert test.of_type("lifecycle")[-1]["data"]["details"]["phase"] == "decomposing"
+    assert out["messages"][-1].type == "ai"
+
+
+async def test_a_second_turn_begins_anew_and_knows_what_was_said(bed: Make) -> None:
+    script = [tasks(task("a")), answer("blue"), tasks(task("b")), answer("red")]
+    test = bed(build_lifecycle, script)
+    await test.send("the first colour")
+    out = await test.send("another")
+    assert [step["step_id"] for step in out["result"]["plan"]] == ["b"]
+    assert out["result"]["usage"]["calls"] == 2
+    assert "the first colour" in str(test.model.calls[2][0].content)
+    assert "the first colour" not in str(test.model.calls[3])
+
+
+@pytest.mark.parametrize("node", ["RECEIVING", "DECOMPOSING", "SCHEDULING", "EXECUTING", "CARRY_OUT", "CALL_TOOL"])
+async def test_paused_behind_any_node_it_goes_on_without_repeating(bed: Make, node: str) -> None:
+    script = [tasks(task("a"), task("b", "a")), call_tool(("note", {"text": "x"})), answer("one"), answer("two")]
+    with (test := bed(build_lifecycle, script)).model:
+        test.pause_after = node
+        assert await test.send("go") == {}
+        out = await test.resume()
+    assert out["result"]["success"] and out["result"]["answer"] == "two"
+    assert out["result"]["reasoning"]["tools_used"] == ["note"]
+
+
+@pytest.mark.parametrize("node", [scheduling, executing(1)])
+async def test_a_phase_that_finds_a_pause_asked_for_begins_nothing(node: Any) -> None:
+    control = RunControl()
+    control.request_drain("pause")
+    state: LifecycleState = {"steps": []}  # type: ignore[typeddict-item]
+    assert await node(state, Runtime(context=RunContext(), control=control)) == {"held": True}
+
+
+async def test_the_time_of_a_task_is_its_own(bed: Make) -> None:
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    script = [tasks(task("a", timeout=0.05), task("b")), call_tool(("wait", {})), answer("in time")]
+    test = bed(build_lifecycle, script, tools=(wait,))
+    out = await test.send("go")
+    assert out["result"]["success"] is False
+    assert [step["status"] for step in out["result"]["plan"]] == ["error", "done"]
+    assert "it took longer than 0.05 s" in out["result"]["answer"] and "in time" in out["result"]["answer"]
+
+
+async def test_an_endpoint_that_is_down_stops_the_run_where_it_can_go_on(bed: Make) -> None:
+    script = [tasks(task("a"), task("b")), answer("one"), ModelUnreachable("It does not answer."), answer("two")]
+    with (test := bed(build_lifecycle, script)).model:
+        with pytest.raises(ModelUnreachable):
+            await test.send("go")
+        out = await test.resume()
+    assert out["result"]["success"]
+    assert "one" in out["result"]["answer"] and "two" in out["result"]["answer"]
+
+
+async def test_a_spent_budget_of_time_ends_the_run_with_what_was_done(bed: Make) -> None:
+    script = [tasks(task("a"), task("b")), answer("one")]
+    test = bed(build_lifecycle, script, budget=Budget(seconds=100))
+    clock = test.services._clock
+    spent = [False]
+    test.services._clock = lambda: clock() + (1000 if spent[0] else 0)
+    test.model._script[1] = lambda messages: (spent.__setitem__(0, True), answer("one"))[1]
+    out = await test.send("go")
+    assert out["result"]["success"] is False
+    assert "time limit of 100 seconds" in out["result"]["error"] and "one" in out["result"]["answer"]
+    assert test.of_type("lifecycle")[-1]["data"]["details"]["phase"] == "executing"
+
+
+async def test_what_a_person_adds_reaches_the_tasks_that_come_and_the_history(bed: Make) -> None:
+    script = [tasks(task("a"), task("b", "a")), answer("one"), answer("two")]
+    test = bed(build_lifecycle, script)
+    test.pause_after = "EXECUTING"
+    await test.send("go")
+    test.notes.append("in French, please")
+    out = await test.resume()
+    assert "in French, please" in str(test.model.calls[-1])
+    assert [m.text for m in out["messages"] if m.type == "human"] == ["go", "in French, please"]
+
+
+async def test_a_person_is_asked_before_a_tasks_call_runs(bed: Make) -> None:
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def send(to: str) -> str:
+        """Send a letter."""
+        ran.append(to)
+        return "sent"
+
+    script = [tasks(task("a")), call_tool(("send", {"to": "Ann"})), answer("done")]
+    test = bed(build_lifecycle, script, tools=(send,))
+    await test.send("go")
+    assert (await test.question())["calls"][0]["name"] == "send" and ran == []
+    out = await test.answer("approve")
+    assert ran == ["Ann"] and out["result"]["success"]
+
+
+async def test_the_native_protocol_carries_tasks_out_as_well(bed: Make) -> None:
+    from langchain_core.messages import AIMessage
+
+    call = AIMessage("", tool_calls=[{"id": "c", "name": "double", "args": {"number": 2}, "type": "tool_call"}])
+    script = [tasks(task("a"), task("b", "a")), call, AIMessage("four"), AIMessage("it is four")]
+    with (test := bed(build_lifecycle, script, protocol="native")).model:
+        out = await test.send("double two")
+    assert out["result"]["answer"] == "it is four"
+    assert "four" in str(test.model.calls[3][1].content)
+
+
+async def test_the_agents_own_tools_are_the_context_where_there_is_no_coordinator(bed: Make) -> None:
+    test = bed(build_lifecycle, [tasks(task("a")), answer("x")])
+    await test.send("go")
+    (received,) = [e for e in test.of_type("lifecycle") if e["data"]["event_type"] == "context_received"]
+    assert received["data"]["details"]["tools"] == [
+        "double: Double a number.",
+        "note: Write a note down.",
+        "fail: Fail.",
+    ]
+    assert "double: Double a number." in str(test.model.calls[0][0].content)
+
+
+def test_the_default_agent_has_no_say_in_the_graph() -> None:
+    assert build_lifecycle().compile().get_graph().nodes.keys() >= {
+        "RECEIVING", "CONTEXT_FETCHING", "DECOMPOSING", "SCHEDULING", "EXECUTING", "PAUSED", "COMPLETED", "ERROR",
+    }  # fmt: skip
+    assert Agent(agent_id="a").mode == "auto"

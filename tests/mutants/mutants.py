@@ -1,0 +1,167 @@
+"""The faults: each is a bug that was seen in an engine of this kind, and the tests that must turn red."""
+
+from dataclasses import dataclass
+
+ENGINE = "tests/segue/engine/"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` stands in `file` exactly once and becomes `new`; then `tests` must fail."""
+
+    bug: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+FOLLOWING = "src/segue/engine/following.py"
+CONVERSATION = "src/segue/engine/conversation.py"
+CARRY_OUT = "nodes/lifecycle/carry_out.py"
+SUBTASKS = "src/segue/subtasks.py"
+
+LIFECYCLE = (
+    Mutant(
+        "a paused and resumed engine stays paused",
+        FOLLOWING,
+        "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
+        "self._own.append((_T.ENGINE_RESUMED, {}))",
+        f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
+    ),
+    Mutant(
+        "a resumed engine goes to executing wherever it was paused",
+        FOLLOWING,
+        "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
+        "self._change(_S.EXECUTING, _T.ENGINE_RESUMED, {})",
+        f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
+    ),
+    Mutant(
+        "the pause is told only after the resume",
+        FOLLOWING,
+        "            while self._own:\n",
+        "            while self._own and self._state is not _S.PAUSED:\n",
+        f"{ENGINE}test_pausing.py::test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event",
+    ),
+    Mutant(
+        "the resume is never told",
+        FOLLOWING,
+        "        self._own.append((kind, data))\n",
+        "        self._own.extend([(kind, data)] * (kind is not _T.ENGINE_RESUMED))\n",
+        f"{ENGINE}test_pausing.py::test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost",
+    ),
+    Mutant(
+        "a pause is allowed in any state",
+        CONVERSATION,
+        "        if self._state not in PAUSABLE:\n            return False\n        self._stopping",
+        "        if False:\n            return False\n        self._stopping",
+        f"{ENGINE}test_pausing.py::test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused",
+    ),
+    Mutant(
+        "dependencies are ignored",
+        SUBTASKS,
+        "if task.step_id in runnable)",
+        "if task.status is Status.PENDING)",
+        f"{ENGINE}test_run.py::test_lower_priorities_come_first_and_dependencies_before_that",
+    ),
+    Mutant(
+        "priorities are ignored",
+        SUBTASKS,
+        "key=lambda task: task.priority)",
+        "key=lambda task: 0)",
+        f"{ENGINE}test_run.py::test_lower_priorities_come_first_and_dependencies_before_that",
+    ),
+    Mutant(
+        "a second run counts on: progress passes 1",
+        CONVERSATION,
+        "        self._mirror = Mirror()\n",
+        "",
+        f"{ENGINE}test_run.py::test_a_second_run_begins_anew_and_progress_never_passes_one",
+    ),
+    Mutant(
+        "a restored run does everything again",
+        "src/segue/engine/mirror.py",
+        '"steps": [task.model_dump(mode="json") for task in self.tasks],',
+        '"steps": [{**task.model_dump(mode="json"), "status": "pending"} for task in self.tasks],',
+        f"{ENGINE}test_snapshots.py::test_wherever_it_is_taken_another_engine_does_exactly_what_is_left",
+    ),
+    Mutant(
+        "a closed run leaves the engine executing",
+        FOLLOWING,
+        "        if self._state in PAUSABLE:\n            self._pause({})\n",
+        "",
+        f"{ENGINE}test_pausing.py::test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating",
+    ),
+    Mutant(
+        "a closed run cuts off what is under way",
+        "src/segue/engine/memory.py",
+        "                await self._drained(parts, arrived)\n",
+        "",
+        f"{ENGINE}test_pausing.py::test_closed_while_tasks_are_under_way_it_drains_them",
+    ),
+    Mutant(
+        "a task is not carried out but slept through",
+        CARRY_OUT,
+        "await graph.ainvoke(given, context=context, output_keys=SHOWN)",
+        'await asyncio.sleep(0.01, {"messages": [], "result": dict(success=True, answer="", history=[], usage={})})',
+        f"{ENGINE}test_run.py::test_tasks_are_really_carried_out_with_tools",
+    ),
+    Mutant(
+        "an illegal transition is only warned of",
+        "src/segue/lifecycle.py",
+        "        raise IllegalTransition(str(EngineState(old)), str(EngineState(new)))\n",
+        "        pass\n",
+        f"{ENGINE}test_run.py::test_only_the_tables_moves_are_allowed",
+    ),
+    Mutant(
+        "tasks over a hundred are silently dropped",
+        SUBTASKS,
+        '        raise InvalidPlan(f"There are {len(given)} tasks and {MOST_TASKS} is the most: '
+        'put some of them together.")\n',
+        "        given = given[:MOST_TASKS]\n",
+        f"{ENGINE}test_run.py::test_too_many_tasks_are_named_in_the_error_and_none_is_dropped",
+    ),
+    Mutant(
+        "a task's timeout is never enforced",
+        CARRY_OUT,
+        "asyncio.timeout(task.timeout)",
+        "asyncio.timeout(None)",
+        f"{ENGINE}test_run.py::test_a_tasks_timeout_is_enforced",
+    ),
+    Mutant(
+        "two runs at once are not refused",
+        CONVERSATION,
+        '        if self._live:\n            raise EngineBusy(self._state, "a run is under way, wait',
+        '        if False:\n            raise EngineBusy(self._state, "a run is under way, wait',
+        f"{ENGINE}test_pausing.py::test_a_second_run_at_once_is_refused_and_changes_nothing",
+    ),
+    Mutant(
+        "a failed task stops the others",
+        CARRY_OUT,
+        "        except Failed as failed:\n",
+        "        except ZeroDivisionError as failed:\n",
+        f"{ENGINE}test_run.py::test_one_failure_stops_only_what_needs_it",
+    ),
+    Mutant(
+        "what needs a failed task is forgotten",
+        "nodes/lifecycle/executing.py",
+        "    lost = stranded(tasks)\n",
+        "    lost = dict[str, list[str]]()\n",
+        f"{ENGINE}test_run.py::test_one_failure_stops_only_what_needs_it",
+    ),
+    Mutant(
+        "the database runs ahead of what was told",
+        "nodes/lifecycle/gate.py",
+        "        await gate.arrive(runtime)\n",
+        "",
+        f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",
+    ),
+    Mutant(
+        "two characters of Chinese are not found",
+        "src/segue/coordinators/passage_index.py",
+        """f" {' '.join(run[0])} \"""",
+        "run[0]",
+        "tests/segue/coordinators/test_folder.py::"
+        "test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
+    ),
+)
