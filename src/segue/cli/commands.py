@@ -76,8 +76,35 @@ def chat(
             raise typer.Exit(interactive(settings))
         from .stage import one_shot
 
-        said = sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else from_shell(message)
-        raise typer.Exit(one_shot(settings, said, as_json=as_json, steer=steer))
+        raise typer.Exit(one_shot(settings, _said(message), as_json=as_json, steer=steer))
+
+
+@app.command()
+def run(
+    text: Annotated[str, typer.Argument(help="What is to be done, or - for standard input.")],
+    file: options.Files = None,
+    session: options.Session = "",
+    agent: options.Agent = "",
+    agents: options.Agents = "",
+    model: options.Model = "",
+    user: options.User = "default",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.Json = False,
+) -> None:
+    """Break a goal down into subtasks, carry them out one by one, and watch how far they are.
+
+    Ctrl-C pauses; `segue resume` goes on with what is left.
+    """
+    settings = Settings(db, agents, agent, "", model, user, session)
+    with told_in_a_sentence(settings):
+        from .running import carried_out
+
+        raise typer.Exit(carried_out(settings, _said(text), file or (), as_json=as_json))
+
+
+def _said(message: str) -> str:
+    """The message, or what standard input says in its place."""
+    return sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else from_shell(message)
 
 
 @app.command()

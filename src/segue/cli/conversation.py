@@ -19,6 +19,7 @@ from .lines import signs_for, status_line, unknown_calls
 from .live import LiveView
 from .notices import greet, header
 from .printable import printable
+from .progress import LiveProgress, PlainProgress
 from .render import JsonView, PlainView, View
 from .settings import Settings
 from .verdicts import Answer
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..app import App
 
 Row = dict[str, Any]
+LIFECYCLE = "lifecycle"
+"""The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
 """Seconds until it is said that a message stands in line."""
 
@@ -123,7 +126,7 @@ class Conversation:
 
     def _begin(self, task: Row, seen: list[Row]) -> None:
         """A view of the task that knows what was seen of it before."""
-        self.view = self._new_view()
+        self.view = self._new_view(task["mode"])
         self.seconds = 0.0
         for form in seen:
             self.view.recall(from_dict(form))
@@ -132,11 +135,13 @@ class Conversation:
             heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
             greet(self.console, model, heading, language_of(task["message"]))
 
-    def _new_view(self) -> View:
+    def _new_view(self, mode: str) -> View:
         if self.as_json:
             return JsonView()
-        redraws = self.console.is_terminal and not self.console.is_dumb_terminal
-        return LiveView(self.console) if redraws else PlainView(self.console)
+        in_subtasks = mode == LIFECYCLE
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            return LiveProgress(self.console) if in_subtasks else LiveView(self.console)
+        return PlainProgress(self.console) if in_subtasks else PlainView(self.console)
 
     async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()

@@ -48,6 +48,7 @@ _TEXTS = {
     "again": ("按回车键继续编辑", "press Enter to edit it again"),
     "no_arguments": ("（没有参数）", "(no arguments)"),
     "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows the whole"),
+    "files": ("（数据文件：{names}）", "(data files: {names})"),
     "cancelled": ("已取消。", "Cancelled."),
     "cancelled_partial": (
         "已取消；上面未写完的回答保留在会话中。",

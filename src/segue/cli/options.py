@@ -1,5 +1,6 @@
 """The options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,15 @@ User = Annotated[str, typer.Option("--user", help="Whose preferences apply.")]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="A CSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, else ./data); may be repeated. "
+        "The agent is `data` then, unless you name another.",
+    ),
 ]
 TASK_ID: Any = typer.Argument(metavar="TASK_ID", help="The task's id, or enough of its beginning: see `segue tasks`.")
 TaskId = Annotated[str, TASK_ID]

@@ -13,7 +13,10 @@ from ..events import (
     Cancelled,
     Event,
     Fallback,
+    Lifecycle,
     PlanUpdate,
+    Resumed,
+    StateChanged,
     StepUpdate,
     TaskStarted,
     Thinking,
@@ -24,6 +27,8 @@ from ..events import (
 )
 
 CallKey = tuple[str, int]
+STANDING = ("waiting", "paused", "done", "error", "cancelled")
+"""Statuses of a task that is not worked on."""
 
 
 def call_key(event: ToolCall | ToolResult) -> CallKey:
@@ -45,6 +50,21 @@ class Item:
     status: str
     note: str = ""
     calls: list[ToolResult] = field(default_factory=list)
+    priority: int | None = None
+    result: str = ""
+    """What it came to, where that is told."""
+    began: float = 0.0
+    """When it was last taken up, as Unix time; 0 while it is not worked on."""
+    worked: float = 0.0
+    """Seconds that it was worked on before that."""
+
+    def stop(self, now: float) -> None:
+        """It is not worked on from now."""
+        self.worked, self.began = self.seconds(now), 0.0
+
+    def seconds(self, now: float) -> float:
+        """How long it has been worked on."""
+        return self.worked + (max(now - self.began, 0.0) if self.began else 0.0)
 
 
 @dataclass
@@ -118,12 +138,41 @@ class Scene:
         for step in event.steps:
             step_id = str(step["step_id"])
             calls = old[step_id].calls if step_id in old and step["status"] == "done" else []
-            self.items[step_id] = Item(step_id, step["description"], step["status"], step.get("note", ""), calls)
+            item = Item(step_id, step["description"], step["status"], step.get("note", ""), calls)
+            item.priority = step.get("priority")
+            self.items[step_id] = item
 
     @fold.register
     def _(self, event: StepUpdate) -> None:
         item = self.items.setdefault(event.step_id, Item(event.step_id, event.description, event.status))
         item.status, item.note = event.status, event.note
+        if event.status == "running":
+            item.began = event.timestamp
+        else:
+            item.stop(event.timestamp)
+
+    @fold.register
+    def _(self, event: Lifecycle) -> None:
+        item = self.items.get(str(event.details.get("task_id")))
+        if item and event.details.get("result"):
+            item.result = str(event.details["result"])
+
+    @fold.register
+    def _(self, event: StateChanged) -> None:
+        for item in self._under_way():
+            if event.new in STANDING:
+                item.stop(event.timestamp)
+            elif event.new == "running":
+                item.began = item.began or event.timestamp
+
+    @fold.register
+    def _(self, event: Resumed) -> None:
+        """The time since a crash was not worked."""
+        for item in self._under_way():
+            item.began = event.timestamp
+
+    def _under_way(self) -> list[Item]:
+        return [item for item in self.items.values() if item.status == "running"]
 
     @fold.register
     def _(self, event: ToolCall) -> None:
