@@ -283,6 +283,7 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
     history = pages("history", "s1", "--db", "segue.db")
     assert history.stderr.decode().splitlines()[-1] == "segue recover s1"
 
+    task = latest(pages)
     recovered = pages("recover", "s1", *AGENTS)
     assert recovered.returncode == 0, recovered.stderr
     back, dropped, kept, to_go_on, command = recovered.stdout.decode().splitlines()
@@ -295,4 +296,4 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
     went_on = pages(*shlex.split(command.replace('"…"', "hello"))[1:])
     assert went_on.returncode == 0, went_on.stderr
     assert pages.read("effects").splitlines() == ["store done"], "what was done is not done again"
-    assert "went back to an older snapshot" in pages("trace", latest(pages)).stdout.decode()
+    assert "went back to an older snapshot" in pages("trace", task).stdout.decode()
