@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test crash check e2e types studio bench bench-serve lock clean
+.PHONY: help demo test crash mutants check e2e types studio bench bench-serve lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: $(VENV)/.dev ## run the tests
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
+
+mutants: $(VENV)/.dev ## put known faults into a copy of the source: the tests must notice each
+	$(BIN)/python -m tests.mutants
 
 check: $(VENV)/.dev types ## format, lint, types and imports, as CI does
 	$(BIN)/ruff format --check .

@@ -7,11 +7,12 @@ python lifecycle_snapshot.py engine_state.json resume   does the rest
 import asyncio
 import json
 import sys
+from typing import Any
 
 from segue.engine import ConversationEngine
 
 
-async def begin(file: str) -> None:
+async def begin() -> dict[str, Any]:
     engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
     gen = engine.run("帮我规划一个北京3日游，包括景点和美食")
     async for event in gen:
@@ -19,21 +20,14 @@ async def begin(file: str) -> None:
             break
     engine.pause()
     await gen.aclose()
-
-    # 保存状态 · keep it
-    snapshot = engine.create_snapshot()
-    with open(file, "w", encoding="utf-8") as f:
-        json.dump(snapshot, f)
     print(f"{engine.completed_tasks}/{engine.total_tasks}")
+    return engine.create_snapshot()
 
 
-async def go_on(file: str) -> None:
-    # 恢复状态 · take it up again
-    with open(file, encoding="utf-8") as f:
-        snapshot = json.load(f)
-
+async def go_on(snapshot: dict[str, Any]) -> None:
     new_engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
-    new_engine.restore_from_snapshot(snapshot)
+    if not new_engine.restore_from_snapshot(snapshot):
+        sys.exit(new_engine.refused)
 
     async for event in new_engine.run(None):
         if event.event_type == "task_started":
@@ -42,4 +36,13 @@ async def go_on(file: str) -> None:
     print(new_engine.results["5"])
 
 
-asyncio.run(go_on(sys.argv[1]) if sys.argv[2:] == ["resume"] else begin(sys.argv[1]))
+if sys.argv[2:] == ["resume"]:
+    # 恢复状态 · take it up again
+    with open(sys.argv[1], encoding="utf-8") as f:
+        snapshot = json.load(f)
+    asyncio.run(go_on(snapshot))
+else:
+    # 保存状态 · keep it
+    snapshot = asyncio.run(begin())
+    with open(sys.argv[1], "w", encoding="utf-8") as f:
+        json.dump(snapshot, f)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.runtime import RunControl, Runtime
 
-from segue.agents import Agent, Budget
+from segue.agents import Budget
 from segue.errors import ModelUnreachable
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle.executing import executing
@@ -197,10 +197,3 @@ async def test_the_agents_own_tools_are_the_context_where_there_is_no_coordinato
         "fail: Fail.",
     ]
     assert "double: Double a number." in str(test.model.calls[0][0].content)
-
-
-def test_the_default_agent_has_no_say_in_the_graph() -> None:
-    assert build_lifecycle().compile().get_graph().nodes.keys() >= {
-        "RECEIVING", "CONTEXT_FETCHING", "DECOMPOSING", "SCHEDULING", "EXECUTING", "PAUSED", "COMPLETED", "ERROR",
-    }  # fmt: skip
-    assert Agent(agent_id="a").mode == "auto"

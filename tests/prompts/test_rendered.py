@@ -1,5 +1,6 @@
 """What a model is really sent, in both languages: every prompt as a snapshot."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from segue.agents import Agent
 from segue.bootstrap import Registry, RunServices
 from segue.graphs.direct import build_direct
+from segue.graphs.lifecycle import build_lifecycle
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
 from segue.prompts.load import FOLDER, fill, has_slot, render, template
@@ -30,6 +32,9 @@ def native_call() -> AIMessage:
 
 
 STEPS = [{"action": "double", "params": {"number": 2}, "description": "double"}, {"action": "none"}]
+TASKS = json.dumps(
+    {"tasks": [{"id": "1", "description": "double two"}, {"id": "2", "description": "spell it", "dependencies": ["1"]}]}
+)
 CALL = call_tool(("double", {"number": 2}), thought="look")
 
 Scenario = tuple[Callable[[], StateGraph[Any, Any, Any, Any]], list[Any], dict[str, Any]]
@@ -39,6 +44,7 @@ SCENARIOS: dict[str, Scenario] = {
     "react native": (build_react, [native_call(), AIMessage("4")], {"protocol": "native"}),
     "direct": (build_direct, ["4"], {}),
     "plan": (build_plan, ["no plan", plan_json("four", STEPS), "4"], {}),
+    "lifecycle": (build_lifecycle, ["no tasks", TASKS, answer("4"), answer("four")], {}),
 }
 
 
@@ -61,7 +67,7 @@ def test_every_prompt_is_there_in_both_languages() -> None:
     assert names
     for name in names:
         chinese, english = template(name, "zh"), template(name, "en")
-        slots = ("agent_prompt", "tools", "current_state", "results", "schema")
+        slots = ("agent_prompt", "tools", "current_state", "results", "schema", "goal", "rules", "knowledge")
         assert [has_slot(chinese, slot) for slot in slots] == [has_slot(english, slot) for slot in slots]
 
 

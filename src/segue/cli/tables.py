@@ -25,7 +25,6 @@ MODES: Mapping[str, str] = {
     "plan": "writes a plan first, shows it, then carries it out",
     "plan_react": "a plan whose steps are carried out round by round",
     "lifecycle": "breaks a goal down into tasks and carries each out by itself",
-    "lifecycle": "breaks a goal down into subtasks and carries each of them out by itself",
 }
 
 
