@@ -26,11 +26,18 @@ def undecided(call: Call, tools: Mapping[str, Tool]) -> bool:
 
 async def question_of(index: int, call: Call, task_id: str, work: Bench, *also: str) -> dict[str, Any]:
     """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
-    asked = {"index": index} | {name: call[name] for name in ("name", "arguments", *also)}
+    asked = {"index": index} | {name: call[name] for name in ("name", *also)}
+    asked["arguments"] = {**_defaults(work.tools[call["name"]]), **call["arguments"]}
     ledger = work.services.ledger
     unknown = await ledger.unknown(task_id) if ledger else ()
     like = {"name": call["name"], "arguments": call["arguments"]}
     return {**asked, "unknown_outcome": True} if like in unknown else asked
+
+
+def _defaults(tool: Tool) -> dict[str, Any]:
+    """What the tool takes where a call says nothing: a person has to see it."""
+    properties = tool.spec["function"].get("parameters", {}).get("properties", {})
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
 
 
 def ask_person(calls: Calls, tools: Mapping[str, Tool]) -> dict[int, Verdict]:

@@ -96,6 +96,13 @@ DOUBTFUL = (
 CUT_OFF = "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
 
 
+def left_open(name: str, tools: Mapping[str, Tool]) -> Result:
+    """The result of a call that was under way when its task was given up."""
+    if name in tools and tools[name].idempotent:
+        return {"error": f"{name} was under way when the task was given up."}
+    return unknown_outcome(f"{name} was under way when the task was given up, so it may or may not have taken effect")
+
+
 def unknown_outcome(what: str) -> Result:
     """The result of a call of which nobody knows whether it took effect."""
     return {

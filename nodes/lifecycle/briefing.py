@@ -8,7 +8,7 @@ from segue.prompts.load import render
 from segue.subtasks import SubTask
 
 from ..beginning import Assignment
-from ..budgeting import as_json, cut_together
+from ..budgeting import as_json, cut, cut_together
 from ..context import Bench
 from ..exchange import Settled, exchange
 from .state import SubTaskWork
@@ -38,7 +38,8 @@ def _before(state: SubTaskWork, task: SubTask, work: Bench) -> list[AnyMessage]:
     results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
     parts = {"rules": rules, "knowledge": knowledge, "results": results}
     texts = {name: "\n".join(f"- {item}" for item in items) or nothing for name, items in parts.items()}
-    return [HumanMessage(render("subtask", language, goal=state["goal"], **texts), additional_kwargs=_BRIEF)]
+    goal = cut(state["goal"], budget.prompt_tokens // 4)
+    return [HumanMessage(render("subtask", language, goal=goal, **texts), additional_kwargs=_BRIEF)]
 
 
 def _said(value: Any) -> str:

@@ -29,6 +29,7 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpd
         "failed_tasks": sum(task.status is Status.ERROR for task in undone),
         "skipped_tasks": sum(task.status is Status.SKIPPED for task in undone),
         "answer": answer,
+        "usage": state["usage"],
     }
     status = "error" if why else "done"
     ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]

@@ -7,7 +7,7 @@ from segue.events import Thinking
 from segue.lifecycle import Context, Coordinator, EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
-from ..budgeting import as_json, cut
+from ..budgeting import as_json, cut, tokens
 from ..context import Bench, NodeRuntime, announce, bench
 from .state import LifecycleNode, LifecycleState, LifecycleUpdate
 from .telling import changed, told
@@ -15,6 +15,8 @@ from .telling import changed, told
 KINDS = ("rules", "knowledge", "tools")
 MOST_CHARS = 2_000
 """Characters of one text of the context."""
+SHARE = 8
+"""Rules, knowledge and tools get one part in so many of a prompt's budget each."""
 _TEXTS = ("text", "content", "description")
 
 
@@ -33,8 +35,10 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
             return {"failure": {"error": why, "phase": state["phase"]}}
         context = _bounded(found, work.agent.budget.prompt_tokens)
         counts = {f"{kind}_count": len(found[kind]) for kind in KINDS}
+        left_out = {kind: n for kind in KINDS if (n := len(found[kind]) - len(context[kind]))}
+        details = {**counts, **context, **({"left_out": left_out} if left_out else {})}
         events = announce(
-            told(task_id, EngineEventType.CONTEXT_RECEIVED, {**counts, **context}),
+            told(task_id, EngineEventType.CONTEXT_RECEIVED, details),
             changed(task_id, state["phase"], EngineState.DECOMPOSING),
         )
         return {"context": context, "phase": EngineState.DECOMPOSING.value, "events": events}
@@ -68,13 +72,13 @@ def _text(item: Any) -> str:
 
 def _bounded(found: Mapping[str, list[str]], most_tokens: int) -> dict[str, list[str]]:
     """The texts as prompts will show them: each cut to its length, and no more of them than fit."""
-    return {kind: list(_that_fit(texts, most_tokens // 2)) for kind, texts in found.items()}
+    return {kind: list(_that_fit(texts, most_tokens // SHARE)) for kind, texts in found.items()}
 
 
 def _that_fit(texts: Iterable[str], room: int) -> Iterable[str]:
     for text in texts:
         shown = cut(text.encode("utf-8", "replace").decode("utf-8"), MOST_CHARS)
-        room -= len(shown)
+        room -= tokens(shown)
         if room < 0:
             return
         yield shown

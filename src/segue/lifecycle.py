@@ -72,7 +72,8 @@ class EngineEventType(StrEnum):
     STATE_CHANGED = "state_changed"
     """from, to"""
     CONTEXT_RECEIVED = "context_received"
-    """rules_count, tools_count, knowledge_count; the texts themselves under rules, tools, knowledge"""
+    """rules_count, tools_count, knowledge_count; the texts themselves under rules, tools, knowledge; left_out: how many
+    of them find no room in a prompt"""
     TASK_DECOMPOSED = "task_decomposed"
     """task_count, tasks: [{id, description, priority, dependencies, type, timeout}]"""
     TASK_SCHEDULED = "task_scheduled"
@@ -88,7 +89,7 @@ class EngineEventType(StrEnum):
     ENGINE_RESUMED = "engine_resumed"
     """progress"""
     ENGINE_COMPLETED = "engine_completed"
-    """total_tasks, completed_tasks, failed_tasks, skipped_tasks, answer"""
+    """total_tasks, completed_tasks, failed_tasks, skipped_tasks, answer, usage"""
     ENGINE_ERROR = "engine_error"
     """error, phase"""
 

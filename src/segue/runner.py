@@ -29,9 +29,9 @@ from .hub import Hub
 from .leasing import Leasing
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.state import ChatInput
-from .runs import LEASE_LOST, Row, Run
+from .runs import LEASE_LOST, Row, Run, look_at
 from .services import AppContext
-from .tools.run import CUT_OFF, unknown_outcome
+from .tools.run import left_open
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Runner:
             begun = True
             run = self._runs[row["task_id"]] = Run(row, fence)
             run.task = asyncio.create_task(self._run(run), name=f"task {row['task_id']}")
-            run.task.add_done_callback(_look_at)
+            run.task.add_done_callback(look_at)
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch(), name="watch")
             return run.task
@@ -244,7 +244,9 @@ class Runner:
         row = await self.tasks.get(row["task_id"])
         ledger = ToolLedger(self._database, row["thread_id"], self._fences[row["thread_id"]])
         self.saver.hold(row["thread_id"], self._fences[row["thread_id"]])  # what could not be saved counts no more
-        calls = await ledger.settle_all(row["task_id"], lambda name: unknown_outcome(CUT_OFF.format(name=name)))
+        agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
+        tools = self._registry.tools_for(agent) if agent else {}
+        calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
         result = given_up(row, partial, await ledger.unknown(row["task_id"]))
         config = thread_config(row["thread_id"])
         state = await state_at(self.graph, config)
@@ -287,12 +289,6 @@ def _given(state: StateSnapshot, row: Row) -> "ChatInput | Command[Any] | None":
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
         return Command(resume={answer["interrupt_id"]: answer["value"]})
     return None
-
-
-def _look_at(run: asyncio.Task[Row]) -> None:
-    """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
-    if not run.cancelled():
-        run.exception()
 
 
 def thread_config(thread_id: str) -> RunnableConfig:

@@ -56,3 +56,9 @@ class Run:
             self.partial += event.content
         elif isinstance(event, AttemptRestarted | Fallback):
             self.partial = ""
+
+
+def look_at(run: asyncio.Task[Row]) -> None:
+    """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
+    if not run.cancelled():
+        run.exception()

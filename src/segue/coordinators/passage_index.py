@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -34,6 +35,7 @@ class PassageIndex:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, self._connection.close)
         self._rows: dict[str, range] = {}
         self._next = 1
         try:

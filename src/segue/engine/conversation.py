@@ -1,5 +1,6 @@
 """`ConversationEngine`: a goal is received, broken down, scheduled and carried out, and every step is told."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ class ConversationEngine(Following):
             EngineBusy: another run is under way or stands; nothing was changed.
         """
         self._check(user_input)
-        self._live = True
+        self._live, self._wake = True, asyncio.Event()
         try:
             given = await self._begin(user_input)
             if given is not None:
@@ -193,6 +194,10 @@ class ConversationEngine(Following):
         if self._live:
             raise EngineBusy(self._state, "a run is under way, close it with aclose() before reset()")
         self._clear()
+
+    async def close(self) -> None:
+        """Let go of what the engine's tools hold open: the sessions of its agent's MCP servers."""
+        await self._track.close()
 
     def _clear(self) -> None:
         self._mirror = Mirror()

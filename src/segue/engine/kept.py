@@ -43,6 +43,9 @@ class KeptTrack:
         """Let go of the run: the next one is a new task."""
         self.standing, self.question, self._task_id, self._seen = False, None, "", 0
 
+    async def close(self) -> None:
+        """What is open is the app's."""
+
     async def recall(self) -> tuple[Mirror, EngineState] | None:
         """The run as the database knows it, and the phase that it is in.
 

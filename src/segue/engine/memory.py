@@ -140,3 +140,7 @@ class MemoryTrack:
         self.standing = bool(state.tasks)
         asked: Sequence[Any] = state.interrupts
         self.question = {**asked[0].value, "interrupt_id": asked[0].id} if asked else None
+
+    async def close(self) -> None:
+        """End the sessions of the agent's MCP servers."""
+        await self._equipment.registry.close()

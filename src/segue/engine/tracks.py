@@ -70,3 +70,7 @@ class Track(Protocol):
     async def recall(self) -> tuple[Mirror, EngineState] | None:
         """The run as it is kept, and the phase that it is in; None where only the engine knows it."""
         ...
+
+    async def close(self) -> None:
+        """Let go of what was opened for the runs."""
+        ...

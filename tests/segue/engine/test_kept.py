@@ -234,6 +234,26 @@ async def test_a_mode_of_ones_own_may_have_a_coordinator_and_a_planner(db: Path,
     assert shop.done == ["t1", "t2"]
 
 
+async def test_a_small_budget_of_rounds_does_not_bound_the_number_of_tasks(db: Path, shop: Workshop) -> None:
+    tasks = [task(str(n)) for n in range(30)]
+    agent = agent_of(shop, tasks, max_iteration=2, budget=segue.Budget(tool_calls=1))
+    async with segue.open(db, agents=[agent]) as app:
+        result = await app.ask(GOAL, agent="worker", mode="lifecycle")
+    assert result["success"] and len(shop.done) == 30
+
+
+async def test_cancelled_a_task_leaves_what_it_did_in_the_history(db: Path, shop: Workshop) -> None:
+    shop.hold("t2")
+    async with opened(db, shop) as app:
+        row = await app.start(GOAL, agent="worker", mode="lifecycle", session_id="s")
+        await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
+        await app.cancel(row["task_id"])
+        history = await app.history("s")
+        assert [call["state"] for call in (await app.trace(row["task_id"]))["calls"]] == ["done", "done"]
+        assert [m["role"] for m in history] == ["user", *["assistant", "tool"] * 2, "assistant"]
+        assert "worked on t1" in str(history)
+
+
 async def test_with_an_app_what_belongs_to_its_agent_is_refused(db: Path) -> None:
     async with segue.open(db) as app:
         with pytest.raises(ConfigurationError, match="build_lifecycle"):

@@ -12,7 +12,7 @@ from segue.errors import ConfigurationError, IllegalTransition
 from segue.lifecycle import next_state
 from segue.models.build import build_model
 from tests.fakes import ScriptedChatModel, answer
-from tests.segue.engine.conftest import Planner, Workshop, chain, rest, task, told
+from tests.segue.engine.conftest import Planner, Workshop, chain, rest, task, told, until
 
 PRESCRIBED = {
     "STATE_CHANGED": {"from", "to"},
@@ -131,13 +131,9 @@ async def test_one_failure_stops_only_what_needs_it(shop: Workshop) -> None:
     assert failed["a"]["error"] == "RuntimeError: a is broken" and not failed["a"]["skipped"]
     assert failed["b"]["skipped"] and failed["b"]["error"] == "it needs tasks that were not completed: a"
     assert [t.status for t in engine.tasks] == ["error", "skipped", "skipped", "done"]
-    assert events[-1].data | {"answer": ""} == {
-        "total_tasks": 4,
-        "completed_tasks": 1,
-        "failed_tasks": 1,
-        "skipped_tasks": 2,
-        "answer": "",
-    }
+    ended = events[-1].data
+    assert [ended[f"{what}_tasks"] for what in ("total", "completed", "failed", "skipped")] == [4, 1, 1, 2]
+    assert "made free" in ended["answer"] and "do a: RuntimeError: a is broken" in ended["answer"]
     assert engine.current_progress == 0.25
 
 
@@ -238,6 +234,42 @@ async def test_too_many_tasks_are_named_in_the_error_and_none_is_dropped() -> No
     engine = ConversationEngine(llm=Planner([[task(str(n)) for n in range(101)]]))
     events = await rest(engine.run("go"))
     assert "There are 101 tasks and 100 is the most" in events[-1].data["error"]
+
+
+async def test_more_context_than_finds_room_is_counted_and_what_is_left_out_is_said(shop: Workshop) -> None:
+    class Verbose:
+        async def get_context_async(self, text: str) -> Context:
+            return Context(rules=[f"rule {n}: " + "字" * 1000 for n in range(50)], knowledge=["x" * 9000])
+
+    engine = shop.engine(chain(1), coordinator=Verbose())
+    events = await rest(engine.run("go"))
+    received = next(event.data for event in events if event.event_type == "context_received")
+    assert received["rules_count"] == 50
+    assert received["left_out"]["rules"] == 50 - len(received["rules"]) > 0
+    assert received["knowledge"][0].endswith("[7000 more characters]")
+
+
+def test_an_engine_may_go_from_one_event_loop_to_the_next(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+
+    async def begin() -> None:
+        run = engine.run("go")
+        await until(run, "task_completed", "t1")
+        engine.pause()
+        asyncio.get_running_loop().call_later(0.05, engine.resume)
+        await until(run, "engine_resumed")
+        await run.aclose()
+
+    async def go_on() -> None:
+        run = engine.run(None)
+        await until(run, "task_started", "t2")
+        engine.pause()
+        asyncio.get_running_loop().call_later(0.05, engine.resume)
+        await rest(run)
+
+    asyncio.run(begin())
+    asyncio.run(go_on())
+    assert shop.done == ["t1", "t2"]
 
 
 class Broken:
