@@ -1,5 +1,6 @@
 """One browser and one offline service for all tests; a page of its own for each."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,11 +28,15 @@ Open = Callable[[Service], Page]
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A Chromium with a profile of its own that finds no other machine."""
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium with a profile and a home of its own that finds no other machine."""
     found = [path for path in map(shutil.which, BROWSERS) if path]
     assert found, "There is no Chromium on the PATH: run make e2e, which fetches it."
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found[0], args=FLAGS) as browser:
+    own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))}
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=found[0], args=FLAGS, env=own) as browser,
+    ):
         yield browser
 
 

@@ -20,7 +20,7 @@ base_url = "{base_url}"
 api_key = "unused"
 mode = "direct"
 """
-LONG = "".join(f"第{n}天：从北京出发，𠮷野家旁的茶馆🍵很好。\n" for n in range(300)).strip()
+LONG = "".join(f"第{n}天：从北京出发，𠮷野家旁的茶馆🍵很好。\n" for n in range(200)).strip()
 FIRST, REST = "这是开头，", "这是后来的。"
 CALLS = 100
 """Calls of a model that one service can make."""

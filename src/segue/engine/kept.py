@@ -27,7 +27,10 @@ class KeptTrack:
         self._seen = 0
         self._session_id = str(options.get("session_id") or "")
         self._task_id = task_id
+        self._unknown = bool(task_id)
+        """Whether the database knows more of the run than the engine was told."""
         self._pausing: asyncio.Future[None] | None = None
+        self._draining: asyncio.Task[Row] | None = None
         self.standing = False
         self.question: Mapping[str, Any] | None = None
 
@@ -37,22 +40,25 @@ class KeptTrack:
 
     def attach(self, snapshot: Mapping[str, Any]) -> None:
         """Take over the task that a snapshot names."""
-        self._task_id = str(snapshot.get("task_id") or "")
+        self._task_id, self._unknown = str(snapshot.get("task_id") or ""), True
 
     def forget(self) -> None:
         """Let go of the run: the next one is a new task."""
         self.standing, self.question, self._task_id, self._seen = False, None, "", 0
+        self._unknown = False
 
     async def close(self) -> None:
         """What is open is the app's."""
 
     async def recall(self) -> tuple[Mirror, EngineState] | None:
-        """The run as the database knows it, and the phase that it is in.
+        """The run as the database knows it, and the phase that it is in; None where the engine has followed it.
 
         Raises:
             UnknownTask: the database has no such task.
             TaskError: the run is no task of an app.
         """
+        if not self._unknown:
+            return None
         if not self._task_id:
             raise TaskError("The snapshot is of a run in memory: go on with it in an engine without an app.")
         row = await self._app.task(self._task_id)
@@ -63,6 +69,7 @@ class KeptTrack:
             if isinstance(event, Lifecycle) and event.event_type == EngineEventType.STATE_CHANGED:
                 state = EngineState(event.details["to"])
         await self._look(row)
+        self._unknown = False
         return mirror, state
 
     def drain(self) -> None:
@@ -70,6 +77,7 @@ class KeptTrack:
         run = self._app._runner.run_of(self._task_id)
         if run is not None:
             self._pausing = asyncio.ensure_future(self._app._runner.request_pause(run))
+            self._draining = run.task
 
     async def stretch(self, given: Given, arrived: Arrived) -> AsyncGenerator[None, None]:
         """Run until the end or a boundary, and yield after each event; what happened goes to `arrived` first.
@@ -84,6 +92,9 @@ class KeptTrack:
                 while (event := await self._next(events, gate)) is not None:
                     if arrived([event]):
                         yield
+            except asyncio.CancelledError:
+                self.drain()
+                raise
             except GeneratorExit:
                 self.drain()
                 while (event := await self._next(events, gate)) is not None:
@@ -94,9 +105,14 @@ class KeptTrack:
         self._complain(await self._app.task(self._task_id))
 
     async def _begun(self, given: Given, gate: Gate) -> None:
-        """Have the app run the task behind the gate."""
+        """Have the app run the task behind the gate, once an earlier run of it that was left has come to stand."""
+        if self._draining is not None:
+            await asyncio.wait({self._draining})
+            self._draining = None
         context = copy_context()
         context.run(GATE.set, gate)
+        known = await self._app.events(self._task_id, after=self._seen) if self._task_id else []
+        gate.tell(sum(form["type"] == Lifecycle.type for form in known))
         if isinstance(given, Begin):
             starting = self._app.start(given.text, **self._options)
         else:
@@ -128,4 +144,5 @@ class KeptTrack:
         if row["status"] == "cancelled":
             raise TaskError(f"Task «{self._task_id}» was cancelled: give the engine a new goal.")
         if row["status"] == "error" and not row["result"]:
+            self._unknown = True  # it goes on in the phase that it was in
             raise TaskError(str(row["error"]))

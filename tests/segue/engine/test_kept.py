@@ -86,6 +86,21 @@ async def test_a_paused_run_stands_in_the_database_and_goes_on(db: Path, shop: W
     assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
 
 
+@pytest.mark.parametrize("place", range(1, 16, 3))
+async def test_closed_anywhere_every_event_is_told_once_and_every_task_done_once(
+    db: Path, shop: Workshop, place: int
+) -> None:
+    async with opened(db, shop, 2) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        lines = told([await anext(run) for _ in range(place)])
+        await run.aclose()
+        lines += told(await rest(engine.run(None)))
+    ours = [line for line in lines if "paused" not in line and "resumed" not in line]
+    assert len(ours) == len(set(ours)) == 15
+    assert shop.done == ["t1", "t2"]
+
+
 async def soon_status(app: App, status: str) -> None:
     async with asyncio.timeout(20):
         while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
@@ -171,6 +186,21 @@ async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(db: Path, shop:
         events = await rest(run)
         assert events[-1].event_type == "engine_error" and "was cancelled" in events[-1].data["error"]
     assert shop.done == ["t1"] and engine.state is EngineState.ERROR
+
+
+async def test_cancelled_while_it_waits_the_run_stands_and_the_engine_goes_on(db: Path, shop: Workshop) -> None:
+    shop.hold("t1")
+    async with opened(db, shop) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        following = asyncio.create_task(rest(engine.run(GOAL)))
+        await soon(lambda: "t1" in shop.begun and shop.begun["t1"].is_set())
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        assert engine.state is EngineState.PAUSED
+        shop.release("t1")
+        await rest(engine.run(None))
+        assert [row["status"] for row in await app.tasks()] == ["done"]
+    assert shop.done == ["t1", "t2", "t3"]
 
 
 async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, shop: Workshop) -> None:

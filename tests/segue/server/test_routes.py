@@ -81,7 +81,7 @@ def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
 
 def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> None:
     agents = client.get("/api/agents").json()["items"]
-    assert [agent["agent_id"] for agent in agents] == ["travel", "noter", "quiet"]
+    assert [agent["agent_id"] for agent in agents] == ["travel", "data", "noter", "quiet"]
     assert {*agents[0]} == {"agent_id", "description", "mode", "max_iteration", "default"}
     (task,) = client.get("/api/agents/noter/tasks").json()["items"]
     assert task["task_id"] == noted["task_id"]
