@@ -53,8 +53,8 @@ studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine 
 	LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
 	  $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --no-reload
 
-bench: $(VENV)/.dev ## run the benchmarks
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+bench: $(VENV)/.dev ## run the short benchmarks
+	@for file in $(filter-out benchmarks/serve.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
 	$(BIN)/python benchmarks/serve.py

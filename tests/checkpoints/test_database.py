@@ -174,12 +174,23 @@ async def test_a_faulty_statement_is_no_trouble_with_the_file(database: Database
 
 async def test_a_cancelled_caller_does_not_cut_a_write_short(database: Database) -> None:
     blocker = asyncio.ensure_future(database.rows.read(lambda db: db.execute(_SLOW).fetchone()))
-    write = asyncio.ensure_future(Lease(database).acquire("s", "me"))
+    insert = "INSERT INTO leases VALUES ('s', 'me', 1, 9e9)"
+    write = asyncio.ensure_future(database.rows.write(lambda db: db.execute(insert)))
     await asyncio.sleep(0.01)
     write.cancel()
     await asyncio.wait([blocker, write])
     assert write.cancelled()
     assert await Lease(database).holder("s") == "me"
+
+
+async def test_a_cancelled_caller_leaves_no_lease_behind(database: Database) -> None:
+    blocker = asyncio.ensure_future(database.rows.read(lambda db: db.execute(_SLOW).fetchone()))
+    taking = asyncio.ensure_future(Lease(database).acquire("s", "me"))
+    await asyncio.sleep(0.01)
+    taking.cancel()
+    await asyncio.wait([blocker, taking])
+    assert taking.cancelled()
+    assert await Lease(database).holder("s") is None
 
 
 async def test_a_cancelled_transaction_of_the_saver_is_rolled_back(database: Database) -> None:

@@ -41,17 +41,20 @@ def installed(folder: Path, file: str) -> Path:
 
 
 def test(folder: Path, tests: list[str]) -> int | None:
-    """pytest's exit code; None where it came to no end."""
+    """pytest's exit code; None where it came to no end. A run that was killed from outside is made once more."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        ran = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
+    for _ in range(2):
+        try:
+            ran = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if ran.returncode >= 0:
+            break
     if ran.returncode not in (0, RED):
-        print(ran.stdout[-3000:], ran.stderr[-3000:])
+        print(f"pytest ended with {ran.returncode}", ran.stdout[-3000:], ran.stderr[-3000:])
     return ran.returncode
 
 

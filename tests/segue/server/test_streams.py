@@ -270,5 +270,6 @@ def test_an_agent_of_the_service_is_the_default_one(held: Held, tmp_path: Path) 
         assert ending(chat(client))["answer"] == "nothing to do"
         assert [(agent["agent_id"], agent["default"]) for agent in client.get("/api/agents").json()["items"]] == [
             ("travel", False),
+            ("data", False),
             ("a", True),
         ]
