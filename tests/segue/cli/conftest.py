@@ -76,7 +76,7 @@ tools = ["page_tools:fetch", "page_tools:store"]
 [[agent]]
 agent_id = "shop"
 mode = "plan"
-tools = ["page_tools:store", "page_tools:refund", "page_tools:mail"]
+tools = ["page_tools:fetch", "page_tools:store", "page_tools:refund", "page_tools:mail"]
 """
 
 
@@ -94,9 +94,9 @@ class Terminal:
         """All that was written so far, without colours and cursor movements."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._raw.decode("utf-8", "replace")).replace("\r", "")
 
-    def until(self, text: str) -> None:
+    def until(self, text: str, seconds: float = SECONDS) -> None:
         """Wait until the text comes, after what was waited for before."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + seconds
         while (place := self.text.find(text, self._read_to)) < 0:
             assert time.monotonic() < deadline, f"{text!r} never came: {self.text[self._read_to :]}"
             assert self._take(), f"it ended without {text!r}: {self.text[self._read_to :]}"
@@ -105,6 +105,15 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type the text as it is; Enter is \\n, Ctrl-C is \\x03."""
         os.write(self._ours, text.encode())
+
+    def press(self, key: str, *, until: str) -> None:
+        """Press a key, and once more if it had no effect: GNU readline loses a signal that comes as it begins to wait."""
+        self.type(key)
+        try:
+            self.until(until, SECONDS / 12)
+        except AssertionError:
+            self.type(key)
+            self.until(until)
 
     def end(self) -> int:
         """Read all that comes, and return the exit code."""
