@@ -34,6 +34,8 @@ _DROP_SUBGRAPHS = (
     "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
 )
 
+_PAUSE_WANTED = "SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')"
+
 # The parents on the way to the root that are not there.
 _BROKEN_CHAIN = """
     WITH RECURSIVE ancestors(id, parent) AS (
@@ -48,24 +50,28 @@ _BROKEN_CHAIN = """
 
 EventForm = dict[str, Any]
 OnEvents = Callable[[list[EventForm]], None]
+OnPause = Callable[[str], None]
 
 
 class FencedSqliteSaver(AsyncSqliteSaver):
     """Saves checkpoints for the threads that this process holds, and events with them.
 
-    `on_events` gets the newly stored events with their `seq`, in order, after the commit; it must not raise. `allowed`
-    names further types that a checkpoint may hold, beside JSON values and messages.
+    `on_events` gets the newly stored events with their `seq`, in order, after the commit; `on_pause` gets the task that
+    a person wanted to pause before a checkpoint was saved; neither may raise. `allowed` names further types that a
+    checkpoint may hold, beside JSON values and messages.
     """
 
     def __init__(
         self,
         database: Database,
         on_events: OnEvents | None = None,
+        on_pause: OnPause | None = None,
         allowed: Iterable[tuple[str, ...] | type] = (),
     ) -> None:
         super().__init__(database.checkpoints, serde=CheckedSerializer(allowed_msgpack_modules=[*allowed]))
         self._database = database
         self._on_events = on_events
+        self._on_pause = on_pause
         # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
         self._fences: dict[str, int] = {}
         self._lost_writes: dict[tuple[str, str, str], BaseException] = {}
@@ -106,8 +112,11 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
         """
         await self.setup()
-        async with self._transaction(_thread_of(config)):
+        async with self._transaction(_thread_of(config)) as connection:
             self._refuse_gap(_key_of(config))
+            if self._on_pause is not None:
+                for row in await connection.execute_fetchall(_PAUSE_WANTED, (_thread_of(config),)):
+                    self._on_pause(row[0])
             return await super().aput(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(

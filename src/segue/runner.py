@@ -47,7 +47,7 @@ class Runner:
         self.tasks = Tasks(database)
         self.log = EventLog(database)
         self.leasing = Leasing(database)
-        self.saver = FencedSqliteSaver(database, on_events=self._publish)
+        self.saver = FencedSqliteSaver(database, self._publish, self._pause_run)
         self.graph = build_chat(modes).compile(checkpointer=self.saver)
         self._database = database
         self._registry = registry
@@ -70,6 +70,10 @@ class Runner:
         """Add a text that steers a task, and tell of it."""
         _, stored = await self.tasks.add_note(row["task_id"], text, event)
         self._publish(stored)
+
+    def _pause_run(self, task_id: str) -> None:
+        if run := self._runs.get(task_id):
+            run.pause("pause was asked for")
 
     def run_of(self, task_id: str) -> Run | None:
         """The run of a task that runs in this process."""
@@ -122,8 +126,8 @@ class Runner:
         while self._runs:
             with suppress(DatabaseUnavailable, sqlite3.Error):
                 for task_id, what in (await self.tasks.wanted(self._runs)).items():
-                    if run := self._runs.get(task_id):
-                        run.cancel() if what == "cancel" else run.pause("pause was asked for")
+                    run = self._runs.get(task_id)
+                    run.cancel() if run and what == "cancel" else self._pause_run(task_id)
             await asyncio.sleep(WATCH_EVERY)
 
     async def _run(self, run: Run) -> Row:
