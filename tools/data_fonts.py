@@ -1,5 +1,6 @@
 """Fonts for charts: which of those on this machine have the characters of a label."""
 
+import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -55,14 +56,21 @@ def plain_file() -> str:
 
 @cache
 def chinese_file() -> str:
-    """The file of a font on this machine that can write Chinese; empty if there is none."""
+    """The file of a font that can write Chinese: of this machine, else the one that a package brings; else empty."""
     from matplotlib.font_manager import fontManager
 
     usual = sorted(fontManager.ttflist, key=lambda font: (font.style != "normal", abs(_weight(font.weight) - 400)))
     known = [font for name in PREFERRED for font in usual if font.name == name]
     rest = [font for font in usual if not font.name.startswith(_PLACEHOLDERS)]
     tried = dict.fromkeys(font.fname for font in [*known, *rest])
-    return next((file for file in tried if _covered(file, set(_TRIED)) >= set(_TRIED)), "")
+    candidates = (file for file in [*tried, *_brought()] if _covered(file, set(_TRIED)) >= set(_TRIED))
+    return next(candidates, "")
+
+
+def _brought() -> list[str]:
+    """Noto Sans SC, which zhplot brings along; the package itself, which changes matplotlib, is not imported."""
+    found = importlib.util.find_spec("zhplot")
+    return [str(Path(found.origin).with_name("fonts") / "NotoSansSC-Regular.ttf")] if found and found.origin else []
 
 
 def _weight(weight: Any) -> int:

@@ -15,7 +15,7 @@ import pytest
 from segue.tools import data_fonts
 from segue.tools.data_charts import Chart, draw
 from segue.tools.data_example import sales_rows, write_sales
-from segue.tools.data_fonts import lettering
+from segue.tools.data_fonts import chinese_file, lettering
 
 from .data_folder import Folder
 
@@ -200,6 +200,11 @@ def test_a_chinese_font_is_used_where_there_is_one(tmp_path: Path) -> None:
     assert not drawn.lacks_characters
     without = draw(chart, tmp_path / "without", "x", "zh")
     assert drawn.path.read_bytes() != without.path.read_bytes()
+
+
+def test_a_chinese_font_comes_with_the_extra(tmp_path: Path) -> None:
+    chart = Chart("bar", "各地区销售金额（元）", "地区", "金额", ["华东", "华南"], [2.0, 1.0])
+    assert not draw(chart, tmp_path, "x", "zh", chinese_file()).lacks_characters
 
 
 def test_a_font_is_only_taken_for_characters_that_the_plain_one_lacks(tmp_path: Path) -> None:
