@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -16,51 +15,24 @@ from .checkpoints.states import state_at
 from .checkpoints.tasks import TaskStatus
 from .closing import stopped
 from .errors import IllegalTransition, TaskError
-from .events import Event, Resumed, Steered, from_dict
-from .hub import until_end
+from .events import Event, Resumed, Steered
+from .following import ACTIVE, LOOK_EVERY, Follower
 from .nodes.approving import check_answer
-from .reading import Reader, is_over
+from .reading import is_over
 from .runner import Runner, thread_config
 from .runs import Row
 
 ENDED = (TaskStatus.DONE, TaskStatus.CANCELLED)
-ACTIVE = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSING)
 CANCEL_SECONDS = 10.0
 """How long another process may take to give up a task that it runs."""
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a task that another process runs."""
 
 
-class Control(Reader):
+class Control(Follower):
     """The part of the app that works on tasks that were sent already."""
 
     def __init__(self, database: Database, registry: Registry, runner: Runner) -> None:
         super().__init__(database, runner)
         self._registry = registry
-
-    async def follow(self, task_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
-
-        Of a task that another process runs only the durable events are seen.
-        """
-        with self._runner.hub.listening(task_id) as queue:
-            live = self._runner.run_of(task_id) is not None
-            seen = after
-            while True:
-                elsewhere = not live and await self._runs_elsewhere(task_id)
-                for form in await self._runner.log.read(task_id, seen):
-                    seen = form["seq"]
-                    yield from_dict(form)
-                if not elsewhere:
-                    break
-                await asyncio.sleep(LOOK_EVERY)
-            if live:
-                async for event in until_end(queue, seen, partial(self._runner.log.read, task_id)):
-                    yield event
-
-    async def _runs_elsewhere(self, task_id: str) -> bool:
-        row = await self._runner.tasks.get(task_id)
-        return row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"])
 
     async def resume(self, task_id: str, *, model: str = "") -> Row:
         """Go on with a task that was paused, crashed or failed; returns its result when it ends.

@@ -11,6 +11,8 @@ from .logs import logger
 from .service import Service
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CLOSING_SECONDS = 1.0
+"""How long streams of tasks that other processes run may take to tell of their end."""
 
 
 async def drain(service: Service) -> None:
@@ -25,7 +27,9 @@ async def _drain(service: Service) -> None:
     for task_id in [*service.coming]:
         service.came(task_id)
     await service.app.drain(service.settings.drain_seconds)
-    await asyncio.gather(*(stream.end() for stream in service.streams))
+    if service.streams:
+        await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)
+    service.app.stop_following()
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Events as the frames of a `text/event-stream`: one line of ASCII JSON each, small enough for one read of a client."""
 
+import dataclasses
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..events import Event, Thinking, Token, to_dict
+from ..events import ErrorRaised, Event, Thinking, Token, to_dict
 from .fitting import cut, encoded, fitted, pieces
+from .tenants import Tenant
 
 MOST = 4096
 """Bytes of a frame: the prescribed client keeps nothing between two reads."""
@@ -68,3 +71,23 @@ def position(last_event_id: str, task_id: str) -> int:
     """The number of the task's event that an id of a frame names; 0, the beginning, where it names none of it."""
     named, _, seq = last_event_id.strip().rpartition(":")
     return int(seq) if named == task_id and seq.isascii() and seq.isdigit() and len(seq) < 16 else 0
+
+
+class Framed:
+    """The frames of the latest events, made once for all who watch the same task."""
+
+    def __init__(self, kept: int = 512) -> None:
+        self._kept = kept
+        self._made: OrderedDict[int, tuple[Event, tuple[bytes, ...]]] = OrderedDict()
+
+    def of(self, event: Event, tenant: Tenant) -> tuple[bytes, ...]:
+        """The event's frames, with the names in its error as the tenant, whose task it is, knows them."""
+        if made := self._made.get(id(event)):
+            return made[1]
+        told = event
+        if isinstance(event, ErrorRaised) and tenant.name:
+            told = dataclasses.replace(event, message=tenant.told(event.message))
+        made = self._made[id(event)] = (event, tuple(frames(told)))  # an event that is kept keeps its id
+        if len(self._made) > self._kept:
+            self._made.popitem(last=False)
+        return made[1]

@@ -3,18 +3,16 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..app import App
 from ..errors import UnknownTask
+from .frames import Framed
 from .problems import Problem, not_found
 from .rows import Row
 from .settings import ServerSettings
 from .tenants import Tenant
 from .views import task_view
-
-if TYPE_CHECKING:
-    from .streams import Stream
 
 
 @dataclass
@@ -25,7 +23,8 @@ class Service:
     settings: ServerSettings
     drained: "asyncio.Task[None] | None" = None
     """What stops the service, once it was told to."""
-    streams: "set[Stream]" = field(default_factory=set)
+    streams: "set[asyncio.Task[Any]]" = field(default_factory=set)
+    framed: Framed = field(default_factory=Framed)
     coming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
     _places: Counter[str] = field(default_factory=Counter)

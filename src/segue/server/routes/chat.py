@@ -11,7 +11,7 @@ from ...ids import Ids
 from ..frames import position
 from ..rows import Row
 from ..service import Service
-from ..streams import EventStream, Stream
+from ..streams import EventStream
 from ..tenants import Tenant
 from .wiring import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
 
@@ -109,7 +109,7 @@ async def _already_told(service: Service, row: Row) -> int:
 
 def _stream(service: Service, tenant: Tenant, row: Row, after: int) -> EventStream:
     ids = {"X-Task-Id": row["task_id"], "X-Session-Id": _header(tenant.shown(row["thread_id"]))}
-    return EventStream(service, tenant, Stream(service, tenant, row["task_id"], after), ids)
+    return EventStream(service, tenant, row, after, ids)
 
 
 def _header(name: str) -> str:
