@@ -108,7 +108,12 @@ class App(Archive):
         self._check(message, thread_id, chosen, wanted, model)
         await self._registry.prepare(chosen)
         last = await self._runner.tasks.latest_of(thread_id) if steer else None
-        if last and last["status"] in _OPEN and (steered := await self._steer(last, message.strip())):
+        if (
+            last
+            and last["status"] in _OPEN
+            and last["wanted"] != "cancel"
+            and (steered := await self._steer(last, message.strip()))
+        ):
             return steered
         async with self._runner.leased(thread_id, wait) as begin:
             await self._make_room(thread_id)
@@ -138,7 +143,9 @@ class App(Archive):
         await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last["status"] in _OPEN:
-            raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+            if last["wanted"] != "cancel":
+                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+            await self._runner.give_up(last)  # its process died before it could
         if last and last["status"] == TaskStatus.ERROR and not last["result"]:
             await self._runner.leave_behind(last)
 

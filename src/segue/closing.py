@@ -1,6 +1,6 @@
 """A task that is given up: what it did and wrote so far stays in its thread's history."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -8,8 +8,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
+from .agents import Budget
+from .nodes.budgeting import cut_result
 from .nodes.exchange import Settled, exchange
 from .nodes.objective import STEER, additions
+from .nodes.results import compose_result
 from .prompts.phrases import phrase
 from .services import CallKey
 
@@ -58,10 +61,29 @@ def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> 
     return [message for made in rounds.values() for message in exchange("", made)]
 
 
-def given_up(row: Row, partial: str, unknown: Sequence[Mapping[str, Any]]) -> Row:
-    """The result of a task that was cancelled."""
-    kept = {"success": False, "answer": partial, "mode": row["mode"], "status": "cancelled"}
-    return {**kept, "unknown_outcomes": [*unknown]}
+def given_up(row: Row, partial: str, unknown: Sequence[Row], calls: Sequence[Row], events: Sequence[Row]) -> Row:
+    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
+    history = [
+        {"step": step, "phase": "execution", "action": call["name"], "result": _shown(call), "description": ""}
+        for step, call in enumerate(calls, start=1)
+    ]
+    thoughts = (event["data"]["text"] for event in events if event["type"] == "thought")
+    spent = [event["data"] for event in events if event["type"] == "model_called"]
+    usage = {name: sum(each[name] for each in spent) for name in ("input", "output")} | {"calls": len(spent)}
+    costs = [each["cost"] for each in spent if each["cost"] is not None]
+    result = compose_result(
+        row["mode"],
+        partial,
+        history=history,
+        reasoning="\n".join(thought for thought in thoughts if thought),
+        total_steps=len(history),
+        usage=usage | ({"cost": sum(costs)} if costs else {}),
+    )
+    return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
+
+
+def _shown(call: Row) -> Row:
+    return cut_result(call["outcome"], Budget().result_chars)
 
 
 def stopped(row: Row) -> Row:

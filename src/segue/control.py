@@ -147,11 +147,11 @@ class Control(Follower):
         return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
 
     async def resumable(self) -> list[Row]:
-        """Every task that `resume` would go on with, oldest first: paused, or `cut_off` by the end of its process."""
+        """Every task to go on with, oldest first: paused, or `cut_off` by the end of its process."""
         rows = []
         for row in await self._runner.tasks.unfinished():
             held = await self._runner.leasing.held(row["thread_id"])
-            if not held:
+            if not held and row["wanted"] != "cancel":
                 rows.append({**row, "cut_off": row["status"] != TaskStatus.PAUSED})
         return rows
 

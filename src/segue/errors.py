@@ -191,6 +191,7 @@ class ThreadBusy(TaskError):
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(f"Session «{thread_id}» is busy with another task: wait for it, or use another session.")
+        self.thread_id = thread_id
 
 
 class StorageError(SegueError):

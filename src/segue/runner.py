@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.types import Command, StateSnapshot
 
 from .bootstrap import Registry, RunServices
 from .checkpoints.database import Database
@@ -28,8 +26,7 @@ from .graphs.chat import build_chat
 from .hub import Hub
 from .leasing import Leasing
 from .nodes.chat.run_mode import ModeGraph
-from .nodes.chat.state import ChatInput
-from .runs import LEASE_LOST, Row, Run, look_at
+from .runs import LEASE_LOST, Row, Run, given, knows, look_at
 from .services import AppContext
 from .tools.run import left_open
 
@@ -72,7 +69,7 @@ class Runner:
         self._publish(stored)
 
     def _pause_run(self, task_id: str) -> None:
-        if run := self._runs.get(task_id):
+        if run := self.run_of(task_id):
             run.pause("pause was asked for")
 
     def run_of(self, task_id: str) -> Run | None:
@@ -206,9 +203,8 @@ class Runner:
         state = await state_at(self.graph, thread_config(row["thread_id"]))
         if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
             return {"result": state.values["result"]}
-        given = _given(state, row)
         return await self.graph.ainvoke(
-            given, config, context=self._context(run), durability="sync", control=run.control
+            given(state, row), config, context=self._context(run), durability="sync", control=run.control
         )
 
     def _context(self, run: Run) -> AppContext:
@@ -251,7 +247,8 @@ class Runner:
         agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
-        result = given_up(row, partial, await ledger.unknown(row["task_id"]))
+        events = await self.log.read(row["task_id"])
+        result = given_up(row, partial, await ledger.unknown(row["task_id"]), calls, events)
         config = thread_config(row["thread_id"])
         state = await state_at(self.graph, config)
         if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began
@@ -277,22 +274,6 @@ class Runner:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-
-
-def knows(state: StateSnapshot, task_id: str) -> bool:
-    """Whether the thread's newest checkpoint belongs to this task."""
-    values = state.values or {}
-    return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
-
-
-def _given(state: StateSnapshot, row: Row) -> "ChatInput | Command[Any] | None":
-    """What to invoke the graph with: the message, a person's answer, or None to go on."""
-    if not knows(state, row["task_id"]):
-        return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}
-    answer = row["answer"]
-    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
-        return Command(resume={answer["interrupt_id"]: answer["value"]})
-    return None
 
 
 def thread_config(thread_id: str) -> RunnableConfig:

@@ -4,9 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from langgraph.runtime import RunControl
+from langgraph.types import Command, StateSnapshot
 
 from .events import AttemptRestarted, Event, Fallback, Token
+from .nodes.chat.state import ChatInput
 
 Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
@@ -62,3 +65,19 @@ def look_at(run: asyncio.Task[Row]) -> None:
     """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
     if not run.cancelled():
         run.exception()
+
+
+def knows(state: StateSnapshot, task_id: str) -> bool:
+    """Whether the thread's newest checkpoint belongs to this task."""
+    values = state.values or {}
+    return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
+
+
+def given(state: StateSnapshot, row: Row) -> "ChatInput | Command[Any] | None":
+    """What to invoke the graph with: the message, a person's answer, or None to go on."""
+    if not knows(state, row["task_id"]):
+        return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}
+    answer = row["answer"]
+    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
+        return Command(resume={answer["interrupt_id"]: answer["value"]})
+    return None

@@ -1,6 +1,8 @@
 """Pause, cancel, steer and wait in line, from this opening of the database and from another."""
 
 import asyncio
+import contextlib
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -166,6 +168,12 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
     await app.cancel(row["task_id"])
     task = (await app.trace(row["task_id"]))["task"]
     assert task["result"]["unknown_outcomes"] == [{"name": "add", "arguments": {"number": 2}}]
+    assert [(entry["action"], entry["result"].get("success")) for entry in task["result"]["history"]] == [
+        ("add", 1),
+        ("add", None),
+    ]
+    assert task["result"]["usage"]["calls"] == 2 and task["result"]["reasoning"]["tools_used"] == ["add"]
+    assert (await app.usage("a"))["calls"] == 2
     history = await app.history("s")
     assert [m["role"] for m in history] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     assert history[2]["content"] == "1" and "unknown_outcome" in history[4]["content"]
@@ -202,6 +210,19 @@ async def test_a_paused_task_is_cancelled_and_a_waiting_line_moves_on(app: App, 
     assert [(await task)["answer"] for task in waiting] == ["first", "second"]
     users = [m["content"] for m in await app.history("s") if m["role"] == "user"]
     assert users == ["go", "first", "second"]
+
+
+async def test_a_cancel_that_its_process_did_not_live_to_see_is_carried_out(app: App, database: Path) -> None:
+    task_id, counter = await held_up(app, [call_tool(("add", {"number": 1})), answer("fresh")])
+    await app.pause(task_id)
+    counter.gate.set()
+    assert [event async for event in app.follow(task_id)]
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE tasks SET status = 'running', wanted = 'cancel'")
+    assert await app.resumable() == []
+    assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "fresh"
+    assert await status(app, task_id) == "cancelled"
+    assert [m["role"] for m in await app.history("s")][:3] == ["user", "assistant", "tool"]
 
 
 async def test_waiting_in_line_ends_at_its_time_and_leaves_no_place(app: App, other: App) -> None:

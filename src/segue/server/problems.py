@@ -27,6 +27,7 @@ class ErrorDetail(BaseModel):
     type: str = Field(examples=["ThreadBusy"])
     message: str = Field(examples=["Session «s1» is busy with another task: wait for it, or use another session."])
     error_id: str = Field(examples=["5f0c1a9be2d4"])
+    task_id: str | None = Field(default=None, description="the task that is in the way, of a conflict")
 
 
 class ErrorBody(BaseModel):
@@ -38,12 +39,15 @@ class ErrorBody(BaseModel):
 class Problem(Exception):
     """Something that is told to the client as it stands."""
 
-    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None, task_id: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.kind = kind
         self.message = message
         self.headers = headers or {}
+        self.task_id = task_id
 
 
 def not_found(what: str, name: str) -> Problem:
@@ -85,8 +89,9 @@ def new_error_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def error_body(kind: str, message: str, error_id: str) -> dict[str, Any]:
-    return {"error": {"type": kind, "message": message, "error_id": error_id}}
+def error_body(kind: str, message: str, error_id: str, task_id: str = "") -> dict[str, Any]:
+    in_the_way = {"task_id": task_id} if task_id else {}
+    return {"error": {"type": kind, "message": message, "error_id": error_id, **in_the_way}}
 
 
 def told(problem: Problem, cause: BaseException | None = None) -> Json:
@@ -96,7 +101,8 @@ def told(problem: Problem, cause: BaseException | None = None) -> Json:
     level = logging.ERROR if problem.status >= 500 else logging.INFO
     extra = {"error_id": error_id, "type": problem.kind, "status": problem.status}
     logger.log(level, "problem", extra=extra, exc_info=trace)
-    return Json(error_body(problem.kind, problem.message, error_id), problem.status, dict(problem.headers))
+    body = error_body(problem.kind, problem.message, error_id, problem.task_id)
+    return Json(body, problem.status, dict(problem.headers))
 
 
 async def answer_problem(_: Request, error: Exception) -> Json:
@@ -111,7 +117,17 @@ async def answer_segue_error(request: Request, error: Exception) -> Json:
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     status = status_of(error)
     sentence = tenant.told(str(error)) if status != 500 else "Something failed inside: the log has it by its error_id."
-    return told(Problem(status, type(error).__name__, sentence), error)
+    return told(Problem(status, type(error).__name__, sentence, task_id=await _in_the_way(request, error)), error)
+
+
+async def _in_the_way(request: Request, error: errors.SegueError) -> str:
+    """The task that a conflict is with; empty where there is none."""
+    if isinstance(error, errors.TaskUnfinished):
+        return error.task_id
+    if not isinstance(error, errors.ThreadBusy):
+        return ""
+    latest = await request.app.state.service.app.tasks(session_id=error.thread_id, limit=1)
+    return latest[0]["task_id"] if latest else ""
 
 
 async def answer_invalid(_: Request, error: Exception) -> Json:

@@ -102,6 +102,7 @@ class TraceView(BaseModel):
     task: TaskView
     events: list[EventView]
     calls: list[CallView]
+    question: dict[str, Any] | None = Field(description="what a person is asked, while it waits")
 
 
 def task_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
@@ -141,10 +142,11 @@ def call_view(row: Mapping[str, Any]) -> Row:
     return {name: row[name] for name in CallView.model_fields}
 
 
-def trace_view(trace: Mapping[str, Any], tenant: Tenant) -> Row:
+def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Row | None) -> Row:
     """The fields of a `TraceView`."""
     return {
         "task": task_view(trace["task"], tenant),
         "events": [event_view(form, tenant) for form in trace["events"]],
         "calls": [call_view(call) for call in trace["calls"]],
+        "question": question,
     }

@@ -189,6 +189,9 @@ def test_a_task_that_waits_ends_with_done_and_its_question_and_goes_on_when_answ
     (call,) = result["question"]["calls"]
     assert (call["name"], call["arguments"]) == ("refund", {"amount": 5})
     path = f"/api/tasks/{result['task_id']}"
+    assert client.get(path).json()["question"] == result["question"]
+    refused = client.post("/api/chat", json={"message": "hello", "session_id": result["session_id"]})
+    assert (refused.status_code, refused.json()["error"]["task_id"]) == (409, result["task_id"])
     seen = client.get(f"{path}/events?limit=500").json()["items"][-1]["seq"]
     unfit = client.post(f"{path}/answer", json={"verdicts": [{"index": 9, "verdict": "approve"}]})
     assert (unfit.status_code, unfit.json()["error"]["type"]) == (422, "InvalidAnswer")
@@ -197,6 +200,7 @@ def test_a_task_that_waits_ends_with_done_and_its_question_and_goes_on_when_answ
     rest = [form for _, form in follow(client, result["task_id"], after=seen)]
     assert {"approval_given", "tool_result"} <= {*types(rest)}
     assert ending(rest)["status"] == "done"
+    assert client.get(path).json()["question"] is None
 
 
 @pytest.mark.parametrize(("word", "ran"), [("approve", True), ("reject", False)])
@@ -223,10 +227,11 @@ def test_a_paused_task_is_resumed_in_the_background(client: httpx.Client, held: 
 
 
 def test_a_busy_session_is_a_conflict_and_standing_in_line_is_not(client: httpx.Client, held: Held) -> None:
-    start(client, "please hold", agent_id="a", session_id="s")
+    task_id = start(client, "please hold", agent_id="a", session_id="s")
     assert held.begun.wait(10)
     busy = client.post("/api/chat", json={"message": "hello", "session_id": "s"})
     assert (busy.status_code, busy.json()["error"]["type"]) == (409, "ThreadBusy")
+    assert busy.json()["error"]["task_id"] == task_id
     asyncio.run(let_go_soon(held))
     assert ending(chat(client, "hello", session_id="s", wait=20))["status"] == "done"
 

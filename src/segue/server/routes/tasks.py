@@ -1,9 +1,11 @@
 """Looking at a task."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Query
 
+from ...errors import TaskError
 from .. import folding
 from ..problems import Json
 from ..views import EventView, Page, TraceView, event_view, trace_view
@@ -14,9 +16,14 @@ router = routes("tasks")
 
 @router.get("/api/tasks/{task_id}", response_model=TraceView)
 async def task(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
-    """Everything about a task: its row, its events, its tool calls."""
+    """Everything about a task: its row, its events, its tool calls, and what a person is asked."""
     await service.own_task(tenant, task_id)
-    return Json(trace_view(await service.app.trace(task_id), tenant))
+    trace = await service.app.trace(task_id)
+    question = None
+    if trace["task"]["status"] == "waiting":
+        with suppress(TaskError):  # it may just have been answered
+            question = await service.app.question(task_id)
+    return Json(trace_view(trace, tenant, question))
 
 
 @router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])
