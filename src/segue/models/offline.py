@@ -21,8 +21,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from . import offline_writing as writing
 from .offline_cards import Card, read_card
 from .offline_matching import Call, Intent, Turn, intend, told_in
+from .offline_phrases import PHRASES, Language
 from .offline_reading import CJK
-from .offline_writing import PHRASES, Language, Outcome
+from .offline_writing import Outcome
 
 _READ = 2_000
 """Characters of a message that are searched for keywords and values."""

@@ -3,111 +3,17 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from .offline_cards import Card, Parameter
 from .offline_matching import Ask, Call, Intent
+from .offline_phrases import PHRASES, Language, Phrases
 from .offline_reading import CJK
 from .offline_rendering import rendered
 
-Language = Literal["zh", "en"]
 _SAMPLES = 3
 _LABEL = 90
 _SHORT_LABEL = 8
-
-
-@dataclass(frozen=True)
-class Phrases:
-    """One language's sentences; braces are filled in."""
-
-    comma: str
-    items: str
-    name: str
-    call: str
-    notice: str
-    greeting: str
-    greeting_alone: str
-    welcome: str
-    no_fit: str
-    no_tools: str
-    can: str
-    ask: str
-    sample: str
-    failed: str
-    error: str
-    not_run: str
-    recap: str
-    first_round: str
-    saw: str
-    went_well: str
-    went_wrong: str
-    think_call: str
-    think_answer: str
-    think_ask: str
-    think_no_fit: str
-    goal: str
-    write_answer: str
-
-
-ZH = Phrases(
-    comma="，",
-    items="、",
-    name="「{}」",
-    call="{title}（{arguments}）",
-    notice="*—— 由 Segue 的「离线规划器」按规则拼成：它不是语言模型。*",
-    greeting="你好！我可以帮你做这些事：\n\n{tools}",
-    greeting_alone="你好！这里没有绑定任何工具。",
-    welcome="不客气！",
-    no_fit="没有合适的工具能处理这句话。",
-    no_tools="这里没有可用的工具，所以这个问题我答不了。",
-    can="我的工具能做这些事：\n\n{tools}",
-    ask="要用{tools}，还需要你告诉我：",
-    sample="例如：{}",
-    failed="{call} 没有成功：{error}",
-    error="上一步出了错：{}",
-    not_run="这要用{tools}，但这里没有运行工具，所以没有结果。",
-    recap="没有需要新调用的工具。前面查到的是：",
-    first_round="我观察到这是第一轮执行。",
-    saw="我观察到到目前为止的结果：{}。",
-    went_well="{} 成功",
-    went_wrong="{} 失败",
-    think_call="我分析出需要{calls}。综合以上，我决定接下来采取 CALL_TOOL。",
-    think_answer="需要的调用都做过了，不重复调用。综合以上，我决定采取 ANSWER。",
-    think_ask="{tools}合适，但缺少参数。综合以上，我决定采取 ANSWER，请用户补充。",
-    think_no_fit="没有工具合适。综合以上，我决定采取 ANSWER，如实说明。",
-    goal="完成：{}",
-    write_answer="整理结果，生成回答",
-)
-EN = Phrases(
-    comma=", ",
-    items=", ",
-    name="“{}”",
-    call="{title} ({arguments})",
-    notice="*— Put together by rules by Segue’s offline planner, which is not a language model.*",
-    greeting="Hello! I can help with:\n\n{tools}",
-    greeting_alone="Hello! No tools are bound here.",
-    welcome="You’re welcome!",
-    no_fit="No tool fits this message.",
-    no_tools="There are no tools here, so I cannot answer this.",
-    can="My tools can do this:\n\n{tools}",
-    ask="To use {tools}, I still need:",
-    sample="for example {}",
-    failed="{call} did not succeed: {error}",
-    error="The last step went wrong: {}",
-    not_run="This takes {tools}, but no tool was run here, so there is no result.",
-    recap="No new call is needed. This was found before:",
-    first_round="I observe that this is the first round.",
-    saw="I observe the results so far: {}.",
-    went_well="{} succeeded",
-    went_wrong="{} failed",
-    think_call="I see that {calls} is needed. So I decide on CALL_TOOL.",
-    think_answer="Every call that is needed was made, and none is repeated. So I decide on ANSWER.",
-    think_ask="{tools} fits, but an argument is missing. So I decide on ANSWER, to ask for it.",
-    think_no_fit="No tool fits. So I decide on ANSWER, to say so.",
-    goal="Carry out: {}",
-    write_answer="Put the results together and write the answer",
-)
-PHRASES: Mapping[str, Phrases] = {"zh": ZH, "en": EN}
 
 _GREETING = re.compile(
     r"(?:你好|您好|嗨|哈喽|哈啰|在吗|在么|早上好|早安|上午好|中午好|下午好|晚上好|大家好"
@@ -134,6 +40,11 @@ class Outcome:
     value: Any = None
     error: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows if it took effect."""
+        return self.error.startswith("unknown_outcome:")
 
 
 def greeting_or_thanks(text: str, cards: Sequence[Card], language: Language) -> str:
@@ -243,12 +154,13 @@ def results_text(outcomes: Sequence[Outcome], cards: Sequence[Card], language: L
         body = rendered(outcome.value, language)
         alone = isinstance(outcome.value, dict) and isinstance(outcome.value.get("summary"), str) and len(good) == 1
         parts.append(body if alone else f"### {_made(outcome, cards, language)}\n\n{body}")
-    failures = [
-        f"- {PHRASES[language].failed.format(call=_made(outcome, cards, language), error=_short(outcome.error))}"
-        for outcome in outcomes
-        if outcome.error
-    ]
+    failures = [f"- {_failure(outcome, cards, language)}" for outcome in outcomes if outcome.error]
     return "\n\n".join([*parts, *(["\n".join(failures)] if failures else [])])
+
+
+def _failure(outcome: Outcome, cards: Sequence[Card], language: Language) -> str:
+    phrases, call = PHRASES[language], _made(outcome, cards, language)
+    return (phrases.unknown if outcome.unknown else phrases.failed).format(call=call, error=_short(outcome.error))
 
 
 def _made(outcome: Outcome, cards: Sequence[Card], language: Language) -> str:
@@ -273,11 +185,14 @@ def observed(outcomes: Sequence[Outcome], cards: Sequence[Card], language: Langu
     phrases = PHRASES[language]
     if not outcomes:
         return phrases.first_round
-    said = [
-        (phrases.went_wrong if outcome.error else phrases.went_well).format(_made(outcome, cards, language))
-        for outcome in outcomes
-    ]
+    said = [_went(outcome, phrases).format(_made(outcome, cards, language)) for outcome in outcomes]
     return phrases.saw.format(phrases.comma.join(said))
+
+
+def _went(outcome: Outcome, phrases: Phrases) -> str:
+    if outcome.unknown:
+        return phrases.went_unknown
+    return phrases.went_wrong if outcome.error else phrases.went_well
 
 
 def thought(intent: Intent, pending: Sequence[Call], language: Language) -> str:

@@ -116,6 +116,13 @@ async def test_a_plan_without_calls_says_why(text: str, said_so: str) -> None:
     assert said_so in steps[0]["description"]
 
 
+@pytest.mark.parametrize(("text", "told"), [("alarms of M-02", "may or may not"), ("M-02 的报警", "是否已经生效")])
+async def test_a_call_of_unknown_outcome_is_not_told_as_failed(text: str, told: str) -> None:
+    cut_off = [failed("alarms", {"machine": "M-02"}, "unknown_outcome: it was cut off: check what it did.")]
+    said_of_it = await said("answer", text, MACHINES, results=cut_off)
+    assert told in said_of_it and "did not succeed" not in said_of_it and "没有成功" not in said_of_it
+
+
 async def test_a_plan_made_again_leaves_out_what_failed_and_keeps_the_numbers() -> None:
     text = "Northgate opening hours, and the late fee of L-020 after 3 weeks"
     results = [failed("opening_hours", {"branch": "Northgate"}, "closed")]
