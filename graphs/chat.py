@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 from langgraph.graph import END, START, StateGraph
 
+from segue.nodes.beginning import GraphInput, TaskOutput
 from segue.nodes.chat.finish import finish
 from segue.nodes.chat.init import init
 from segue.nodes.chat.routes import after_mode, after_select_mode
 from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
 from segue.nodes.chat.select_mode import select_mode
-from segue.nodes.chat.state import ChatInput, ChatOutput, ChatState
+from segue.nodes.chat.state import ChatState
 from segue.services import RunContext
 
 from . import direct, lifecycle, plan, plan_react, react
@@ -23,9 +24,9 @@ MODES: Mapping[str, ModeGraph] = {
 }
 
 
-def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, ChatInput, ChatOutput]:
+def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, GraphInput, TaskOutput]:
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
-    graph = StateGraph(ChatState, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
+    graph = StateGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", init)
     graph.add_node("SELECT_MODE", select_mode(modes))
     graph.add_node("FINISH", finish)

@@ -2,15 +2,16 @@
 
 from langgraph.graph import END, START, StateGraph
 
+from segue.nodes.beginning import GraphInput, ModeOutput
 from segue.nodes.direct.answer import answer
 from segue.nodes.direct.init import init
-from segue.nodes.direct.state import DirectInput, DirectOutput, DirectState
+from segue.nodes.direct.state import DirectState
 from segue.services import RunContext
 
 
-def build_direct() -> StateGraph[DirectState, RunContext, DirectInput, DirectOutput]:
+def build_direct() -> StateGraph[DirectState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(DirectState, RunContext, input_schema=DirectInput, output_schema=DirectOutput)
+    graph = StateGraph(DirectState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("ANSWER", answer)
 

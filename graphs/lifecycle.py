@@ -3,6 +3,7 @@
 from langgraph.graph import END, START, StateGraph
 
 from segue.lifecycle import Coordinator
+from segue.nodes.beginning import TaskOutput
 from segue.nodes.lifecycle.carry_out import carry_out
 from segue.nodes.lifecycle.completed import completed
 from segue.nodes.lifecycle.context_fetching import context_fetching
@@ -23,7 +24,7 @@ from segue.nodes.lifecycle.routes import (
     entrance,
 )
 from segue.nodes.lifecycle.scheduling import scheduling
-from segue.nodes.lifecycle.state import LifecycleInput, LifecycleOutput, LifecycleState, SubTaskWork
+from segue.nodes.lifecycle.state import LifecycleInput, LifecycleState, SubTaskWork
 from segue.services import RunContext
 
 from .react import build_react
@@ -36,12 +37,12 @@ react_graph = build_react(as_part).compile()
 
 def build_lifecycle(
     coordinator: Coordinator | None = None, decompose: Decompose | None = None, concurrency: int = 1
-) -> StateGraph[LifecycleState, RunContext, LifecycleInput, LifecycleOutput]:
+) -> StateGraph[LifecycleState, RunContext, LifecycleInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without.
 
     Without a coordinator the context is the agent's tools; without `decompose` the agent's model breaks the goal down.
     """
-    graph = StateGraph(LifecycleState, RunContext, input_schema=LifecycleInput, output_schema=LifecycleOutput)
+    graph = StateGraph(LifecycleState, RunContext, input_schema=LifecycleInput, output_schema=TaskOutput)
     graph.add_node("RECEIVING", stepwise(receiving))
     graph.add_node("CONTEXT_FETCHING", stepwise(context_fetching(coordinator)))
     graph.add_node("DECOMPOSING", stepwise(decomposing(decompose)))

@@ -2,6 +2,7 @@
 
 from langgraph.graph import END, START, StateGraph
 
+from segue.nodes.beginning import GraphInput, ModeOutput
 from segue.nodes.plan.answer import answer
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.execute_step import execute_step
@@ -10,13 +11,13 @@ from segue.nodes.plan.init import init
 from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan, after_schedule
 from segue.nodes.plan.schedule import schedule
-from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState, StepWork
+from segue.nodes.plan.state import PlanState, StepWork
 from segue.services import RunContext
 
 
-def build_plan() -> StateGraph[PlanState, RunContext, PlanInput, PlanOutput]:
+def build_plan() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(PlanState, RunContext, input_schema=PlanInput, output_schema=PlanOutput)
+    graph = StateGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)

@@ -2,21 +2,22 @@
 
 from langgraph.graph import END, START, StateGraph
 
+from segue.nodes.beginning import GraphInput, ModeOutput
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.give_up import give_up
 from segue.nodes.plan.init import init
 from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan
-from segue.nodes.plan.state import PlanInput, PlanOutput, PlanState
+from segue.nodes.plan.state import PlanState
 from segue.nodes.plan_react.react import react
 from segue.services import RunContext
 
 from .react import graph as react_graph
 
 
-def build_plan_react() -> StateGraph[PlanState, RunContext, PlanInput, PlanOutput]:
+def build_plan_react() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(PlanState, RunContext, input_schema=PlanInput, output_schema=PlanOutput)
+    graph = StateGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)

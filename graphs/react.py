@@ -5,6 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
+from segue.nodes.beginning import GraphInput, TaskOutput
 from segue.nodes.react.answer import answer
 from segue.nodes.react.call_llm import call_llm
 from segue.nodes.react.call_tool import call_tool
@@ -14,15 +15,15 @@ from segue.nodes.react.input import input_
 from segue.nodes.react.plan import plan
 from segue.nodes.react.remend import remend
 from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
-from segue.nodes.react.state import ReactInput, ReactOutput, ReactState
+from segue.nodes.react.state import ReactState
 from segue.services import RunContext
 
 
 def build_react(
     wrapped: Callable[[Any], Any] = lambda node: node,
-) -> StateGraph[ReactState, RunContext, ReactInput, ReactOutput]:
+) -> StateGraph[ReactState, RunContext, GraphInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without; `wrapped` is put around every node."""
-    graph = StateGraph(ReactState, RunContext, input_schema=ReactInput, output_schema=ReactOutput)
+    graph = StateGraph(ReactState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", wrapped(init))
     graph.add_node("INPUT", wrapped(input_))
     graph.add_node("CALL_LLM", wrapped(call_llm))

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from segue.prompts.language import language_of
 
 from .context import NodeRuntime, bench
+from .history import History
 from .objective import additions, objective_of
 
 
@@ -23,6 +24,27 @@ class Assignment(TypedDict, total=False):
     usage: dict[str, Any]
     """What the task used so far."""
     started_at: float
+
+
+class GraphInput(TypedDict, total=False):
+    """What a graph that carries a task is invoked with."""
+
+    messages: History
+    assignment: Assignment | None
+
+
+class TaskOutput(TypedDict):
+    """What a graph returns that ends its task in any case."""
+
+    messages: History
+    result: dict[str, Any] | None
+
+
+class ModeOutput(TaskOutput):
+    """What a mode returns that another may take over from: `gave_up` says why."""
+
+    gave_up: str
+    usage: dict[str, Any]
 
 
 @final

@@ -83,23 +83,10 @@ def words(keywords: Iterable[str]) -> tuple[str, ...]:
     return (keywords,) if isinstance(keywords, str) else tuple(keywords)
 
 
-@dataclass(frozen=True)
-class BoundTool:
-    """A LangChain tool with its marks; `spec` is the OpenAI function format plus the key `segue`.
+class Marked:
+    """What is known of a tool by its marks."""
 
-    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool.
-    """
-
-    inner: "BaseTool"
     marks: Marks
-    spec: Mapping[str, Any] = field(repr=False)
-    check: Check = field(repr=False)
-    synchronous: bool
-    origin: Any = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
 
     @property
     def read_only(self) -> bool:
@@ -116,6 +103,25 @@ class BoundTool:
     @property
     def timeout(self) -> float | None:
         return self.marks.timeout
+
+
+@dataclass(frozen=True)
+class BoundTool(Marked):
+    """A LangChain tool with its marks; `spec` is the OpenAI function format plus the key `segue`.
+
+    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool.
+    """
+
+    inner: "BaseTool"
+    marks: Marks
+    spec: Mapping[str, Any] = field(repr=False)
+    check: Check = field(repr=False)
+    synchronous: bool
+    origin: Any = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Run the tool; a synchronous one runs in a thread of its own.

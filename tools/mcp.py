@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from segue.agents import McpServer
 from segue.errors import ConfigurationError, MissingExtra, ToolServerUnavailable, listed
 
+from .binding import Marked
 from .mcp_session import ServerDown, Session
 from .registry import Marks
 
@@ -22,7 +23,7 @@ class ServerToolError(Exception):
 
 
 @dataclass(frozen=True)
-class McpTool:
+class McpTool(Marked):
     """One tool of an MCP server. The server checks the arguments; its refusal is the call's error."""
 
     name: str
@@ -33,22 +34,6 @@ class McpTool:
     @property
     def server(self) -> str:
         return self.session.server.name
-
-    @property
-    def read_only(self) -> bool:
-        return self.marks.read_only
-
-    @property
-    def idempotent(self) -> bool:
-        return self.marks.idempotent or self.marks.read_only
-
-    @property
-    def needs_approval(self) -> bool:
-        return self.marks.needs_approval
-
-    @property
-    def timeout(self) -> float | None:
-        return self.marks.timeout
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Have the server run the tool; a lost server is reconnected once, and an idempotent call repeated.

@@ -10,20 +10,6 @@ from ..context import NodeRuntime
 from ..history import Events, History
 
 
-class ChatInput(TypedDict, total=False):
-    """What the graph is invoked with."""
-
-    messages: History
-    assignment: Assignment | None
-
-
-class ChatOutput(TypedDict):
-    """What the graph returns."""
-
-    messages: History
-    result: dict[str, Any] | None
-
-
 class ChatState(TypedDict):
     """INIT resets every channel that belongs to a task."""
 

@@ -8,22 +8,6 @@ from ..beginning import Assignment
 from ..history import Events, History
 
 
-class DirectInput(TypedDict, total=False):
-    """What the graph is invoked with."""
-
-    messages: History
-    assignment: Assignment | None
-
-
-class DirectOutput(TypedDict):
-    """What the graph returns; `gave_up` says why another mode should take over."""
-
-    messages: History
-    result: dict[str, Any] | None
-    gave_up: str
-    usage: dict[str, Any]
-
-
 class DirectState(TypedDict):
     """INIT resets every channel that belongs to a task."""
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from ..beginning import Assignment
+from ..beginning import Assignment, GraphInput
 from ..context import NodeRuntime
 from ..history import Events, History, Records
 
@@ -21,19 +21,10 @@ class Restored(TypedDict, total=False):
     calls: dict[str, list[dict[str, Any]]]
 
 
-class LifecycleInput(TypedDict, total=False):
-    """What the graph is invoked with."""
+class LifecycleInput(GraphInput, total=False):
+    """What the graph is invoked with; `restored` where it goes on from a snapshot."""
 
-    messages: History
-    assignment: Assignment | None
     restored: Restored | None
-
-
-class LifecycleOutput(TypedDict):
-    """What the graph returns."""
-
-    messages: History
-    result: dict[str, Any] | None
 
 
 class LifecycleState(TypedDict):

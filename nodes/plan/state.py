@@ -8,22 +8,6 @@ from ..beginning import Assignment
 from ..history import Events, History, Records
 
 
-class PlanInput(TypedDict, total=False):
-    """What the graph is invoked with."""
-
-    messages: History
-    assignment: Assignment | None
-
-
-class PlanOutput(TypedDict):
-    """What the graph returns; `gave_up` says why another mode should take over."""
-
-    messages: History
-    result: dict[str, Any] | None
-    gave_up: str
-    usage: dict[str, Any]
-
-
 class PlanState(TypedDict):
     """INIT resets every channel that belongs to a task."""
 

@@ -8,20 +8,6 @@ from ..beginning import Assignment
 from ..history import Events, History, Records
 
 
-class ReactInput(TypedDict, total=False):
-    """What the graph is invoked with."""
-
-    messages: History
-    assignment: Assignment | None
-
-
-class ReactOutput(TypedDict):
-    """What the graph returns."""
-
-    messages: History
-    result: dict[str, Any] | None
-
-
 class ReactState(TypedDict):
     """Channels are thread-scoped: INIT resets every one that belongs to a task."""
 

@@ -9,7 +9,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from .events import AttemptRestarted, Event, Fallback, Token
-from .nodes.chat.state import ChatInput
+from .nodes.beginning import GraphInput
 
 Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
@@ -73,7 +73,7 @@ def knows(state: StateSnapshot, task_id: str) -> bool:
     return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
 
 
-def given(state: StateSnapshot, row: Row) -> "ChatInput | Command[Any] | None":
+def given(state: StateSnapshot, row: Row) -> "GraphInput | Command[Any] | None":
     """What to invoke the graph with: the message, a person's answer, or None to go on."""
     if not knows(state, row["task_id"]):
         return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}

@@ -11,8 +11,8 @@ from langgraph.runtime import Runtime
 from .bootstrap import Registry, RunServices
 from .events import to_dict
 from .graphs.chat import build_chat
+from .nodes.beginning import GraphInput, TaskOutput
 from .nodes.chat.run_mode import ModeGraph
-from .nodes.chat.state import ChatInput, ChatOutput
 from .services import AppContext, RunContext
 
 
@@ -22,7 +22,7 @@ def wired_graph(
     """A chat graph that carries its services with it."""
     chat = build_chat(modes).compile()
 
-    async def segue(state: ChatInput, runtime: Runtime[RunContext]) -> ChatOutput:
+    async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
         write = get_stream_writer()
         services = RunServices(registry, lambda event: write(to_dict(event)))
         await registry.prepare(registry.agent(agent_id))
@@ -32,7 +32,7 @@ def wired_graph(
         out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, **fields))
         return {"messages": out["messages"][len(given) :], "result": out["result"]}
 
-    graph = StateGraph(ChatOutput, RunContext, input_schema=ChatInput, output_schema=ChatOutput)
+    graph = StateGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("segue", segue)
     graph.add_edge(START, "segue")
     graph.add_edge("segue", END)
