@@ -76,18 +76,19 @@ def position(last_event_id: str, task_id: str) -> int:
 class Framed:
     """The frames of the latest events, made once for all who watch the same task."""
 
-    def __init__(self, kept: int = 512) -> None:
+    def __init__(self, kept: int = 2048) -> None:
         self._kept = kept
-        self._made: OrderedDict[int, tuple[Event, tuple[bytes, ...]]] = OrderedDict()
+        self._made: OrderedDict[object, tuple[Event, tuple[bytes, ...]]] = OrderedDict()
 
     def of(self, event: Event, tenant: Tenant) -> tuple[bytes, ...]:
         """The event's frames, with the names in its error as the tenant, whose task it is, knows them."""
-        if made := self._made.get(id(event)):
+        key = (event.task_id, event.seq) if event.seq else id(event)
+        if made := self._made.get(key):
             return made[1]
         told = event
         if isinstance(event, ErrorRaised) and tenant.name:
             told = dataclasses.replace(event, message=tenant.told(event.message))
-        made = self._made[id(event)] = (event, tuple(frames(told)))  # an event that is kept keeps its id
+        made = self._made[key] = (event, tuple(frames(told)))  # an event that is kept keeps its id
         if len(self._made) > self._kept:
             self._made.popitem(last=False)
         return made[1]

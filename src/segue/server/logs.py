@@ -22,6 +22,7 @@ def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> N
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
+        _without_colours,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         _redact,
@@ -34,6 +35,12 @@ def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> N
     root.setLevel(level)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _without_colours(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take out the copy of the message that uvicorn adds for terminals."""
+    event.pop("color_message", None)
+    return event
 
 
 def _redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -16,12 +16,12 @@ LONGEST = 95
 """Characters of such a name: with a tenant's in front it is not too long to be stored."""
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # one that is not async would run in a thread
     service: Service = request.app.state.service
     return service
 
 
-def _tenant(request: Request) -> Tenant:
+async def _tenant(request: Request) -> Tenant:
     tenant: Tenant = request.scope["segue_tenant"]
     return tenant
 
