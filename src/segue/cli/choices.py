@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TaskUnfinished, ThreadBusy
+from .lookups import ACTIVE
 from .settings import MOST, Settings
 from .verdicts import Call
 
@@ -40,6 +41,22 @@ async def instead(app: "App", settings: Settings, refused: TaskUnfinished | Thre
         *_choice("take another session:", settings.sending(message)),
         *pausing,
     ]
+
+
+async def meanwhile(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
+    """Why a task cannot be taken up while its session is busy, and what to do instead."""
+    thread_id = (await app.task(task_id))["thread_id"]
+    (latest,) = await app.tasks(session_id=thread_id, limit=1)
+    pausing = settings.command_on("pause", latest["task_id"])
+    if latest["status"] not in ACTIVE:
+        return [str(refused)]
+    if latest["task_id"] != task_id:
+        return [str(refused), *_choice("pause what runs:", pausing)]
+    watching = _choice("see how far it is:", settings.command_on("trace", task_id))
+    if latest["status"] == "pausing":
+        return [f"Task «{task_id}» is pausing, in another process: resume it once it is paused.", *watching]
+    runs = f"Task «{task_id}» runs already, in another process."
+    return [runs, *watching, *_choice("pause it, to go on with it here:", pausing)]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from . import lookups, options
-from .exits import told_in_a_sentence
+from .exits import EXIT_CODES, told_in_a_sentence
 from .lookups import ask
 from .printable import from_shell
 from .settings import DEFAULT_DATABASE, Settings
@@ -15,8 +15,7 @@ from .verdicts import with_bare_approvals
 
 app = typer.Typer(
     name="segue",
-    help="Talk with tool-using agents that do not lose work.\n\n"
-    "Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 waits for a person, 130 paused.",
+    help=f"Talk with tool-using agents that do not lose work.\n\nExit codes: {EXIT_CODES}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -67,8 +66,7 @@ def chat(
         raise typer.BadParameter(
             "it needs a MESSAGE, or - to read one from standard input", param_hint="--json" if as_json else "--steer"
         )
-    if steer and not session:
-        raise typer.BadParameter("name the session whose task the message is for, with --session", param_hint="--steer")
+    _check_steering(steer, session)
     with told_in_a_sentence(settings):
         if message is None:
             from .interactive import interactive
@@ -88,6 +86,8 @@ def run(
     agents: options.Agents = "",
     model: options.Model = "",
     user: options.User = "default",
+    wait: options.Wait = 0.0,
+    steer: options.Steer = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
@@ -95,11 +95,17 @@ def run(
 
     Ctrl-C pauses; `segue resume` goes on with what is left.
     """
-    settings = Settings(db, agents, agent, "", model, user, session)
+    settings = Settings(db, agents, agent, "", model, user, session, wait)
+    _check_steering(steer, session)
     with told_in_a_sentence(settings):
         from .running import carried_out
 
-        raise typer.Exit(carried_out(settings, _said(text), file or (), as_json=as_json))
+        raise typer.Exit(carried_out(settings, _said(text), file or (), as_json=as_json, steer=steer))
+
+
+def _check_steering(steer: bool, session: str) -> None:
+    if steer and not session:
+        raise typer.BadParameter("name the session whose task the message is for, with --session", param_hint="--steer")
 
 
 def _said(message: str) -> str:
@@ -113,12 +119,12 @@ def resume(
     every: Annotated[
         bool, typer.Option("--all", help="Go on with every task that was paused or cut off, four at a time.")
     ] = False,
-    model: options.Model = "",
-    agents: options.Agents = "",
+    model: options.OtherModel = "",
+    agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOfResumed = False,
 ) -> None:
-    """Go on with a task that was paused, crashed or failed; with the model that it began with, unless told another."""
+    """Go on with a task that was paused, cut off or failed; one that waits for a person asks again."""
     if (task_id is None) != every:
         raise typer.BadParameter("name one task, or all with --all, not both", param_hint="TASK_ID")
     settings = Settings(db, agents, model=model)
@@ -145,7 +151,7 @@ def answer(
     approve: options.Approve = None,
     edit: options.Edit = None,
     reject: options.Reject = None,
-    agents: options.Agents = "",
+    agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
@@ -162,7 +168,7 @@ def answer(
 
 
 @app.command()
-def pause(task_id: options.TaskId, agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+def pause(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
     """Stop a task at its next boundary, wherever it runs."""
     from .stopping import paused
 
@@ -172,7 +178,7 @@ def pause(task_id: options.TaskId, agents: options.Agents = "", db: options.Data
 
 
 @app.command()
-def cancel(task_id: options.TaskId, agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+def cancel(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
     """Give a task up, wherever it runs or stands; its session takes the next message."""
     from .stopping import cancelled
 
@@ -182,8 +188,8 @@ def cancel(task_id: options.TaskId, agents: options.Agents = "", db: options.Dat
 
 @app.command()
 def recover(
-    session: Annotated[str, typer.Argument(help="The session.")],
-    agents: options.Agents = "",
+    session: options.SessionName,
+    agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
     """Take a session whose newest snapshot is damaged back to the newest one that can be read."""

@@ -1,5 +1,6 @@
 """Talk with an agent: one message, a task to resume or to answer, or turn by turn."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ..events import Event, Paused, StateChanged, from_dict
 from .approving import can_ask, print_calls
 from .choices import answering
 from .exits import FAILED, PAUSED, WAITING, complain, remark
-from .interrupts import listening, unless_interrupted
+from .interrupts import Interrupts, listening, unless_interrupted
 from .lines import signs_for, status_line, unknown_calls
 from .live import LiveView
 from .notices import greet, header
@@ -32,6 +33,9 @@ LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
 """Seconds until it is said that a message stands in line."""
+TAKING_UP = 2.0
+"""Seconds that whoever steers a task from elsewhere may need to take it up, once it is paused."""
+LOOK_EVERY = 0.1
 
 
 @dataclass(frozen=True)
@@ -152,18 +156,33 @@ class Conversation:
                 async for event in events:
                     view.show(event)
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
-            task = (await self.app.trace(task_id))["task"]
+                task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
         except BaseException:
             view.finish()
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
-        if paused and task["status"] not in ("paused", "cancelled") and not self.as_json:
-            view.finish()
-            trace = self.settings.command_on("trace", task_id)
-            complain("The task was paused and taken up elsewhere. To see what becomes of it:", trace)
-            return Turn(PAUSED)
+        if paused and task["status"] not in ("paused", "cancelled"):
+            return self._leave_to_others(task)
         return await self._judge(task, interrupted=interrupts.count > 0)
+
+    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Row:
+        """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
+        deadline = time.monotonic() + TAKING_UP
+        while True:
+            task = await self.app.task(task_id)
+            if task["status"] != "paused" or interrupts.count or time.monotonic() > deadline:
+                return task
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _leave_to_others(self, task: Row) -> Turn:
+        view = self._shown()
+        view.finish()
+        if isinstance(view, JsonView):
+            view.result(task)
+        trace = self.settings.command_on("trace", task["task_id"])
+        complain("The task was paused and taken up elsewhere. To see what becomes of it:", trace)
+        return Turn(PAUSED)
 
     def _shown(self) -> View:
         if self.view is None:

@@ -7,13 +7,14 @@ import typer
 from rich.text import Text
 
 from ..errors import (
+    ConfigurationError,
     DamagedCheckpoint,
     InvalidAnswer,
     InvalidMessage,
+    MissingExtra,
+    MissingKey,
     SegueError,
-    UnknownAgent,
-    UnknownMode,
-    UnknownModel,
+    ToolServerUnavailable,
 )
 from .consoles import complaints
 from .printable import printable
@@ -23,9 +24,15 @@ FAILED = 1
 USAGE = 2
 WAITING = 3
 PAUSED = 130
+EXIT_CODES = (
+    "0 done, 1 failed or cancelled, 2 a wrong option, message, file, agent, mode or model, 3 waits for a person, "
+    "130 paused"
+)
 
-_USAGE = (InvalidAnswer, InvalidMessage, UnknownAgent, UnknownMode, UnknownModel)
-"""What another command line would mend."""
+_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage)
+"""What another command line, or another agents file, would mend."""
+_MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
+"""What would not."""
 
 
 def complain(sentence: str, *hints: str) -> None:
@@ -46,7 +53,7 @@ def _write(sentence: Text, hints: tuple[str, ...]) -> None:
 
 
 def code_of(error: SegueError) -> int:
-    return USAGE if isinstance(error, _USAGE) else FAILED
+    return USAGE if isinstance(error, _USAGE) and not isinstance(error, _MISSING) else FAILED
 
 
 @contextmanager

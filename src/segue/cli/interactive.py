@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ..errors import SegueError, TaskUnfinished
+from ..errors import SegueError, TaskUnfinished, ThreadBusy
+from .choices import meanwhile
 from .consoles import read_line
 from .exits import complain
 from .notices import HELP, greet, header
@@ -86,9 +87,15 @@ class Talk:
         except TaskUnfinished as error:
             task = self._latest()
             complain(str(error), HINT_WAITING if task and task["status"] == "waiting" else HINT)
+        except ThreadBusy as error:
+            self._say_what_runs(error)
         except SegueError as error:
             complain(str(error))
         return True
+
+    def _say_what_runs(self, refused: ThreadBusy) -> None:
+        if task := self._latest():
+            complain(*self._stage.run(meanwhile(self._talk.app, self._settings, task["task_id"], refused)))
 
     def _say(self, text: str) -> None:
         self._talk.console.print(Text(text, style="dim"))

@@ -80,6 +80,13 @@ def call_line(event: ToolCall, signs: Signs) -> Text:
     return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
 
 
+def decided_line(event: ToolCall, signs: Signs) -> Text:
+    """A call that was decided on and not begun."""
+    return Text.assemble(
+        (f"{signs.steps['pending']} ", "dim"), _call(event.name, event.arguments), ("  not begun", "dim")
+    )
+
+
 def is_unknown(result: Mapping[str, Any]) -> bool:
     """Whether a call's result says that nobody knows what became of it."""
     return bool(result.get("unknown_outcome")) or str(result.get("error", "")).startswith(_UNKNOWN)

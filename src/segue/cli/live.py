@@ -36,6 +36,8 @@ from .scene import Item, Scene, is_banner
 ITEMS_BESIDE = 8
 """Rows kept free for the rest when a long plan is shown only around what is under way."""
 THOUGHT_CHARS = 400
+_ENDS = (ToolResult, Answer, Cancelled)
+"""What is printed when it is no longer moving."""
 
 
 class Tail:
@@ -78,8 +80,12 @@ class LiveView:
             self._live.start()
         if not isinstance(event, Thinking | Thought):
             self._flush_thought()
-        self._show(event)
-        self._scene.fold(event)
+        if isinstance(event, _ENDS):
+            self._scene.fold(event)
+            self._show(event)
+        else:
+            self._show(event)
+            self._scene.fold(event)
 
     def notice(self, sentence: str) -> None:
         self._notice = sentence
@@ -104,6 +110,9 @@ class LiveView:
     # What is finished
 
     def _print(self, what: RenderableType) -> None:
+        """Let it scroll up, above what is moving now; rich would draw what it drew last."""
+        if self._live.is_started:
+            self._live.refresh()
         self._console.print(what)
 
     def _flush_thought(self) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import TaskError, UnknownTask
 from . import options
 from .consoles import output, write_json
 from .exits import USAGE, complain, told_in_a_sentence
@@ -15,35 +16,63 @@ if TYPE_CHECKING:
 
     from ..app import App
 
+Row = dict[str, Any]
+ACTIVE = ("pending", "running", "pausing")
+"""Statuses of a task that a process works on, unless it is cut off."""
+SHORTEST = 6
+"""Characters that a task's id may be shortened to."""
 
-def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.Json = False) -> None:
-    """List the sessions."""
+
+def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
+    """List the sessions, the last used first."""
     from .tables import print_threads
 
-    rows = ask(Settings(db), lambda opened: opened.threads())
+    settings = Settings(db)
+
+    async def listed(opened: "App") -> list[Row]:
+        return await _told_apart(opened, settings, await opened.threads())
+
+    rows = ask(settings, listed)
     write_json(rows, indent=2) if as_json else print_threads(output(), rows)
 
 
 def tasks(
-    agent: options.Agent = "",
-    session: options.Session = "",
+    agent: options.OfAgent = "",
+    session: options.OfSession = "",
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOfList = False,
 ) -> None:
-    """List the tasks, the latest first."""
+    """List the tasks of all sessions, the latest first."""
     from .tables import print_tasks
 
-    rows = ask(
-        Settings(db), lambda opened: opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
-    )
+    settings = Settings(db)
+
+    async def listed(opened: "App") -> list[Row]:
+        rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
+        return await _told_apart(opened, settings, rows)
+
+    rows = ask(settings, listed)
     write_json(rows, indent=2) if as_json else print_tasks(output(), rows)
 
 
+async def _told_apart(opened: "App", settings: Settings, rows: list[Row]) -> list[Row]:
+    """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
+    unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
+    gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
+    return [{**row, **_cut_off(row, gone.get(row["thread_id"]), settings)} for row in rows]
+
+
+def _cut_off(row: Row, gone: str | None, settings: Settings) -> Row:
+    if gone is None or row.get("task_id", gone) != gone:
+        return {"cut_off": False}
+    return {"cut_off": True, "hint": settings.command_on("resume", gone)}
+
+
 def history(
-    session: Annotated[str, typer.Argument(help="The session.")],
+    session: options.SessionName,
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOfList = False,
 ) -> None:
     """Print what was said in a session."""
     from .tables import print_history
@@ -52,15 +81,21 @@ def history(
     write_json(messages, indent=2) if as_json else print_history(output(), messages)
 
 
-def trace(task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_json: options.Json = False) -> None:
+def trace(
+    task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+) -> None:
     """Draw everything that a task did as a tree."""
     from .lines import signs_for
     from .tree import trace_tree
 
-    async def traced(opened: "App") -> Any:
-        return await opened.trace(await opened.find_task(task_id))
+    settings = Settings(db)
 
-    found = ask(Settings(db), traced)
+    async def traced(opened: "App") -> Row:
+        found = await opened.trace(await find_task(opened, task_id))
+        (task,) = await _told_apart(opened, settings, [found["task"]])
+        return {**found, "task": task}
+
+    found = ask(settings, traced)
     if as_json:
         write_json(found, indent=2)
     else:
@@ -70,7 +105,7 @@ def trace(task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_j
 
 def graph(
     name: Annotated[str, typer.Argument(help="react, direct, plan, chat, …, or a mode of the agents file.")],
-    agents: options.Agents = "",
+    agents: options.MoreAgents = "",
 ) -> None:
     """Print a graph as Mermaid."""
     from importlib import import_module
@@ -89,7 +124,7 @@ def graph(
     output().print(compiled.get_graph().draw_mermaid(), soft_wrap=True)
 
 
-def modes(agents: options.Agents = "", as_json: options.Json = False) -> None:
+def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
     """List the modes, those of the agents file among them."""
     from .tables import print_modes
 
@@ -101,8 +136,8 @@ async def _modes(opened: "App") -> list[str]:
     return opened.modes
 
 
-def agents(agents: options.Agents = "") -> None:
-    """List the agents."""
+def agents(agents: options.MoreAgents = "") -> None:
+    """List the agents, those of the agents file among them."""
     from ..bootstrap import EXAMPLES
     from .tables import print_agents
 
@@ -120,6 +155,21 @@ def doctor(
     from .doctor import doctor as look_over
 
     raise typer.Exit(look_over(output(), Settings(db, agents, agent, model=model)))
+
+
+async def find_task(app: "App", text: str) -> str:
+    """The id of the task that `text` is, or the beginning of.
+
+    Raises:
+        TaskError: there is none, there are several, or `text` is too short to tell.
+    """
+    try:
+        return await app.find_task(text)
+    except UnknownTask:
+        if len(text) >= SHORTEST:
+            raise
+        few = f"«{text}» is too short for a task's id: write at least its first {SHORTEST} characters"
+        raise TaskError(f"{few}; `segue tasks` lists what there is.") from None
 
 
 def ask(settings: Settings, question: "Callable[[App], Awaitable[Any]]") -> Any:

@@ -7,34 +7,46 @@ import typer
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
 Session = Annotated[str, typer.Option("--session", help="The session to go on with; a new one without it.")]
+OfSession = Annotated[str, typer.Option("--session", help="Only the tasks of this session.")]
+SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue threads`.")]
 Agent = Annotated[str, typer.Option("--agent", help="The agent: see `segue agents`.")]
-Agents = Annotated[
-    str,
-    typer.Option(
-        "--agents",
-        envvar="SEGUE_AGENTS",
-        metavar="FILE",
-        help="A TOML file of [[agent]] tables; `tools` may name modules beside it. Its first agent is the default.",
-    ),
-]
-Model = Annotated[
-    str, typer.Option("--model", help="openai:NAME or offline; else what the agent or the environment names.")
-]
+OfAgent = Annotated[str, typer.Option("--agent", help="Only the tasks of this agent.")]
+
+
+def _agents_file(more: str) -> Any:
+    told = f"A TOML file of [[agent]] and [modes] tables, which may name modules beside it{more}."
+    return typer.Option("--agents", envvar="SEGUE_AGENTS", metavar="FILE", help=told)
+
+
+Agents = Annotated[str, _agents_file("; its first agent is the default")]
+TaskAgents = Annotated[str, _agents_file(": the one that the task began with, if any")]
+MoreAgents = Annotated[str, _agents_file("")]
+_MODELS = "openai:NAME, local:FILE.gguf or offline"
+Model = Annotated[str, typer.Option("--model", help=f"{_MODELS}; else what the agent or the environment names.")]
+OtherModel = Annotated[str, typer.Option("--model", help=f"{_MODELS}; else the one that the task began with.")]
 User = Annotated[str, typer.Option("--user", help="Whose preferences apply.")]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
-Json = Annotated[
-    bool, typer.Option("--json", help="Write JSON: for a task one event a line, and its result as the last.")
+Json = Annotated[bool, typer.Option("--json", help="Write JSON: an event a line, and the result as the last.")]
+JsonOfResumed = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Write JSON: an event a line, and the result as the last; with --all a result a line, and a summary.",
+    ),
 ]
+JsonOfList = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 Files = Annotated[
     list[Path] | None,
     typer.Option(
         "--file",
         metavar="FILE",
-        help="A CSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, else ./data); may be repeated. "
-        "The agent is `data` then, unless you name another.",
+        help="A CSV, TSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, else ./data); "
+        "may be repeated. The agent is `data` then, unless you name another.",
     ),
 ]
-TASK_ID: Any = typer.Argument(metavar="TASK_ID", help="The task's id, or enough of its beginning: see `segue tasks`.")
+TASK_ID: Any = typer.Argument(
+    metavar="TASK_ID", help="The task's id, or its first six characters or more: see `segue tasks`."
+)
 TaskId = Annotated[str, TASK_ID]
 Wait = Annotated[
     float,

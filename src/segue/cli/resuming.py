@@ -66,8 +66,14 @@ class Everything:
         with listening(self.app, self._running, complain) as interrupts:
             outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
-        self._sum_up(outcomes)
+        self._sum_up(outcomes, await self._to_answer())
         return _code(outcomes)
+
+    async def _to_answer(self) -> list[str]:
+        """The tasks that wait for a person, those that did so before among them."""
+        waiting = [row["thread_id"] for row in await self.app.threads() if row["status"] == "waiting"]
+        latest = [await self.app.tasks(session_id=thread_id, limit=1) for thread_id in waiting]
+        return [row["task_id"] for rows in latest for row in rows]
 
     async def _one(self, row: Row, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Go on with one task until it stands, say what became of it, and return that."""
@@ -101,21 +107,23 @@ class Everything:
         self._print(line.append(one_line(task["message"], 80)))
         if problem and outcome in ("failed", "busy"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
-        if outcome == "waiting":
-            self._print(Text(f"    {self.settings.command_on('answer', task['task_id'])}"))
         if unknown := unknown_calls(task, signs, language_of(task["message"])):
             self._print(Text("    ") + unknown)
         return outcome
 
-    def _sum_up(self, outcomes: list[str]) -> None:
+    def _sum_up(self, outcomes: list[str], to_answer: list[str]) -> None:
         counted = Counter(outcomes)
         if self.as_json:
-            write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}})
+            write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}, "to_answer": to_answer})
             return
         parts = [f"{counted[name]} {said}" for name, said in OUTCOMES.items() if counted[name]]
         word = "task" if len(outcomes) == 1 else "tasks"
         said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else "There is no task to resume."
         self._print(Text(said, style="bold"))
+        if to_answer:
+            self._print(Text("Waiting for a person:", style="yellow"))
+        for task_id in to_answer:
+            self._print(Text(f"  {self.settings.command_on('answer', task_id)}"))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)
@@ -128,9 +136,9 @@ def _sign(outcome: str, signs: Signs) -> tuple[str, str]:
 
 
 def _code(outcomes: Iterable[str]) -> int:
-    """1 if one failed, else 3 if one waits, else 130 if one does not go on, else 0."""
+    """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not go on, else 0."""
     found = set(outcomes)
-    if "failed" in found:
+    if found & {"failed", "cancelled"}:
         return FAILED
     if "waiting" in found:
         return WAITING

@@ -17,17 +17,19 @@ from .stage import one_shot
 DATA_AGENT = "data"
 
 
-def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json: bool) -> int:
+def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json: bool, steer: bool) -> int:
     """Carry a goal out in the mode with subtasks, and return the exit code.
 
     Raises:
         MissingExtra: files cannot be read without it.
         ConfigurationError: a file cannot be copied into the data folder.
     """
+    settings = replace(settings, mode=LIFECYCLE, verb="run")
     if files:
+        given = tuple(str(file) for file in files)
+        settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, said=text)
         text = _naming(text, _copied(files))
-        settings = replace(settings, agent=settings.agent or DATA_AGENT)
-    return one_shot(replace(settings, mode=LIFECYCLE), text, as_json=as_json)
+    return one_shot(settings, text, as_json=as_json, steer=steer)
 
 
 def _copied(files: Sequence[Path]) -> dict[str, str]:

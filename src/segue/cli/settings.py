@@ -33,6 +33,12 @@ class Settings:
     session: str = ""
     wait: float = 0.0
     """Seconds to stand in line for a session that is busy."""
+    verb: str = "chat"
+    """The command that sends messages."""
+    files: tuple[str, ...] = ()
+    """The files that come with the message."""
+    said: str = ""
+    """The message as it was given, where the files' names were added to it."""
 
     def agents(self) -> "list[Agent]":
         """Read the agents file; modules that its tools name are also looked for beside it.
@@ -101,21 +107,31 @@ class Settings:
             )
 
     def _places(self) -> list[str]:
+        return [*self._database(), *(["--agents", self.agents_file] if self.agents_file else [])]
+
+    def _database(self) -> list[str]:
         usual = self.database == DEFAULT_DATABASE and not os.environ.get("SEGUE_DATABASE")
-        database = [] if usual else ["--db", self.database]
-        return [*database, *(["--agents", self.agents_file] if self.agents_file else [])]
+        return [] if usual else ["--db", self.database]
 
     def going_on(self, session_id: str) -> str:
         """The command that continues the thread in another process."""
-        return self.sending("", "--session", session_id)
+        command = shlex.join(["segue", "chat", "--session", session_id, *self._places(), *self._chosen()])
+        return f'{command} "…"'
 
     def sending(self, message: str, *options: str) -> str:
-        """The command that sends a message; one that is not fit for a line is left for the person to write."""
-        chosen = [*(["--agent", self.agent] if self.agent else []), *(["--model", self.model] if self.model else [])]
-        command = shlex.join(["segue", "chat", *options, *self._places(), *chosen])
+        """The command that sends a message again; one that is not fit for a line is left for the person to write."""
+        message = self.said or message
+        mode = ["--mode", self.mode] if self.mode and self.verb == "chat" else []
+        files = [word for file in self.files for word in ("--file", file)]
+        command = shlex.join(["segue", self.verb, *options, *self._places(), *self._chosen(), *mode, *files])
         fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
         return f"{command} {shlex.quote(message)}" if fits else f'{command} "…"'
 
+    def _chosen(self) -> list[str]:
+        given = {"--agent": self.agent, "--model": self.model, "--user": "" if self.user == "default" else self.user}
+        return [word for option, value in given.items() if value for word in (option, value)]
+
     def command_on(self, verb: str, task_id: str, *options: str) -> str:
         """The command that resumes, answers, cancels or traces a task in another process."""
-        return shlex.join(["segue", verb, task_id, *options, *self._places()])
+        places = self._database() if verb == "trace" else self._places()
+        return shlex.join(["segue", verb, task_id, *options, *places])

@@ -12,10 +12,11 @@ from segue.prompts.language import language_of
 from ..errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ..ids import Ids
 from .approving import Questioner
-from .choices import instead
+from .choices import instead, meanwhile
 from .consoles import output
 from .conversation import Conversation, Row, Turn
 from .exits import FAILED, complain
+from .lookups import find_task
 from .settings import Settings
 from .verdicts import answer_of
 
@@ -111,11 +112,11 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     """Resume one task and return the exit code."""
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
-        found = stage.run(talk.app.find_task(task_id))
+        found = stage.run(find_task(talk.app, task_id))
         try:
             code = stage.carry(talk.resume(found))
         except ThreadBusy as refused:
-            complain(str(refused), "pause what runs:", f"  {settings.command_on('pause', found)}")
+            complain(*stage.run(meanwhile(talk.app, settings, found, refused)))
             code = FAILED
     return stage.leave(code)
 
@@ -129,7 +130,7 @@ def answered(
     """
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
-        found = stage.run(talk.app.find_task(task_id))
+        found = stage.run(find_task(talk.app, task_id))
         question = stage.run(talk.app.question(found))
         if any(given):
             code = stage.carry(talk.answer(found, answer_of(question["calls"], *given)))

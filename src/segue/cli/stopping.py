@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .lookups import find_task
 from .printable import printable
 from .settings import Settings
 from .tables import when
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     """Ask a task to pause, and say how to go on with it."""
-    task_id = await app.find_task(text)
+    task_id = await find_task(app, text)
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
     said = {
@@ -26,7 +27,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
 
 async def cancelled(app: "App", text: str) -> list[str]:
     """Give a task up, and say what stays of it."""
-    task_id = await app.find_task(text)
+    task_id = await find_task(app, text)
     await app.cancel(task_id)
     task = (await app.trace(task_id))["task"]
     unknown = (task["result"] or {}).get("unknown_outcomes") or []

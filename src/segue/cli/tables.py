@@ -33,8 +33,11 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def status_text(status: str) -> Text:
-    return Text(printable(status), style=_STATUS.get(status, ""))
+def status_text(row: Mapping[str, Any]) -> Text:
+    """The status of a task or of a session's latest one."""
+    if row.get("cut_off"):
+        return Text(f"{printable(row['status'])} (cut off)", style="bold yellow")
+    return Text(printable(row["status"]), style=_STATUS.get(row["status"], ""))
 
 
 def _table(*columns: str, whole: Sequence[str] = ()) -> Table:
@@ -47,25 +50,26 @@ def _table(*columns: str, whole: Sequence[str] = ()) -> Table:
     return table
 
 
-def print_threads(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+def print_threads(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     table = _table("session", "turns", "status", "last used", "last message", whole=("session",))
     for row in rows:
         table.add_row(
             Text(printable(row["thread_id"])),
             Text(str(row["turns"])),
-            status_text(row["status"]),
+            status_text(row),
             Text(when(row["updated_at"])),
             Text(one_line(row["message"], 80)),
         )
     console.print(table if table.row_count else Text("No session yet: `segue chat` begins one."))
+    _print_hints(console, rows)
 
 
-def print_tasks(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     table = _table("task", "status", "session", "agent", "mode", "begun", "message", whole=("task",))
     for row in rows:
         table.add_row(
             Text(row["task_id"]),
-            status_text(row["status"]),
+            status_text(row),
             Text(printable(row["thread_id"])),
             Text(printable(row["agent_id"])),
             Text(printable(row["mode"])),
@@ -73,6 +77,15 @@ def print_tasks(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
             Text(one_line(row["message"], 80)),
         )
     console.print(table if table.row_count else Text("No task yet: `segue chat` begins one."))
+    _print_hints(console, rows)
+
+
+def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+    """How to go on with what was cut off."""
+    if hints := [row["hint"] for row in rows if row["cut_off"]]:
+        console.print(Text("\nCut off by the end of its process; to go on with it:", style="yellow"))
+        for hint in hints:
+            console.print(Text(f"  {printable(hint)}"), soft_wrap=True)
 
 
 def print_agents(console: Console, agents: Iterable["Agent"]) -> None:

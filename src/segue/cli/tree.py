@@ -1,6 +1,7 @@
 """A task's trace as a tree: task, modes, recursions or steps, their calls, and the ledger."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..events import (
     from_dict,
 )
 from . import lines
-from .ledger_tree import MOST, add_ledger
+from .ledger_tree import MOST, Call, add_ledger, begun_at
 from .lines import Signs
 from .printable import one_line
 from .scene import CallKey, Item, Scene, call_key
@@ -44,9 +45,10 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS) -> Tree:
     """Draw what `App.trace` returned."""
     task = trace["task"]
     language = language_of(task["message"])
-    drawing = _Drawing(Tree(_task_label(task)), signs, language)
+    drawing = _Drawing(Tree(_task_label(task)), trace["calls"], signs, language)
     for form in trace["events"]:
         drawing.add(from_dict(form))
+    drawing.end()
     if trace["calls"]:
         add_ledger(drawing.root, trace, signs, language)
     if task["error"]:
@@ -55,7 +57,7 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS) -> Tree:
 
 
 def _task_label(task: Mapping[str, Any]) -> Text:
-    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task["status"]))
+    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task))
     text.append(f"\n{one_line(task['message'], MOST)}\n")
     facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
     said = "  ".join(f"{name} {one_line(value)}" for name, value in facts.items())
@@ -63,15 +65,19 @@ def _task_label(task: Mapping[str, Any]) -> Text:
 
 
 class _Drawing:
-    """Adds events to the tree, each where it belongs."""
+    """Adds events to the tree in their order, each where it belongs."""
 
-    def __init__(self, root: Tree, signs: Signs, language: str) -> None:
+    def __init__(self, root: Tree, ledger: Sequence[Call], signs: Signs, language: str) -> None:
         self.root = root
+        self._ledger = ledger
         self._signs = signs
         self._language = language
         self._mode = root
+        self._here = root
+        """Where the task stands: what has no place of its own happened there."""
         self._recursions: dict[str, Tree] = {}
-        self._calls: dict[CallKey, Tree] = {}
+        self._decided: dict[CallKey, tuple[ToolCall, Tree]] = {}
+        """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
         self._scene = Scene()
         self._steps: dict[str, Tree] = {}
 
@@ -79,9 +85,37 @@ class _Drawing:
         self._scene.fold(event)
         self._add(event)
 
+    def end(self) -> None:
+        """Draw the calls that have no result."""
+        self._draw_begun(math.inf)
+        for call, place in self._decided.values():
+            place.add(lines.decided_line(call, self._signs))
+
+    def _draw_begun(self, before: float) -> None:
+        """Draw the calls that were under way at a time."""
+        for key, (call, place) in list(self._decided.items()):
+            if begun_at(self._ledger, key, call.timestamp) < before:
+                place.add(lines.call_line(call, self._signs))
+                del self._decided[key]
+
     def _place(self, event: Event) -> Tree:
         """The recursion or the step that the event belongs to, else the mode."""
-        return self._recursions.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
+        self._here = self._recursions.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
+        return self._here
+
+    def _interrupt(self, event: Event, line: Text) -> Tree:
+        """Draw what came between, below the calls that it cut off."""
+        self._draw_begun(event.timestamp)
+        return self._here.add(line)
+
+    def _branches(self, title: str, entries: Iterable[tuple[str, Text]]) -> None:
+        """Draw lines below a title, in each of the steps that they are of, or where the task stands."""
+        branches: dict[str, Tree] = {}
+        for step_id, line in entries:
+            if step_id not in branches:
+                self._here = self._steps.get(step_id) or self._here
+                branches[step_id] = self._here.add(Text(title, style="yellow"))
+            branches[step_id].add(line)
 
     @singledispatchmethod
     def _add(self, event: Event) -> None:
@@ -89,18 +123,18 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ModeSelected) -> None:
-        self._mode = self.root.add(lines.mode_line(event))
+        self._here = self._mode = self.root.add(lines.mode_line(event))
 
     @_add.register
     def _(self, event: Fallback) -> None:
         self._mode.add(lines.fallback_line(event))
-        self._mode = self.root.add(Text.assemble(("mode ", "dim"), (one_line(event.to_mode), "bold")))
+        self._here = self._mode = self.root.add(Text.assemble(("mode ", "dim"), (one_line(event.to_mode), "bold")))
         self._steps = {}
 
     @_add.register
     def _(self, event: RecursionStart) -> None:
         label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
-        self._recursions[event.trace_id] = self._mode.add(label)
+        self._here = self._recursions[event.trace_id] = self._mode.add(label)
 
     @_add.register
     def _(self, event: Observe) -> None:
@@ -130,15 +164,12 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ToolCall) -> None:
-        self._calls[call_key(event)] = self._place(event).add(lines.call_line(event, self._signs))
+        self._decided[call_key(event)] = event, self._place(event)
 
     @_add.register
     def _(self, event: ToolResult) -> None:
-        line = lines.outcome_line(event, self._signs, MOST, self._language)
-        if under_way := self._calls.pop(call_key(event), None):
-            under_way.label = line
-        else:
-            self._place(event).add(line)
+        self._decided.pop(call_key(event), None)
+        self._place(event).add(lines.outcome_line(event, self._signs, MOST, self._language))
 
     @_add.register
     def _(self, event: Answer) -> None:
@@ -146,41 +177,47 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ErrorRaised) -> None:
-        self._place(event).add(Text(f"error: {one_line(event.message, MOST)}", style="red"))
+        place = self._place(event) if event.trace_id or event.step_id else self._here
+        place.add(Text(f"error: {one_line(event.message, MOST)}", style="red"))
 
     @_add.register
     def _(self, event: Paused) -> None:
-        self._mode.add(Text(f"paused: {one_line(event.reason, MOST)}", style="yellow"))
+        self._interrupt(event, Text(f"paused: {one_line(event.reason, MOST)}", style="yellow"))
 
     @_add.register
     def _(self, event: Resumed) -> None:
-        self._mode.add(Text("resumed", style="yellow"))
+        self._interrupt(event, Text("resumed", style="yellow"))
 
     @_add.register
     def _(self, event: Steered) -> None:
-        self._mode.add(lines.steered_line(event, MOST))
+        self._here.add(lines.steered_line(event, MOST))
 
     @_add.register
     def _(self, event: ApprovalRequested) -> None:
-        asked = self._place(event).add(Text("approval asked", style="yellow"))
-        for call in event.calls:
-            asked.add(lines.asked_line(call, self._signs))
+        asked = ((str(call.get("step_id", "")), lines.asked_line(call, self._signs)) for call in event.calls)
+        self._branches("approval asked", asked)
 
     @_add.register
     def _(self, event: ApprovalGiven) -> None:
-        given = self._place(event).add(Text("approval given", style="yellow"))
-        for verdict in event.verdicts:
-            given.add(lines.verdict_line(verdict, self._scene.asked.get(verdict["index"], {}), self._signs))
+        calls = [self._scene.asked.get(verdict["index"], {}) for verdict in event.verdicts]
+        self._branches(
+            "approval given",
+            (
+                (str(call.get("step_id", "")), lines.verdict_line(verdict, call, self._signs))
+                for verdict, call in zip(event.verdicts, calls, strict=True)
+            ),
+        )
 
     @_add.register
     def _(self, event: Cancelled) -> None:
-        cancelled = self._mode.add(Text("cancelled", style="yellow"))
+        cancelled = self._interrupt(event, Text("cancelled", style="yellow"))
         if event.partial:
             cancelled.add(_named("written so far", event.partial))
 
     @_add.register
     def _(self, event: Recovered) -> None:
-        self.root.add(lines.recovered_line(event, MOST).append(f"  ({one_line(event.checkpoint_id)})", style="dim"))
+        line = lines.recovered_line(event, MOST).append(f"  ({one_line(event.checkpoint_id)})", style="dim")
+        self._interrupt(event, line)
 
 
 def _named(name: str, text: str) -> Text:

@@ -107,7 +107,7 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def press(self, key: str, *, until: str) -> None:
-        """Press a key, and once more if it had no effect: GNU readline loses a signal that comes as it begins to wait."""
+        """Press a key, and again if it had no effect: GNU readline loses a signal that comes as it begins to wait."""
         self.type(key)
         try:
             self.until(until, SECONDS / 12)

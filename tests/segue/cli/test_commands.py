@@ -9,6 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from segue.cli import app
+from segue.cli.exits import EXIT_CODES
+
+README = Path(__file__).parents[3] / "README.md"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,7 @@ def sentence(result: Result) -> str:
         (("chat", "hi", "--session", "a b"), 2, "The session name 'a b' cannot be used"),
         (("chat", "hi", "--model", "gpt"), 2, "The model «gpt» is unknown"),
         (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model «openai:gpt-x» needs a key: set OPENAI_API_KEY"),
-        (("chat", "hi", "--agents", "none.toml"), 1, "The agents file none.toml cannot be read"),
+        (("chat", "hi", "--agents", "none.toml"), 2, "The agents file none.toml cannot be read"),
         (("chat", "hi", "--db", "none/x.db"), 1, "The folder none does not exist"),
         (("chat", "hi", "--db", "."), 1, "«.» is a folder, not a database"),
         (("threads",), 1, "There is no database segue.db yet"),
@@ -75,11 +78,34 @@ def test_only_asking_creates_no_database(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("[[agent]", "cannot be read"),
+        ("[agents]", "has «agents»; it may have [[agent]] and [modes]."),
+        ('[[agent]]\nagent_id = "a"\nspeed = 9', "speed: Extra inputs are not permitted"),
+        ('[[agent]]\nagent_id = "a"\ntools = ["none"]', "There is no tool «none»"),
+        ('[modes]\nshout = "none:graph"', "«none:graph» cannot be imported"),
+    ],
+)
+def test_a_wrong_agents_file_is_a_usage_error(here: Path, written: str, said: str) -> None:
+    (here / "a.toml").write_text(written, encoding="utf-8")
+    result = run("chat", "hi", "--agents", "a.toml")
+    assert said in sentence(result)
+    assert result.exit_code == 2
+
+
+def test_the_exit_codes_are_those_of_the_readme() -> None:
+    told = f"Exit codes: {EXIT_CODES}."
+    assert told in " ".join(README.read_text(encoding="utf-8").split())
+    assert told in " ".join(run("--help").stdout.split())
+
+
 def test_unknown_ids_are_said() -> None:
     assert run("chat", "hello").exit_code == 0
     for command in ("trace", "resume", "cancel", "pause", "answer"):
-        result = run(command, "nope")
-        assert (sentence(result)[:26], result.exit_code) == ("There is no task «nope» in", 1)
+        result = run(command, "nopenope")
+        assert (sentence(result)[:30], result.exit_code) == ("There is no task «nopenope» in", 1)
     result = run("history", "nope")
     assert (sentence(result)[:29], result.exit_code) == ("There is no session «nope» in", 1)
 
@@ -134,6 +160,16 @@ def test_the_beginning_of_an_id_is_enough() -> None:
     assert "«" + task["task_id"] + "» is done" in sentence(run("cancel", task["task_id"][:8]))
 
 
+def test_an_id_that_is_too_short_is_said() -> None:
+    run("chat", "hello")
+    (task,) = json.loads(run("tasks", "--json").stdout)
+    said = f"«{task['task_id'][:5]}» is too short for a task's id: write at least its first 6 characters"
+    for command in ("trace", "resume", "cancel", "pause", "answer"):
+        result = run(command, task["task_id"][:5])
+        assert sentence(result).startswith(said)
+        assert result.exit_code == 1
+
+
 def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     (here / "a.toml").write_text('[[agent]]\nagent_id = "mine"\ndescription = "[red]"\n', encoding="utf-8")
     modes = run("modes", "--json")
@@ -166,6 +202,24 @@ def test_modes_of_the_agents_file_are_listed_and_drawn(here: Path, monkeypatch: 
 def test_help_waits_for_nothing_heavy() -> None:
     look = "import sys, segue.cli; print([m for m in ('langgraph', 'pydantic', 'openai') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, check=True).stdout.strip() == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("tasks", "--session <str> Only the tasks of this session."),
+        ("tasks", "--agent <str> Only the tasks of this agent."),
+        ("tasks", "--json Write JSON."),
+        ("chat", "--session <str> The session to go on with; a new one without it."),
+        ("chat", "its first agent is the default"),
+        ("chat", "--json Write JSON: an event a line, and the result as the last."),
+        ("resume", "else the one that the task began with."),
+        ("resume", "with --all a result a line, and a summary."),
+        ("cancel", "the one that the task began with, if any."),
+    ],
+)
+def test_an_option_says_what_it_does_for_its_command(command: str, told: str) -> None:
+    assert told in " ".join(run(command, "--help").stdout.split())
 
 
 def test_the_version_and_the_help() -> None:

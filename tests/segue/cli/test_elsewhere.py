@@ -60,6 +60,29 @@ def test_a_task_whose_process_is_gone_is_paused_at_once(pages: Shell) -> None:
     assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To go on with it:")
 
 
+def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on(
+    pages: Shell, let_go: Callable[[], None]
+) -> None:
+    process = begin(pages)
+    for listing in ("tasks", "threads"):
+        assert [(row["status"], row["cut_off"]) for row in pages.rows(listing)] == [("running", False)]
+        assert "cut off" not in pages(listing).stdout.decode()
+    process.kill()
+    process.wait(SECONDS)
+    let_go()
+    assert pages("chat", "hello", "--session", "s2").returncode == 0
+    task_id = next(row["task_id"] for row in pages.rows("tasks") if row["thread_id"] == "s1")
+    for listing in ("tasks", "threads"):
+        told = {row["thread_id"]: (row["status"], row["cut_off"], "hint" in row) for row in pages.rows(listing)}
+        assert told == {"s1": ("running", True, True), "s2": ("done", False, False)}
+        *_, row, _, said, hint = pages(listing).stdout.decode().splitlines()
+        assert "running (cut off)" in row
+        assert (said, hint) == ("Cut off by the end of its process; to go on with it:", f"  segue resume {task_id}")
+    assert "running (cut off)" in pages("trace", task_id).stdout.decode()
+    assert pages(*shlex.split(hint)[1:], *AGENTS).returncode == 0
+    assert not any(row["cut_off"] for row in pages.rows("tasks"))
+
+
 def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     task_id = latest(pages)
@@ -95,7 +118,41 @@ def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[],
         "pause what runs:",
         f"  segue pause {latest(pages)} --agents agents.toml",
     ]
-    assert b"segue pause" in pages("resume", latest(pages), *AGENTS).stderr
+    let_go()
+    assert process.wait(SECONDS) == 0
+
+
+def test_who_resumes_a_task_that_runs_is_told_so_and_how_to_see_and_pause_it(
+    pages: Shell, let_go: Callable[[], None]
+) -> None:
+    process = begin(pages)
+    task_id = latest(pages)
+    refused = pages("resume", task_id, *AGENTS)
+    assert refused.returncode == 1
+    runs, see, trace, pause, pausing = refused.stderr.decode().splitlines()
+    assert runs == f"Task «{task_id}» runs already, in another process."
+    assert (see, pause) == ("see how far it is:", "pause it, to go on with it here:")
+    assert task_id in pages(*shlex.split(trace)[1:]).stdout.decode()
+    assert pages(*shlex.split(pausing)[1:]).returncode == 0
+    again = pages("resume", task_id, *AGENTS)
+    assert again.returncode == 1
+    assert again.stderr.decode().splitlines() == [
+        f"Task «{task_id}» is pausing, in another process: resume it once it is paused.",
+        *(see, trace),
+    ]
+    time.sleep(NOTICED)
+    let_go()
+    assert process.wait(SECONDS) == 130
+
+
+def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go: Callable[[], None]) -> None:
+    process = begin(pages)
+    terminal = pages.at_terminal("chat", *AGENTS, "--session", "s1")
+    for said in ("/resume", "hello"):
+        terminal.until("you> ")
+        terminal.type(f"{said}\n")
+        terminal.until(f"Task «{latest(pages)}» runs already, in another process.")
+        terminal.until("  segue pause ")
     let_go()
     assert process.wait(SECONDS) == 0
 
@@ -158,8 +215,11 @@ def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> N
     assert "added: and quickly" in pages("trace", task_id).stdout.decode()
 
 
-def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(pages: Shell, let_go: Callable[[], None]) -> None:
-    process = begin(pages)
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
+    pages: Shell, let_go: Callable[[], None], options: tuple[str, ...]
+) -> None:
+    process = begin(pages, *options)
     task_id = latest(pages)
     steering = pages.at_terminal("chat", "and quickly", *AGENTS, "--session", "s1", "--steer")
     deadline = time.monotonic() + SECONDS
@@ -168,7 +228,13 @@ def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(pages: Shell,
     time.sleep(NOTICED)
     let_go()
     assert process.wait(SECONDS) == 130
-    assert "To see what becomes of it:" in pages.read("err") or "To go on with it:" in pages.read("err")
+    said, command = pages.read("err").splitlines()
+    assert said == "The task was paused and taken up elsewhere. To see what becomes of it:"
+    if options:
+        result = json.loads(pages.read("out").splitlines()[-1])
+        assert (result["type"], result["task_id"]) == ("result", task_id)
+        assert result["status"] in ("running", "done")
+    assert pages(*shlex.split(command)[1:]).returncode == 0
     steering.until("added: and quickly")
     assert steering.end() == 0
     assert [(task["task_id"], task["status"]) for task in pages.rows("tasks")] == [(task_id, "done")]
@@ -215,10 +281,28 @@ def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[],
     assert resumed.returncode == 0, resumed.stderr
     assert said.count("✓ done  ") == 3
     assert said.count("? fetch(") == 3, "what is unknown of each is said"
-    assert said.splitlines()[-1] == "3 tasks: 3 done."
+    waiting = pages.rows("tasks")[0]["task_id"]
+    to_answer = ["Waiting for a person:", f"  segue answer {waiting} --agents agents.toml"]
+    assert said.splitlines()[-3:] == ["3 tasks: 3 done.", *to_answer]
     assert pages.read("effects").splitlines() == ["store done"] * 3
     again = pages("resume", "--all", *AGENTS)
-    assert (again.returncode, again.stdout) == (0, b"There is no task to resume.\n")
+    assert (again.returncode, again.stdout.decode().splitlines()) == (0, ["There is no task to resume.", *to_answer])
+
+
+def test_one_of_all_that_is_cancelled_meanwhile_is_no_success(pages: Shell) -> None:
+    begun = begin(pages)
+    begun.kill()
+    begun.wait(SECONDS)
+    (pages.folder / "effects").unlink()
+    (pages.folder / "page_tools.py").write_text(
+        (pages.folder / "page_tools.py").read_text().replace('@tool(keywords=("fetch",)', "@tool(idempotent=True")
+    )
+    everything = pages.begin("resume", "--all", *AGENTS)
+    pages.until("effects", "fetch begun")
+    assert pages("cancel", latest(pages), *AGENTS).returncode == 0
+    (pages.folder / "go").touch()
+    assert everything.wait(SECONDS) == 1
+    assert pages.read("out").splitlines()[-1] == "1 task: 1 cancelled."
 
 
 def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
@@ -235,9 +319,11 @@ def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
     resumed = pages("resume", "--all", "--agents", "other.toml", "--json")
     *results, summary = [json.loads(line) for line in resumed.stdout.splitlines()]
     assert resumed.returncode == 1
+    (waits,) = (result["task_id"] for result in results if result["outcome"] == "waiting")
     assert summary == {"type": "summary", "done": 0, "waiting": 1, "paused": 0, "cancelled": 0, "failed": 1} | {
         "busy": 0,
         "left": 0,
+        "to_answer": [waits],
     }
     assert sorted(result["outcome"] for result in results) == ["failed", "waiting"]
     (failed,) = (result for result in results if result["outcome"] == "failed")

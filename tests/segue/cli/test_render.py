@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -408,12 +409,25 @@ def test_a_view_that_rests_leaves_what_is_asked_in_between_alone() -> None:
     view.rest()
     assert "▶ 1 Look up" in written(console)
     console.print("approve?")
-    for event in PLAN[8:]:
+    for event in (Waiting(reason="the endpoint is busy", **TASK), *PLAN[8:]):
         view.show(event)
     view.finish()
     after = written(console).partition("approve?")[2]
     assert "☑ 1 Look up" in after
     assert "\x1b[1A" not in after[: after.index("▶")], "nothing above is erased"
+
+
+def test_what_has_ended_is_not_drawn_once_more_as_moving() -> None:
+    console = terminal()
+    view = LiveView(console)
+    for event in REACT[:-4]:
+        view.show(event)
+    deadline = time.monotonic() + 10
+    while "→ get_city_info" not in written(console):
+        assert time.monotonic() < deadline
+    view.show(REACT[-4])
+    assert "→ get_city_info" not in written(console).rpartition("✓ get_city_info")[2]
+    view.finish()
 
 
 def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_used_is_said_and_nothing_is_sent(sales: Shell, mo
     (sales.folder / "given" / "notes.txt").write_text("hello", encoding="utf-8")
     for file, why in (("none.csv", "There is no file none.csv"), ("given/notes.txt", "cannot be read as data")):
         refused = CliRunner().invoke(app, ["run", "Which region?", "--file", file])
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         assert why in refused.stderr
     assert not (sales.folder / "segue.db").exists()
     assert not (sales.folder / "data").exists()
@@ -149,6 +149,38 @@ def test_a_paused_goal_goes_on_without_a_terminal_with_only_what_is_left(
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
     (task,) = pages.rows("tasks")
     assert task["status"] == "done"
+
+
+def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
+    pages: Shell, let_go: Callable[[], None]
+) -> None:
+    process = pages.begin("run", "please fetch it", *PAGES, "--session", "s1")
+    pages.until("effects", "fetch begun")
+    refused = pages("run", "store it", *PAGES, "--session", "s1")
+    assert refused.returncode == 1
+    wait = "segue run --session s1 --wait 60 --agents agents.toml --agent pages 'store it'"
+    said = refused.stderr.decode().splitlines()
+    assert said[1:5] == [
+        "stand in line for it:",
+        f"  {wait}",
+        "take another session:",
+        f"  {wait}".replace(" --session s1 --wait 60", ""),
+    ]
+    waiting = pages.at_terminal(*shlex.split(wait)[1:])
+    waiting.until("Standing in line for session «s1»")
+    process.send_signal(signal.SIGINT)
+    pages.until("err", "pausing at the next boundary")
+    let_go()
+    assert process.wait(SECONDS) == 130
+    waiting.until("go on with it, and tell it this as well:")
+    steer = "segue run --session s1 --steer --agents agents.toml --agent pages 'store it'"
+    waiting.until(steer)
+    assert waiting.end() == 1
+    steered = pages(*shlex.split(steer)[1:])
+    assert steered.returncode == 0, steered.stderr
+    assert "added: store it" in steered.stdout.decode()
+    (task,) = pages.rows("tasks")
+    assert (task["mode"], task["status"]) == ("lifecycle", "done")
 
 
 def test_run_is_among_the_commands() -> None:

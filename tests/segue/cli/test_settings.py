@@ -3,6 +3,10 @@
 import shlex
 from pathlib import Path
 
+import pytest
+from typer.main import get_command
+
+from segue.cli import app
 from segue.cli.settings import Settings
 
 
@@ -24,3 +28,30 @@ def test_the_first_agent_of_the_file_is_the_default(tmp_path: Path) -> None:
     assert Settings(agents_file=str(file)).chosen_agent() == "first"
     assert Settings(agents_file=str(file), agent="second").chosen_agent() == "second"
     assert Settings().chosen_agent() == ""
+
+
+def test_a_message_is_sent_again_by_the_command_that_was_used() -> None:
+    chat = Settings(session="s1", mode="plan", user="ann")
+    assert chat.sending("hi", "--steer") == "segue chat --steer --user ann --mode plan hi"
+    run = Settings(verb="run", mode="lifecycle", agent="data", files=("a b.csv", "c.csv"), said="look at it")
+    sent = run.sending("look at it\n\n(data files: a-b.csv, c.csv)", "--wait", "60")
+    assert sent == "segue run --wait 60 --agent data --file 'a b.csv' --file c.csv 'look at it'"
+    assert run.going_on("s1") == 'segue chat --session s1 --agent data "…"'
+
+
+def known_options(command: str) -> set[str]:
+    return {option for parameter in get_command(app).commands[command].params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("verb", ["resume", "answer", "pause", "cancel", "recover", "trace"])
+def test_a_command_that_is_proposed_has_the_options_that_are_proposed(verb: str) -> None:
+    proposed = shlex.split(Settings("x.db", "a.toml").command_on(verb, "t1"))
+    assert {word for word in proposed if word.startswith("-")} <= known_options(verb)
+
+
+@pytest.mark.parametrize("verb", ["chat", "run"])
+def test_a_command_that_sends_has_the_options_that_are_proposed(verb: str) -> None:
+    files = ("a.csv",) if verb == "run" else ()
+    settings = Settings("x.db", "a.toml", "x", "plan", "offline", "ann", verb=verb, files=files)
+    proposed = shlex.split(settings.sending("hi", "--session", "s1", "--wait", "60", "--steer"))
+    assert {word for word in proposed if word.startswith("-")} <= known_options(verb)

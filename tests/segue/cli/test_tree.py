@@ -105,10 +105,10 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
         "mode plan (asked for)",
         "plan: see",
         "☑ 1 Look",
-        "✓ look()  0.00 s",
-        "light",
         "paused: asked",
         "resumed",
+        "✓ look()  0.00 s",
+        "light",
         "plan gives up, react takes over: lost",
         "mode react",
     ]
@@ -132,7 +132,7 @@ def test_the_ledger_says_which_calls_ended_and_how() -> None:
         "yes",
         "✗ bad(n=1)  done  0.50 s  1#1 #0",
         "no",
-        "? lost(n=1)  outcome unknown  0.50 s  1#1 #0",
+        "? lost(n=1)  outcome unknown  1#1 #0",
         UNKNOWN,
         LOST["error"],
         "? cut(n=1)  begun, outcome unknown  1#1 #0  from before the session went back",
@@ -182,7 +182,102 @@ def test_what_people_did_to_the_task_is_shown() -> None:
         "? lost()  0.00 s",
         UNKNOWN,
         LOST["error"],
+        "went back to an older snapshot: it is no checkpoint  (c1)",
         "cancelled",
         "written so far: half an answer",
-        "went back to an older snapshot: it is no checkpoint  (c1)",
     ]
+
+
+def at(seconds: float, **ids: Any) -> dict[str, Any]:
+    return {"task_id": "t", "timestamp": seconds, **ids}
+
+
+BATCH: list[Event] = [
+    ModeSelected(mode="react", reason="asked for", **at(1)),
+    RecursionStart(max_iteration=30, **at(1, trace_id="r1", iteration=1)),
+    *(ToolCall(index=index, name=name, arguments={}, **at(2, trace_id="r1")) for index, name in enumerate("abc")),
+]
+
+
+def ledger_of(name: str, index: int, began: float, ended: float | None) -> dict[str, Any]:
+    outcome = None if ended is None else {"success": name}
+    known = {"state": "running" if ended is None else "done", "outcome": outcome, "finished_at": ended}
+    return {"name": name, "arguments": {}, "scope": "r1", "idx": index, "started_at": began, **known}
+
+
+def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_it() -> None:
+    ended = {"result": {"success": "x"}, "arguments": {}}
+    paused: list[Event] = [
+        *BATCH,
+        ToolResult(index=0, name="a", **ended, seconds=1.0, **at(4, trace_id="r1")),
+        Paused(reason="stopped at once", **at(5)),
+    ]
+    calls = [ledger_of("a", 0, 3.0, 3.5), ledger_of("b", 1, 4.5, None)]
+    before = ["✓ a()  1.00 s", "x", "→ b()", "paused: stopped at once"]
+    shown = drawn(paused, calls, status="paused")
+    assert shown[5 : shown.index("ledger: 2 calls")] == [*before, "☐ c()  not begun"]
+    resumed: list[Event] = [
+        *paused,
+        Resumed(**at(105)),
+        ToolResult(index=1, name="b", **ended, seconds=0.25, **at(106, trace_id="r1")),
+        ToolResult(index=2, name="c", **ended, seconds=0.5, **at(107, trace_id="r1")),
+        RecursionStart(max_iteration=30, **at(108, trace_id="r2", iteration=2)),
+    ]
+    calls = [calls[0], ledger_of("b", 1, 4.5, 105.9), ledger_of("c", 2, 106.5, 107.0)]
+    shown = drawn(resumed, calls)
+    after = ["resumed", "✓ b()  0.25 s", "x", "✓ c()  0.50 s", "x", "round 2  trace r2"]
+    assert shown[5:] == [
+        *before,
+        *after,
+        "ledger: 3 calls",
+        *("✓ a()  done  0.50 s  r1 #0", "a"),
+        *("✓ b()  done, run again  0.25 s  r1 #1", "b"),
+        *("✓ c()  done  0.50 s  r1 #2", "c"),
+    ]
+
+
+def test_an_approval_stands_before_the_calls_that_it_allowed() -> None:
+    asked = [{"index": 0, "name": "a", "arguments": {"n": 1}}]
+    shown = drawn(
+        [
+            *BATCH[:3],
+            ApprovalRequested(interrupt_id="i", calls=asked, **at(3)),
+            Resumed(**at(100)),
+            ApprovalGiven(verdicts=[{"index": 0, "verdict": "approve"}], **at(101, trace_id="r1")),
+            ToolResult(index=0, name="a", arguments={}, result={"success": "x"}, **at(103, trace_id="r1")),
+            RecursionStart(max_iteration=30, **at(104, trace_id="r2", iteration=2)),
+        ],
+        [ledger_of("a", 0, 102.0, 102.5)],
+    )
+    assert shown[4 : shown.index("ledger: 1 call")] == [
+        "round 1  trace r1",
+        *("approval asked", "→ a(n=1)", "resumed", "approval given", "✓ approved a(n=1)", "✓ a()  0.00 s", "x"),
+        "round 2  trace r2",
+    ]
+
+
+def test_what_several_steps_ask_for_stands_in_each_of_them() -> None:
+    steps = [{"step_id": step, "description": f"Do {step}", "status": "pending"} for step in "12"]
+    asked = [{"index": int(step), "name": "a", "arguments": {}, "step_id": step} for step in "12"]
+    given = [{"index": 1, "verdict": "approve"}, {"index": 2, "verdict": "reject"}]
+    shown = drawn(
+        [
+            ModeSelected(mode="plan", reason="asked for", **TASK),
+            PlanUpdate(goal="do", steps=steps, **TASK),
+            ApprovalRequested(interrupt_id="i", calls=asked, **TASK),
+            ApprovalGiven(verdicts=given, **TASK),
+            Answer(answer="done", **TASK),
+        ]
+    )
+    assert shown[4:] == [
+        "plan: do",
+        *("☐ 1 Do 1", "approval asked", "→ a()", "approval given", "✓ approved a()"),
+        *("☐ 2 Do 2", "approval asked", "→ a()", "approval given", "✗ rejected a()"),
+        "answer: done",
+    ]
+
+
+def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
+    shown = drawn([], [call("cut", "running", None)], status="running", cut_off=True)
+    assert shown[0] == "task t  running (cut off)"
+    assert shown[4] == "? cut(n=1)  begun, outcome unknown  1#1 #0"

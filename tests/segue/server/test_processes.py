@@ -184,7 +184,7 @@ def test_two_workers_are_one_service(pages: Shell, serve: Callable[..., Process]
 def refusal(*arguments: str, **environ: str) -> str:
     """What a service that does not start says: one sentence."""
     said = CliRunner().invoke(app, ["serve", "--port", "0", *arguments], env=environ)
-    assert said.exit_code == 1, said.output
+    assert said.exit_code == 2, said.output
     assert "Traceback" not in said.output and said.stdout == ""
     return " ".join(said.stderr.split())
 
