@@ -35,7 +35,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }
-_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "unsupported file format")
+_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
 
 
 @contextlib.contextmanager

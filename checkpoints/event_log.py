@@ -1,14 +1,15 @@
 """The durable events of every task, numbered from 1 without gap or repeat."""
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from segue.events import Event, from_dict, to_dict
+from segue.events import TYPES, Event, from_dict, to_dict
 
 from .database import Database
-from .rows import damaged_row, decoded
+from .rows import Reader, Row, Unfit, count, damaged, fetched, json_object, moment, name, optional, read_columns, text
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 INSERT_EVENT = """
@@ -18,7 +19,7 @@ INSERT_EVENT = """
     ON CONFLICT (thread_id, source, ordinal) DO NOTHING
     RETURNING seq
 """
-_READ = "SELECT seq, event FROM events WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+_READ = "SELECT * FROM events WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 
 
 def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,18 +46,62 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._rows = database.rows
 
-    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return a task's events with `seq` above `after`, in order, at most `limit`."""
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
+        """Return a task's events with `seq` above `after`, in order, at most `limit`.
+
+        Raises:
+            DamagedRow: one of them cannot be read.
+        """
         values = (task_id, after, -1 if limit is None else limit)
-        rows = await self._rows.read(lambda connection: connection.execute(_READ, values).fetchall())
-        return [_form(row) for row in rows]
+        return [_form(row) for row in await self._rows.read(lambda connection: fetched(connection, _READ, values))]
 
 
-def _form(row: sqlite3.Row) -> dict[str, Any]:
-    value = decoded(row["event"])
+def _form(row: sqlite3.Row) -> Row:
+    values, faults = read_columns(row, EVENT)
+    if faults:
+        what = f"event {values.get('seq', '?')} of task «{values.get('task_id', '')}»"
+        raise damaged(values.get("thread_id", ""), what, faults)
+    return {**values["event"], "seq": values["seq"]}
+
+
+def _kinds_of(hint: Any) -> tuple[type, ...]:
+    """The types that a value of an event's field has once it was JSON."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return (str,)
+    if origin is None or origin in (dict, list):
+        return (int, float) if hint is float else (origin or hint,)
+    return tuple(kind for one in get_args(hint) for kind in _kinds_of(one))
+
+
+_KINDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    name: {field.name: _kinds_of(get_type_hints(kind)[field.name]) for field in dataclasses.fields(kind)}
+    for name, kind in TYPES.items()
+}
+_IDS = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
+
+
+def _event(value: Any) -> Row:
+    form = json_object(value)
     try:
-        form: dict[str, Any] = {**value, "seq": row["seq"]}
         from_dict(form)
-    except (TypeError, LookupError) as error:
-        raise damaged_row("it holds no event") from error
+        kinds = _KINDS[form["type"]]
+        told = {**form["data"], **{field: form[field] for field in _IDS}}
+    except (TypeError, LookupError):
+        raise Unfit("no event") from None
+    for field in told.keys() & kinds.keys():
+        if not isinstance(told[field], kinds[field]):
+            raise Unfit(f"no event, its {field} is {type(told[field]).__name__}")
+    moment(form["timestamp"])
     return form
+
+
+EVENT: Mapping[str, Reader] = {
+    "task_id": name,
+    "seq": count,
+    "thread_id": name,
+    "source": optional(text),
+    "ordinal": count,
+    "event": _event,
+}
+"""What a row of events holds."""

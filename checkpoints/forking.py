@@ -14,7 +14,9 @@ from segue.events import Paused, StateChanged
 
 from .database import Database
 from .event_log import insert_event
+from .inspecting import damaged_rows
 from .renaming import Renaming, copy_rows
+from .rows import damaged
 from .snapshots import Snapshot, find, following, has_checkpoints, task_of
 from .tasks import TaskStatus
 
@@ -110,7 +112,7 @@ async def fork(
     Raises:
         UnknownThread, UnknownSnapshot, ThreadExists.
         ThreadBusy: something is about to run on a thread of the new name.
-        DamagedCheckpoint: the snapshot cannot be read.
+        DamagedCheckpoint: the snapshot cannot be read, or a row of the thread.
     """
     return await database.rows.write(partial(_fork, thread_id, checkpoint_id, new_thread_id, clock()))
 
@@ -132,6 +134,8 @@ def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> 
 def _fork(
     thread_id: str, checkpoint_id: str, new_thread_id: str, now: float, connection: sqlite3.Connection
 ) -> str | None:
+    for row in damaged_rows(connection, thread_id):
+        raise damaged(thread_id, row.what, row.faults)
     cut = _cut(connection, find(connection, thread_id, checkpoint_id))
     refuse_taken(connection, new_thread_id, now)
     tasks = _tasks(connection, cut)

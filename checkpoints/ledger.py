@@ -11,9 +11,10 @@ from typing import Any
 from segue.errors import StorageError
 from segue.services import CallKey, Claim
 
+from .call_rows import call_of
 from .database import Database
 from .lease import check_fence
-from .rows import NUMBER, OBJECT_OR_NONE, checked, decoded
+from .rows import fetched
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
 _INSERT = """
@@ -22,7 +23,8 @@ _INSERT = """
 """
 _DOUBT = """
     SELECT 1 FROM calls
-    WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND json_extract(outcome, '$.unknown_outcome')
+    WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ?
+        AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
 """
 _ORPHAN = """
     SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned
@@ -38,17 +40,12 @@ _WITHDRAW = """
 """
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _UNKNOWN = """
-    SELECT name, arguments FROM calls
-    WHERE thread_id = ? AND task_id = ? AND json_extract(outcome, '$.unknown_outcome')
+    SELECT * FROM calls
+    WHERE thread_id = ? AND task_id = ?
+        AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
     GROUP BY name, arguments ORDER BY min(position)
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
-_KINDS: Mapping[str, Any] = {
-    **dict.fromkeys(("name", "state", "scope"), str),
-    "arguments": dict,
-    "outcome": OBJECT_OR_NONE,
-    "started_at": NUMBER,
-}
 
 
 class LedgerConflict(StorageError):
@@ -102,8 +99,8 @@ class ToolLedger:
 
     async def read(self, key: CallKey) -> dict[str, Any] | None:
         """Return one call as in `calls`, or None."""
-        row = await self._intents.read(lambda connection: connection.execute(_FIND, self._row(key)).fetchone())
-        return None if row is None else _call(row)
+        rows = await self._intents.read(lambda connection: fetched(connection, _FIND, self._row(key)))
+        return call_of(rows[0]) if rows else None
 
     async def calls(self, task_id: str) -> list[dict[str, Any]]:
         """Return a task's calls in the order of their intents.
@@ -112,8 +109,7 @@ class ToolLedger:
         times are Unix seconds.
         """
         values = (self._thread_id, task_id)
-        rows = await self._intents.read(lambda connection: connection.execute(_OF_TASK, values).fetchall())
-        return [_call(row) for row in rows]
+        return [call_of(row) for row in await self._intents.read(lambda db: fetched(db, _OF_TASK, values))]
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.
@@ -125,8 +121,8 @@ class ToolLedger:
 
         def end(connection: sqlite3.Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
-            for row in connection.execute(_UNDER_WAY, values).fetchall():
-                outcome = json.dumps(dict(outcome_of(row["name"])))
+            for row in fetched(connection, _UNDER_WAY, values):
+                outcome = json.dumps(dict(outcome_of(call_of(row)["name"])))
                 connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
 
         await self._intents.write(end)
@@ -135,8 +131,8 @@ class ToolLedger:
     async def unknown(self, task_id: str) -> list[dict[str, Any]]:
         """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
         values = (self._thread_id, task_id)
-        rows = await self._intents.read(lambda connection: connection.execute(_UNKNOWN, values).fetchall())
-        return [{"name": row["name"], "arguments": decoded(row["arguments"])} for row in rows]
+        calls = [call_of(row) for row in await self._intents.read(lambda db: fetched(db, _UNKNOWN, values))]
+        return [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)
@@ -149,22 +145,23 @@ class ToolLedger:
             doubtful = connection.execute(_DOUBT, like).fetchone()
             connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
             return Claim("doubtful" if doubtful else "fresh")
+        call = call_of(row)
         if (row["name"], row["arguments"]) != (name, arguments):
             raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
-        if row["state"] == "done":
-            return Claim("finished", decoded(row["outcome"]))
+        if call["state"] == "done":
+            return Claim("finished", call["outcome"])
         connection.execute(_TAKE_OVER, (self._fence, row["position"]))
         return Claim("interrupted")
 
     def _known(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> sqlite3.Row | None:
         """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""
-        row: sqlite3.Row | None = connection.execute(_FIND, self._row(key)).fetchone()
+        row: sqlite3.Row | None = next(iter(fetched(connection, _FIND, self._row(key))), None)
         if row is not None and not row["orphaned"]:
             return row
         if row is not None and (row["name"], row["arguments"]) != (name, arguments):
             connection.execute(_MOVE_ASIDE, (row["position"],))
             row = None
-        row = row or connection.execute(_ORPHAN, (self._thread_id, key.task_id, name, arguments)).fetchone()
+        row = row or next(iter(fetched(connection, _ORPHAN, (self._thread_id, key.task_id, name, arguments))), None)
         if row is not None:
             connection.execute(_ADOPT, (key.scope, key.index, row["position"]))
         return row
@@ -183,17 +180,3 @@ class ToolLedger:
 def _canonical(arguments: Mapping[str, Any]) -> str:
     """One text per value, whatever the order of its keys."""
     return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
-
-
-def _call(row: sqlite3.Row) -> dict[str, Any]:
-    call = {
-        "name": row["name"],
-        "arguments": decoded(row["arguments"]),
-        "outcome": decoded(row["outcome"]),
-        "state": row["state"],
-        "started_at": row["started_at"],
-        "finished_at": row["finished_at"],
-        "scope": row["scope"],
-        "idx": row["idx"],
-    }
-    return checked(call, _KINDS)

@@ -12,14 +12,15 @@ from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
-from segue.errors import InvalidExport
+from segue.errors import DamagedCheckpoint, InvalidExport, StorageError
 
 from .database import Database
-from .decoding import CheckedSerializer
+from .decoding import CheckedSerializer, decoding
 from .forking import STANDING, refuse_taken, standing_task
+from .inspecting import damaged_rows
 from .portable_form import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
 from .renaming import Renaming
-from .rows import decoded
+from .rows import damaged, decoded
 from .saver import FencedSqliteSaver
 from .schema import SCHEMA_VERSION
 from .snapshots import find, has_checkpoints, refuse_unknown
@@ -51,6 +52,19 @@ _WRITES = "SELECT * FROM writes WHERE thread_id = ? ORDER BY checkpoint_id, task
 _UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
 
 
+class UnreadableState(DamagedCheckpoint):
+    """A checkpoint that an unfinished task would be exported with cannot be read."""
+
+    def __init__(self, thread_id: str, reason: str) -> None:
+        StorageError.__init__(
+            self,
+            f"Session «{thread_id}» cannot be exported with its unfinished task, since a checkpoint is damaged "
+            f"({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
+        )
+        self.thread_id = thread_id
+        self.reason = reason
+
+
 async def export(database: Database, thread_id: str, clock: Callable[[], float] = time.time) -> Row:
     """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
 
@@ -59,6 +73,7 @@ async def export(database: Database, thread_id: str, clock: Callable[[], float] 
 
     Raises:
         UnknownThread
+        DamagedRow, UnreadableState: something of it cannot be read.
     """
     return await database.rows.read(partial(_export, thread_id, clock()))
 
@@ -103,6 +118,8 @@ def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Row:
     connection.execute("BEGIN")  # one view of all tables
     try:
         refuse_unknown(connection, thread_id)
+        for row in damaged_rows(connection, thread_id):
+            raise damaged(thread_id, row.what, row.faults)
         tasks = connection.execute(_TASKS, (thread_id,)).fetchall()
         newest = _newest(connection, thread_id)
         outermost = find(connection, thread_id, newest) if newest else None
@@ -133,9 +150,17 @@ def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Row:
     return {name: decoded(row[name]) if name in _JSON else row[name] for name in part.model_fields}
 
 
-def _state(connection: sqlite3.Connection, thread_id: str) -> Row | None:
+def _state(connection: sqlite3.Connection, thread_id: str) -> Row:
     if not has_checkpoints(connection):
         return {"checkpoints": [], "writes": []}
+    try:
+        with decoding(thread_id):
+            return _checkpoints(connection, thread_id)
+    except DamagedCheckpoint as error:
+        raise UnreadableState(thread_id, error.reason) from error
+
+
+def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Row:
     checkpoints = connection.execute(_CHECKPOINTS, (thread_id,)).fetchall()
     writes = connection.execute(_WRITES, (thread_id,)).fetchall()
     return {
@@ -145,7 +170,7 @@ def _state(connection: sqlite3.Connection, thread_id: str) -> Row | None:
                 "checkpoint_id": row["checkpoint_id"],
                 "parent_id": row["parent_checkpoint_id"],
                 "state": _blob(row["type"], row["checkpoint"]),
-                "metadata": decoded(row["metadata"]),
+                "metadata": json.loads(row["metadata"]),
             }
             for row in checkpoints
         ],
@@ -161,6 +186,7 @@ def _state(connection: sqlite3.Connection, thread_id: str) -> Row | None:
 
 
 def _blob(kind: str, data: bytes) -> Row:
+    _SERDE.loads_typed((kind, data))  # what cannot be read is not imported either
     return {"type": kind, "data": base64.b64encode(data).decode()}
 
 

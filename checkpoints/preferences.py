@@ -14,7 +14,8 @@ _DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
 # A copy counts where it was rated itself, or where its original is in another database.
 _HISTORY = """
     SELECT message AS query, json_extract(result, '$.mode') AS mode, rating FROM tasks
-    WHERE user_id = ? AND json_extract(result, '$.mode') IS NOT NULL
+    WHERE user_id = ? AND iif(typeof(result) = 'text' AND json_valid(result), json_extract(result, '$.mode'), NULL)
+        IS NOT NULL
         AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
     ORDER BY position DESC LIMIT ?
 """

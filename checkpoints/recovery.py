@@ -1,4 +1,4 @@
-"""A thread whose newest checkpoints cannot be read goes back to the newest ones that can."""
+"""A damaged thread: its rows are mended, and it goes back to the newest checkpoints that can be read."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from segue.errors import UnknownThread
 from segue.events import Recovered, StateChanged
 
 from .database import Database, translated
 from .event_log import insert_event
+from .inspecting import damaged_rows
 from .lease import check_fence
+from .mending import mend
 from .saver import FencedSqliteSaver
-from .surveying import Damage, Readable, Survey
-from .tasks import TaskStatus
+from .statuses import TaskStatus
+from .surveying import Damage, NothingReadable, Readable, Survey
 
 Row = dict[str, Any]
 
@@ -24,7 +27,7 @@ _OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
-_DROP_STEP = f"DELETE FROM writes WHERE {_PLACE} AND CAST(task_id AS BLOB) = ?"
+_DROP_STEP = f"DELETE FROM writes WHERE {_PLACE} AND CAST(task_id AS BLOB) IS ?"
 # What came from outside, a message or an update, has no path, and went into a checkpoint that is dropped.
 _DROP_GIVEN = f"DELETE FROM writes WHERE {_PLACE} AND task_path = ''"
 _EMPTY = f"UPDATE checkpoints SET type = ?, checkpoint = ? WHERE {_PLACE}"
@@ -40,28 +43,53 @@ async def recover(
     thread_id: str,
     clock: Callable[[], float] = time.time,
 ) -> Row:
-    """Let a thread that `saver` holds go back to the newest state that can be read; a copy of the file is made first.
+    """Let a thread that `saver` holds go back to the newest state that can be read, and mend its rows.
 
-    Returns {checkpoint_id, created_at, dropped, copy}: where the thread stands, since when (Unix seconds), how many
-    checkpoints and results of steps were dropped, and the path of the copy. Where nothing is damaged, nothing is
-    dropped or copied. The thread's newest task can be resumed: calls that the state does not know of any more are
-    found again in the ledger, by their name and arguments.
+    A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
+    dropped, copy, mended}: where the thread stands, since when (Unix seconds), how many checkpoints and results of
+    steps were dropped, the path of the copy, and a sentence for each thing that was done to its rows. Where nothing is
+    damaged, nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
+    of any more are found again in the ledger, by their name and arguments.
+
+    A session that never had a checkpoint stands at "". Where there are some and none can be read, only the rows are
+    mended: `checkpoint_id` is None, and the last sentence says what that means.
 
     Raises:
-        UnknownThread: it has no checkpoint.
-        NothingReadable: it has none that can be read; nothing was changed.
+        UnknownThread: it has no checkpoint, nor any damaged row.
+        NothingReadable: it has no checkpoint that can be read, nor any damaged row; nothing was changed.
         StaleOwner: another owner took the thread; nothing was changed.
         DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
     """
-    damage = await Survey(database, saver, readable, thread_id).damage()
-    stands = {"checkpoint_id": damage.standing.checkpoint_id}
-    if not damage.size:
-        return {**stands, "created_at": damage.standing.at, "dropped": 0, "copy": ""}
+    damaged = await database.rows.read(partial(damaged_rows, thread_id=thread_id))
+    found: Damage | NothingReadable | UnknownThread
+    try:
+        found = await Survey(database, saver, readable, thread_id).damage()
+    except (NothingReadable, UnknownThread) as error:
+        if not damaged:
+            raise
+        found = error
+    if isinstance(found, Damage) and not found.size and not damaged:
+        return _report(found, "", [])
     copy = await asyncio.to_thread(copy_aside, database, clock())
-    # Nobody can go back to one of these; logs are read past it.
-    husk = saver.serde.dumps_typed({"channel_values": {}})
-    await database.rows.write(partial(_drop, damage, husk, thread_id, saver.fence(thread_id), clock()))
-    return {**stands, "created_at": damage.created_at, "dropped": damage.size, "copy": copy}
+    fence, now = saver.fence(thread_id), clock()
+
+    def work(connection: sqlite3.Connection) -> list[str]:
+        check_fence(connection, thread_id, fence)
+        mended = mend(connection, thread_id, now)
+        if isinstance(found, Damage) and found.size:
+            _drop(connection, found, saver, thread_id, now)
+        return mended
+
+    return _report(found, copy, await database.rows.write(work))
+
+
+def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Row:
+    if isinstance(found, Damage):
+        place = {"checkpoint_id": found.standing.checkpoint_id, "created_at": found.created_at, "dropped": found.size}
+        return {**place, "copy": copy, "mended": mended}
+    lost = isinstance(found, NothingReadable)
+    place = {"checkpoint_id": None if lost else "", "created_at": 0.0, "dropped": 0}
+    return {**place, "copy": copy, "mended": [*mended, str(found)] if lost else mended}
 
 
 def copy_aside(database: Database, now: float) -> str:
@@ -89,17 +117,16 @@ def _free(path: str) -> Path:
     return free
 
 
-def _drop(
-    damage: Damage, husk: tuple[str, bytes], thread_id: str, fence: int, now: float, connection: sqlite3.Connection
-) -> None:
-    check_fence(connection, thread_id, fence)
+def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSaver, thread_id: str, now: float) -> None:
     for place in damage.checkpoints:
         for statement in _DROP:
             connection.execute(statement, (thread_id, *place))
     for step in damage.steps:
         connection.execute(_DROP_STEP, (thread_id, *step))
-    for place in damage.husks:
-        connection.execute(_EMPTY, (*husk, thread_id, *place))
+    for ns, checkpoint_id in damage.husks:
+        # Nobody can go back to one of these; logs are read past it.
+        husk = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
+        connection.execute(_EMPTY, (*husk, thread_id, ns, checkpoint_id))
     standing = damage.standing
     if standing.newer:
         connection.execute(_DROP_GIVEN, (thread_id, standing.ns, standing.checkpoint_id))

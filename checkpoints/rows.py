@@ -1,14 +1,44 @@
 """What rows are read through: SQLite keeps to the form of its pages, not to what a row may hold."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from segue.errors import DatabaseUnavailable
+from segue.errors import DamagedCheckpoint, DatabaseUnavailable, StorageError
+
+Row = dict[str, Any]
+Reader = Callable[[Any], Any]
+"""Gives what a column's value means.
+
+Raises:
+    Unfit: the column cannot hold it.
+"""
 
 NUMBER = (int, float)
-OBJECT_OR_NONE = (dict, type(None))
-TEXT_OR_NONE = (str, type(None))
+_LAST = 2.5e11
+"""Unix seconds, in the year 9892: a later time cannot be shown."""
+
+
+class Unfit(ValueError):
+    """A column holds what it may not; the message says what is wrong."""
+
+
+class DamagedRow(DamagedCheckpoint):
+    """A row of the session cannot be read; `segue recover` mends it."""
+
+    def __init__(self, thread_id: str, what: str, reason: str) -> None:
+        said = f"{what[:1].upper()}{what[1:]} of session «{thread_id}» is damaged ({reason})"
+        StorageError.__init__(self, f"{said}: segue recover {thread_id} mends it.")
+        self.thread_id = thread_id
+        self.reason = reason
+
+
+def damaged(thread_id: str, what: str, faults: Mapping[str, str]) -> StorageError:
+    """The error for a row of a session, or of none that can be told: then `thread_id` is empty."""
+    reason = listed_faults(faults)
+    return DamagedRow(thread_id, what, reason) if thread_id else damaged_row(f"{what}, {reason}")
 
 
 def damaged_row(reason: str) -> DatabaseUnavailable:
@@ -30,13 +60,97 @@ def decoded(text: str | None) -> Any:
         raise damaged_row("a JSON text is none") from error
 
 
-def checked(row: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    """The row, with values of these kinds in it.
+def read_columns(row: Mapping[str, Any] | sqlite3.Row, columns: Mapping[str, Reader]) -> tuple[Row, dict[str, str]]:
+    """The values of the columns that can be read, and of the others what is wrong with them."""
+    values: Row = {}
+    faults: dict[str, str] = {}
+    for name, read in columns.items():
+        try:
+            values[name] = read(row[name])
+        except Unfit as error:
+            faults[name] = str(error)
+    return values, faults
 
-    Raises:
-        DatabaseUnavailable: it is damaged.
-    """
-    for name, kind in kinds.items():
-        if not isinstance(row[name], kind):
-            raise damaged_row(f"its {name} is {type(row[name]).__name__}")
-    return dict(row)
+
+def listed_faults(faults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {fault}" for name, fault in faults.items())
+
+
+@contextlib.contextmanager
+def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Have a text that is none given as bytes, where it would otherwise keep its whole row from being read."""
+    connection.text_factory = _text
+    try:
+        yield connection
+    finally:
+        connection.text_factory = str
+
+
+def fetched(connection: sqlite3.Connection, statement: str, values: Any = ()) -> list[sqlite3.Row]:
+    """The rows of a query, whatever they hold."""
+    with lenient(connection):
+        return connection.execute(statement, values).fetchall()
+
+
+def _text(stored: bytes) -> str | bytes:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unfit("no text")
+    return value
+
+
+def name(value: Any) -> str:
+    if not text(value):
+        raise Unfit("empty")
+    return str(value)
+
+
+def moment(value: Any) -> float:
+    """Unix seconds."""
+    if not isinstance(value, NUMBER) or not 0 <= value < _LAST:
+        raise Unfit("no time")
+    return value
+
+
+def count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise Unfit("no number")
+    return value
+
+
+def json_value(value: Any) -> Any:
+    try:
+        return json.loads(text(value))
+    except Unfit:
+        raise
+    except (ValueError, RecursionError):
+        raise Unfit("no JSON") from None
+
+
+def json_object(value: Any) -> Row:
+    found = json_value(value)
+    if not isinstance(found, dict):
+        raise Unfit("no object")
+    return found
+
+
+def optional(read: Reader) -> Reader:
+    """A column that may be empty."""
+    return lambda value: None if value is None else read(value)
+
+
+def one_of(*known: Any) -> Reader:
+    """A column of fixed words."""
+
+    def read(value: Any) -> Any:
+        if value not in known:
+            raise Unfit("no word that it may be")
+        return value
+
+    return read

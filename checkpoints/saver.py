@@ -34,7 +34,9 @@ _DROP_SUBGRAPHS = (
     "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
 )
 
-_PAUSE_WANTED = "SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')"
+_PAUSE_WANTED = """
+    SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
+"""
 
 # The parents on the way to the root that are not there.
 _BROKEN_CHAIN = """

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from segue.errors import UnknownSnapshot, UnknownThread
+from segue.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
 
 from .database import Database
-from .decoding import CheckedSerializer, decoding
+from .decoding import CheckedSerializer, Undecodable, decoding
+from .rows import fetched
 
 Row = dict[str, Any]
 
@@ -45,7 +46,8 @@ _WRITTEN = f"""
 """
 _TASK_OF = """
     SELECT json_extract(CAST(metadata AS TEXT), '$.segue_task') AS task_id FROM checkpoints
-    WHERE thread_id = ? AND checkpoint_id <= ? AND task_id IS NOT NULL ORDER BY checkpoint_id DESC LIMIT 1
+    WHERE thread_id = ? AND checkpoint_id <= ? AND json_valid(CAST(metadata AS TEXT)) AND task_id IS NOT NULL
+    ORDER BY checkpoint_id DESC LIMIT 1
 """
 
 
@@ -81,7 +83,7 @@ async def snapshots(database: Database, thread_id: str, limit: int = 50, before:
 
     Each is {checkpoint_id, created_at, source, step, inside, task_id, nodes, next, forked_from?}: `nodes` ran last,
     `next` would run; `inside` names the node whose own graph it is a checkpoint of, those are dropped when their task
-    has ended; `source` is input, loop or update.
+    has ended; `source` is input, loop or update. One that is damaged says so in `damaged`, and little else.
 
     Raises:
         UnknownThread: the thread has none at all.
@@ -89,10 +91,10 @@ async def snapshots(database: Database, thread_id: str, limit: int = 50, before:
 
     def read(connection: sqlite3.Connection) -> list[Row]:
         values = {"thread": thread_id, "before": before, "limit": limit}
-        rows = connection.execute(_PAGE, values).fetchall() if has_checkpoints(connection) else []
+        rows = fetched(connection, _PAGE, values) if has_checkpoints(connection) else []
         if not rows:
             refuse_unknown(connection, thread_id)
-        return [_described(connection, _snapshot(thread_id, row)) for row in rows]
+        return [_described(connection, thread_id, row) for row in rows]
 
     return await database.rows.read(read)
 
@@ -122,19 +124,31 @@ def find(connection: sqlite3.Connection, thread_id: str, checkpoint_id: str) -> 
     """
     refuse_unknown(connection, thread_id)
     values = {"thread": thread_id, "checkpoint": checkpoint_id}
-    row = connection.execute(_ONE, values).fetchone() if has_checkpoints(connection) else None
-    if row is None:
+    rows = fetched(connection, _ONE, values) if has_checkpoints(connection) else []
+    if not rows:
         raise UnknownSnapshot(thread_id, checkpoint_id)
-    return _snapshot(thread_id, row)
+    return _snapshot(thread_id, rows[0])
 
 
 def _snapshot(thread_id: str, row: sqlite3.Row) -> Snapshot:
     with decoding(thread_id):
         metadata = json.loads(row["metadata"] or "{}")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("parents", {}), dict):
+            raise Undecodable("its metadata is malformed")
         return Snapshot(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
 
 
-def _described(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
+def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Row:
+    try:
+        with decoding(thread_id):
+            return _told(connection, _snapshot(thread_id, row))
+    except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
+        why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
+        told: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
+        return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **told, "damaged": why}
+
+
+def _told(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
     metadata = snapshot.metadata
     described: Row = {
         "checkpoint_id": snapshot.checkpoint_id,
@@ -173,7 +187,7 @@ def _called(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
     rows = connection.execute(_WRITTEN, place).fetchall()
     with decoding(snapshot.thread_id):
         sent = [_SERDE.loads_typed((row["type"], row["value"])).node for row in rows if row["channel"] == _SENT]
-    return sent + _branches(row["channel"] for row in rows)
+        return sent + _branches(row["channel"] for row in rows)
 
 
 def _standing(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:

@@ -51,7 +51,7 @@ class Standing:
     checkpoint_id: str
     at: float
     parents: Mapping[str, str]
-    broken: Sequence[bytes] = ()
+    broken: Sequence[bytes | None] = ()
     newer: Sequence[str] = ()
     husks: Sequence[str] = ()
 
@@ -74,7 +74,7 @@ class Damage:
     standing: Standing
     """Of the thread's own graph."""
     checkpoints: list[tuple[str, str]] = field(default_factory=list)
-    steps: list[tuple[str, str, bytes]] = field(default_factory=list)
+    steps: list[tuple[str, str, bytes | None]] = field(default_factory=list)
     husks: list[tuple[str, str]] = field(default_factory=list)
     reason: str = ""
     unknown_since: float = math.inf
@@ -202,9 +202,9 @@ class Survey:
             self._reason = self._reason or error.reason
             return husks
 
-    async def _broken(self, key: tuple[str, ...]) -> list[bytes]:
-        """The steps upon a checkpoint of which something cannot be read."""
-        broken: set[bytes] = set()
+    async def _broken(self, key: tuple[str, ...]) -> list[bytes | None]:
+        """The steps upon a checkpoint of which something cannot be read; one without a name is None."""
+        broken: set[bytes | None] = set()
         rows = await self._rows.read(lambda connection: connection.execute(_WRITES, key).fetchall())
         for step, kind, value in rows:
             try:
@@ -214,7 +214,7 @@ class Survey:
             except DamagedCheckpoint as error:
                 self._reason = self._reason or error.reason
                 broken.add(step)
-        return sorted(broken)
+        return sorted(broken, key=lambda step: step or b"")
 
 
 def _seconds(written: str) -> float:

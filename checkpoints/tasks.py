@@ -3,73 +3,27 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from segue.errors import IllegalTransition, TaskError, UnknownTask
+from segue.errors import TaskError, UnknownTask
 from segue.events import Event, StateChanged
 
 from .database import Database
 from .event_log import insert_event
 from .lease import check_fence
-from .rows import NUMBER, OBJECT_OR_NONE, TEXT_OR_NONE, checked, damaged_row, decoded
+from .rows import Row, fetched
+from .statuses import TASK_TRANSITIONS as TASK_TRANSITIONS
+from .statuses import TaskStatus as TaskStatus
+from .statuses import next_status as next_status
+from .task_rows import shown_task, shown_thread, stored_task, task_of
 
-Row = dict[str, Any]
 Rows = list[Row]
 Moved = tuple[Row, Rows]
 """A task's row, and the events that were stored with the change."""
 
-
-class TaskStatus(StrEnum):
-    """Where a task stands."""
-
-    PENDING = "pending"
-    """Written down, not begun."""
-    RUNNING = "running"
-    """A process works on it."""
-    WAITING = "waiting"
-    """A person is asked."""
-    PAUSING = "pausing"
-    """A pause was asked for; the runner stops at the next boundary."""
-    PAUSED = "paused"
-    """It stands at a boundary and can be resumed."""
-    DONE = "done"
-    """It has its answer."""
-    ERROR = "error"
-    """It failed; it may be run again."""
-    CANCELLED = "cancelled"
-    """It was given up."""
-
-
 SHORTEST = 6
 """Characters that an id may be shortened to."""
-
-_S = TaskStatus
-
-TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
-    _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
-    # running to running is no change: a process resumes what a crash cut off.
-    _S.RUNNING: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED, _S.DONE, _S.ERROR, _S.CANCELLED}),
-    _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
-    _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.WAITING, _S.DONE, _S.ERROR, _S.CANCELLED}),
-    _S.PAUSED: frozenset({_S.RUNNING, _S.CANCELLED}),
-    _S.ERROR: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED}),
-    _S.DONE: frozenset(),
-    _S.CANCELLED: frozenset(),
-}
-
-
-def next_status(old: str, new: str) -> TaskStatus:
-    """Return the new status.
-
-    Raises:
-        IllegalTransition: the table does not allow it.
-    """
-    if TaskStatus(new) not in TASK_TRANSITIONS[TaskStatus(old)]:
-        raise IllegalTransition(old, new)
-    return TaskStatus(new)
-
 
 _INSERT = """
     INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, message, status, created_at, updated_at)
@@ -91,12 +45,12 @@ _WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_i
 _UNFINISHED = """
     SELECT tasks.*, iif(leases.expires_at > :now, leases.owner, '') AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
-    WHERE status IN ('pending', 'running', 'pausing', 'paused') ORDER BY position
+    WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
 """
 _LIST = """
     SELECT * FROM tasks
     WHERE (:agent_id IS NULL OR agent_id = :agent_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
-        AND substr(thread_id, 1, length(:prefix)) = :prefix
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
         AND (:before IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
     ORDER BY position DESC LIMIT :limit
 """
@@ -104,13 +58,17 @@ _THREADS = """
     SELECT last.thread_id, turns, last.message, last.status, last.updated_at
     FROM (SELECT thread_id, count(*) AS turns, max(position) AS position FROM tasks GROUP BY thread_id) AS counted
     JOIN tasks AS last ON last.position = counted.position
-    WHERE substr(last.thread_id, 1, length(:prefix)) = :prefix
+    WHERE :prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix
     ORDER BY last.updated_at DESC, last.position DESC LIMIT :limit
 """
 
 
 class Tasks:
-    """The rows of tasks, as dicts with the fields of the table; `result` is a dict or None, times are Unix seconds."""
+    """The rows of tasks, as dicts with the fields of the table; `result` is a dict or None, times are Unix seconds.
+
+    A damaged row stops whatever works on its task, with DamagedRow. Lists show it: what of it can be read, with the
+    status error and a sentence for its error.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._rows = database.rows
@@ -150,15 +108,24 @@ class Tasks:
             row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
             return row
 
-        return _task(await self._rows.write(insert))
+        return task_of(await self._rows.write(insert))
 
     async def get(self, task_id: str) -> Row:
         """Return one task.
 
         Raises:
             UnknownTask: there is none.
+            DamagedRow: it cannot be read.
         """
-        return _task(await self._rows.read(lambda connection: _find(connection, task_id)))
+        return task_of(await self._rows.read(lambda connection: _find(connection, task_id)))
+
+    async def show(self, task_id: str) -> Row:
+        """Return one task as lists show it.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        return shown_task(await self._rows.read(lambda connection: _find(connection, task_id)))
 
     async def move(
         self,
@@ -181,15 +148,15 @@ class Tasks:
         """
 
         def change(connection: sqlite3.Connection) -> Moved:
-            old = _task(_find(connection, task_id))
+            old = task_of(_find(connection, task_id))
             if fence is not None:
                 check_fence(connection, old["thread_id"], fence)
             new = old["status"] if status is None else next_status(old["status"], status)
             moved = [] if new == old["status"] else [StateChanged(task_id=task_id, old=old["status"], new=str(new))]
             kept = old if status is None else {**old, "error": None}
-            values = _stored({**kept, **changes, "status": str(new), "now": self._clock()})
+            values = stored_task({**kept, **changes, "status": str(new), "now": self._clock()})
             row = connection.execute(_UPDATE, values).fetchone()
-            return _task(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
+            return task_of(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
 
         return await self._rows.write(change)
 
@@ -202,12 +169,12 @@ class Tasks:
         """
 
         def add(connection: sqlite3.Connection) -> Moved:
-            task = _task(_find(connection, task_id))
+            task = task_of(_find(connection, task_id))
             if not TASK_TRANSITIONS[TaskStatus(task["status"])]:
                 raise TaskError(f"Task «{task_id}» is {task['status']}: send a new message.")
-            values = _stored({**task, "notes": [*task["notes"], text], "now": self._clock()})
+            values = stored_task({**task, "notes": [*task["notes"], text], "now": self._clock()})
             row = connection.execute(_UPDATE, values).fetchone()
-            return _task(row), [insert_event(connection, task["thread_id"], event)]
+            return task_of(row), [insert_event(connection, task["thread_id"], event)]
 
         return await self._rows.write(add)
 
@@ -218,7 +185,7 @@ class Tasks:
             UnknownTask: there is none.
             TaskError: there are several.
         """
-        rows = await self._rows.read(lambda connection: connection.execute(_BEGINNING, {"text": text}).fetchall())
+        rows = await self._rows.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
         found = [str(row["task_id"]) for row in rows]
         if text in found:
             return text
@@ -231,19 +198,26 @@ class Tasks:
     async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
         """Return what a person wants of these tasks, pause or cancel, for those of which something is wanted."""
         given = json.dumps([*task_ids])
-        rows = await self._rows.read(lambda connection: connection.execute(_WANTED, (given,)).fetchall())
+        rows = await self._rows.read(lambda connection: fetched(connection, _WANTED, (given,)))
         return {row["task_id"]: row["wanted"] for row in rows}
 
     async def unfinished(self) -> Rows:
-        """Return the tasks that have not ended and wait for no answer, oldest first, with the live `owner` or ""."""
+        """Return the tasks that have not ended and wait for no answer, oldest first, with the live `owner` or "".
+
+        One whose status cannot be read is among them.
+        """
         values = {"now": self._clock()}
-        rows = await self._rows.read(lambda connection: connection.execute(_UNFINISHED, values).fetchall())
-        return [_task(row) for row in rows]
+        rows = await self._rows.read(lambda connection: fetched(connection, _UNFINISHED, values))
+        return [shown_task(row) for row in rows]
 
     async def latest_of(self, thread_id: str) -> Row | None:
-        """Return the thread's newest task, or None."""
-        row = await self._rows.read(lambda connection: connection.execute(_LATEST, (thread_id,)).fetchone())
-        return None if row is None else _task(row)
+        """Return the thread's newest task, or None.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        rows = await self._rows.read(lambda connection: fetched(connection, _LATEST, (thread_id,)))
+        return task_of(rows[0]) if rows else None
 
     async def list(
         self,
@@ -258,42 +232,17 @@ class Tasks:
         `before` is the task_id that the last page ended with.
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before, "prefix": prefix}
-        return [_task(row) for row in await self._rows.read(lambda db: db.execute(_LIST, values).fetchall())]
+        return [shown_task(row) for row in await self._rows.read(lambda db: fetched(db, _LIST, values))]
 
     async def threads(self, limit: int = 50, prefix: str = "") -> Rows:
         """Return the threads, last used first: {thread_id, turns, message, status, updated_at} of the newest task."""
         values = {"limit": limit, "prefix": prefix}
-        rows = await self._rows.read(lambda connection: connection.execute(_THREADS, values).fetchall())
-        return [checked(dict(row), _OF_THREADS) for row in rows]
+        rows = await self._rows.read(lambda connection: fetched(connection, _THREADS, values))
+        return [shown_thread(row) for row in rows]
 
 
 def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:
-    row: sqlite3.Row | None = connection.execute(_GET, (task_id,)).fetchone()
-    if row is None:
+    rows = fetched(connection, _GET, (task_id,))
+    if not rows:
         raise UnknownTask(task_id)
-    return row
-
-
-_JSON = ("result", "notes", "answer")
-_KINDS: Mapping[str, Any] = {
-    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "status", "message"), str),
-    "error": TEXT_OR_NONE,
-    "result": OBJECT_OR_NONE,
-    "notes": list,
-    "answer": OBJECT_OR_NONE,
-    "created_at": NUMBER,
-    "updated_at": NUMBER,
-}
-_OF_THREADS = {name: _KINDS[name] for name in ("thread_id", "message", "status", "updated_at")}
-
-
-def _task(row: sqlite3.Row) -> Row:
-    task = {name: row[name] for name in row.keys() if name != "position"}  # noqa: SIM118, a Row iterates its values
-    task = checked({**task, **{name: decoded(task[name]) for name in _JSON}}, _KINDS)
-    if task["status"] not in TASK_TRANSITIONS:
-        raise damaged_row(f"its status is {task['status']!r}")
-    return task
-
-
-def _stored(task: Row) -> Row:
-    return {**task, **{name: None if task[name] is None else json.dumps(task[name]) for name in _JSON}}
+    return rows[0]

@@ -73,10 +73,11 @@ class Archive(Control):
         return await forks.import_(self._database, document, session_id, user_id)
 
     async def recover(self, session_id: str) -> Row:
-        """Go back to the newest state of a damaged thread that can be read, after a copy of the database was made.
+        """Mend a damaged thread's rows and go back to its newest state that can be read; first the database is copied.
 
-        Returns {checkpoint_id, created_at, dropped, copy}; `dropped` is 0 where nothing was damaged. What ran since is
-        not run again.
+        Returns {checkpoint_id, created_at, dropped, copy, mended}; `dropped` is 0 and `mended`, the sentences on its
+        rows, is empty where nothing was damaged. What ran since is not run again. Where only the rows could be mended,
+        `checkpoint_id` is None and the last sentence says why.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.

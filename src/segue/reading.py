@@ -2,8 +2,8 @@
 
 from langchain_core.messages import convert_to_openai_messages
 
+from .checkpoints.call_rows import calls_of
 from .checkpoints.database import Database, touch
-from .checkpoints.ledger import ToolLedger
 from .checkpoints.states import state_at
 from .checkpoints.tasks import TaskStatus
 from .errors import UnknownThread
@@ -37,7 +37,10 @@ class Reader:
         return converted if isinstance(converted, list) else [converted]
 
     async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Row]:
-        """The threads whose names begin with `prefix`: turns, last message, last status and when."""
+        """The threads whose names begin with `prefix`: turns, last message, last status and when.
+
+        Of a damaged row lists show what can be read, with the status error; of a task, its error says what to do.
+        """
         return await self._runner.tasks.threads(limit, prefix)
 
     async def tasks(
@@ -58,7 +61,7 @@ class Reader:
         Raises:
             UnknownTask: no task has that id.
         """
-        return await self._runner.tasks.get(task_id)
+        return await self._runner.tasks.show(task_id)
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
         """A task's durable events in their dict form, those after number `after`, at most `limit`."""
@@ -79,7 +82,7 @@ class Reader:
             UnknownTask: no task has that id.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await ToolLedger(self._database, row["thread_id"], 0).calls(task_id)
+        calls = await calls_of(self._database, row["thread_id"], task_id)
         return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
 
     async def usage(self, agent_id: str | None = None) -> Row:

@@ -1,4 +1,4 @@
-"""Let a session whose newest checkpoints are damaged go on from the newest state that can be read."""
+"""Let a damaged session go on: its rows are mended, and it stands at the newest state that can be read."""
 
 from langchain_core.runnables import RunnableConfig
 
@@ -14,7 +14,9 @@ _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 
 
 async def recover_session(database: Database, runner: Runner, thread_id: str) -> Row:
-    """Go back to the newest state that can be read: {checkpoint_id, created_at, dropped, copy}.
+    """Mend the rows and go back to the newest state that can be read.
+
+    Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was done to the rows.
 
     Raises:
         UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable; nothing was changed.

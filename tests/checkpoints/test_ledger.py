@@ -5,16 +5,19 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 
 from segue.checkpoints.database import Database, open_database
 from segue.checkpoints.lease import Lease
 from segue.checkpoints.ledger import LedgerConflict, ToolLedger
+from segue.checkpoints.rows import DamagedRow
 from segue.errors import DatabaseUnavailable, StaleOwner
 from segue.services import CallKey, Claim, Ledger
 
 from .conftest import Clock
+from .damage import damage
 
 KEY = CallKey("t1", "trace", 0)
 
@@ -233,3 +236,16 @@ def _claim_and_die(path: str) -> None:
         os._exit(1)
 
     asyncio.run(claim())
+
+
+async def test_a_damaged_call_is_none_that_was_interrupted(database: Database) -> None:
+    ledger = await ledger_of(database)
+    await ledger.claim(KEY, "refund", {})
+    await ledger.settle(KEY, {"success": 1})
+    for change in ("outcome = NULL", "outcome = x'00'", "state = 'odd'", "name = CAST(x'ff' AS TEXT)"):
+        damage(Path(database.path), f"UPDATE calls SET {change}")
+        for read in (ledger.claim(KEY, "refund", {}), ledger.read(KEY), ledger.calls("t1")):
+            with pytest.raises(DamagedRow, match="segue recover s mends it"):
+                await read
+        damage(Path(database.path), """UPDATE calls SET outcome = '{"success": 1}', state = 'done', name = 'refund'""")
+    assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"success": 1})

@@ -1,6 +1,7 @@
 """A damaged file: every way in ends with a right answer or a sentence, never with a traceback or a hang."""
 
 import asyncio
+import json
 import os
 import shutil
 import sqlite3
@@ -23,7 +24,9 @@ from segue.app import App
 from segue.checkpoints.database import open_database
 from segue.checkpoints.lease import Heartbeat, Lease
 from segue.cli import app as command_line
-from segue.errors import DatabaseUnavailable, SegueError
+from segue.errors import SegueError, StorageError
+from tests.checkpoints.damage import damage
+from tests.segue.server.serving import Served
 
 PAGE = 4096
 SECONDS = 60
@@ -206,7 +209,17 @@ def test_the_doctor_finds_damage_and_says_how_to_save_the_rest(sound: Sound, tmp
     outcome = CliRunner().invoke(command_line, ["doctor", "--model", "offline", "--db", str(path)])
     assert outcome.exit_code == 1
     assert "is damaged (faults: 1; the first is " in outcome.output
-    assert f".recover | sqlite3 {path.with_name('segue-saved.db')}" in outcome.output
+    saved = path.with_name("segue-saved.db")
+    assert f"&& sqlite3 {saved} 'PRAGMA user_version = 2'" in outcome.output
+    if shutil.which("sqlite3"):
+        _, _, command = outcome.output.partition("command line: ")
+        subprocess.run(command.partition(". Cancel")[0], shell=True, check=True, capture_output=True, timeout=SECONDS)
+        for way in ("tasks", "threads", "history", "trace"):
+            arguments = ways_in(sound)[way]
+            found, expected = (
+                CliRunner().invoke(command_line, [*arguments, "--db", str(file)]).output for file in (saved, sound.path)
+            )
+            assert found == expected
     sound_one = CliRunner().invoke(command_line, ["doctor", "--model", "offline", "--db", str(sound.path)])
     assert (sound_one.exit_code, "no damage found" in sound_one.output) == (0, True)
 
@@ -248,8 +261,63 @@ async def test_rows_that_are_no_rows_of_ours_are_said(tmp_path: Path) -> None:
             task = await app.ask("1 + 1", session_id="s", mode="react", model="offline")
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute(statement)
-            with pytest.raises(DatabaseUnavailable, match="damaged"):
+            with pytest.raises(StorageError, match=r"damaged .*: segue recover s mends it"):
                 await app.trace(task["task_id"])
+            assert [row["task_id"] for row in await app.tasks()] == [task["task_id"]]
+            await app.recover("s")
+            await app.trace(task["task_id"])
+
+
+def test_damaged_rows_are_found_and_mended_by_the_commands_that_are_told(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    sound_ones = [run(way, "--db", str(path))[1] for way in ("tasks", "threads")]
+    damage(path, "UPDATE tasks SET notes = '{', status = 'dome' WHERE thread_id = 't'")
+    for way, before in zip(("tasks", "threads"), sound_ones, strict=True):
+        code, output = run(way, "--db", str(path))
+        assert (code, len(output.splitlines())) == (0, len(before.splitlines()))
+        assert [line for line in before.splitlines() if "paused" not in line][1:] == [
+            line for line in output.splitlines() if "error" not in line
+        ][1:]
+    task = json.loads(run("tasks", "--session", "t", "--json", "--db", str(path))[1])[0]
+    assert (task["status"], "segue recover t mends it" in task["error"]) == ("error", True)
+    cure = f"segue recover t --db {path}"
+    for stopped in (("trace", sound.paused), ("resume", sound.paused), ("chat", "hello", "--session", "t")):
+        code, output = run(*stopped, "--db", str(path))
+        assert (code, cure in output, "Traceback" in output) == (1, True, False)
+    assert run("chat", "hello", "--session", "s", "--model", "offline", "--db", str(path))[0] == 0
+    code, output = run("doctor", "--model", "offline", "--db", str(path))
+    assert (code, f"session «t» is damaged: task «{sound.paused}» (status: " in output, cure in output) == (
+        1,
+        True,
+        True,
+    )
+    assert run("recover", "t", "--db", str(path))[0] == 0
+    assert run("doctor", "--model", "offline", "--db", str(path))[0] == 0
+    assert run("resume", sound.paused, "--db", str(path))[0] == 0
+
+
+def test_the_service_lists_what_is_damaged_beside_what_is_not(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, "UPDATE tasks SET result = x'00', message = CAST(x'ff41' AS TEXT) WHERE thread_id = 't'")
+    with Served(path) as served, served.client() as client:
+        sessions = client.get("/api/sessions").json()["items"]
+        assert {row["session_id"]: row["status"] for row in sessions} == {"t": "error", "s": "done"}
+        assert [row["session_id"] for row in client.get("/api/sessions/s/tasks").json()["items"]] == ["s", "s"]
+        first = client.get("/api/agents/travel/tasks", params={"limit": 1}).json()
+        (shown,) = first["items"]
+        assert (shown["status"], shown["message"], shown["result"]) == ("error", "", None)
+        assert "segue recover t mends it" in shown["error"]
+        rest = client.get("/api/agents/travel/tasks", params={"before": first["next"]}).json()["items"]
+        assert [row["session_id"] for row in rest] == ["s", "s"]
+        refused = client.get(f"/api/tasks/{shown['task_id']}")
+        assert (refused.status_code, "segue recover t mends it" in refused.json()["error"]["message"]) == (409, True)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """A command's exit code and everything that it writes."""
+    outcome = CliRunner().invoke(command_line, [*arguments])
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), repr(outcome.exception)
+    return outcome.exit_code, outcome.output
 
 
 async def test_a_heartbeat_takes_damage_for_no_sign_that_the_thread_is_lost(sound: Sound, tmp_path: Path) -> None:

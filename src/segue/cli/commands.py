@@ -192,7 +192,7 @@ def recover(
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Take a session whose newest snapshot is damaged back to the newest one that can be read."""
+    """Mend a damaged session: its rows, and by going back to the newest snapshot that can be read."""
     from .stopping import recovered
 
     settings = Settings(db, agents)

@@ -1,11 +1,9 @@
 """`segue doctor`: what is installed, what is configured, and whether it works."""
 
 import asyncio
-import contextlib
 import importlib.metadata
 import os
 import platform
-import shlex
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +15,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import DamagedCheckpoint, MissingExtra, SegueError, UnknownThread
+from ..errors import DamagedCheckpoint, MissingExtra, SegueError, UnknownThread, listed
 from .exits import FAILED
 from .lines import signs_for
 from .printable import one_line
@@ -25,6 +23,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..agents import Agent
+    from ..checkpoints.inspecting import ReadRow
 
 PACKAGES = (
     "segue",
@@ -35,7 +34,9 @@ SECONDS = 3.0
 """How long the endpoint is tried."""
 MOST_FAULTS = 100
 THREADS = 20
-"""How many threads are read, to see whether they can be."""
+"""How many threads are read, to see whether they can be; how many damaged ones are named."""
+MOST_ROWS = 3
+"""How many damaged rows of a session are named."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding
     yield _packages()
     declared = importlib.metadata.metadata("segue").get_all("Provides-Extra") or ()
     yield from extras(declared, importlib.metadata.requires("segue") or ())
-    yield _database(settings.database)
+    yield from _database(settings)
     try:
         agents = _agents(settings)
     except SegueError as error:
@@ -113,64 +114,101 @@ def extras(names: Iterable[str], requirements: Iterable[str]) -> Iterator[Findin
             yield Finding(True, f"[{extra}]", "installed")
 
 
-def _database(path: str) -> Finding:
+def _database(settings: Settings) -> Iterator[Finding]:
     """Whether the database can be used, without creating it."""
+    path = settings.database
     if path == ":memory:" or path.startswith("file:"):
-        return Finding(True, "database", path)
+        yield Finding(True, "database", path)
+        return
     file = Path(path).absolute()
-    if not file.exists():
-        if file.parent.is_dir() and os.access(file.parent, os.W_OK):
-            return Finding(True, "database", f"{file} is not there yet; the first message creates it")
-        return Finding(False, "database", f"the folder {file.parent} cannot be written: name another file with --db")
-    return _existing_database(file)
+    if file.exists():
+        yield from _existing_database(settings, file)
+    elif file.parent.is_dir() and os.access(file.parent, os.W_OK):
+        yield Finding(True, "database", f"{file} is not there yet; the first message creates it")
+    else:
+        yield Finding(False, "database", f"the folder {file.parent} cannot be written: name another file with --db")
 
 
-def _existing_database(file: Path) -> Finding:
-    """Open it as a chat would."""
+def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
+    """Open it as a chat would, then look at its pages and at every row."""
     if not os.access(file, os.W_OK):
-        return Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
-    from ..checkpoints.checking import check_pages
+        yield Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
+        return
+    from ..checkpoints.checking import check_pages, check_rows
 
     try:
-        asyncio.run(_read_threads(file))
+        unreadable = asyncio.run(_unreadable_threads(file))
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
-    except DamagedCheckpoint as error:
-        return Finding(False, "database", str(error))
+        rows = {} if faults else check_rows(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
-        return Finding(False, "database", _with_cure(file, str(error)))
+        yield Finding(False, "database", _with_cure(file, str(error)))
+        return
     if faults:
         count = f"{MOST_FAULTS} faults or more" if len(faults) == MOST_FAULTS else f"faults: {len(faults)}"
-        return Finding(
-            False,
-            "database",
-            _with_cure(file, f"{file} is damaged ({count}; the first is {faults[0]!r}): restore it from a copy."),
-        )
-    return Finding(True, "database", f"{file}, writable, schema version {version}, no damage found")
+        found = f"{file} is damaged ({count}; the first is {faults[0]!r}): restore it from a copy."
+        yield Finding(False, "database", _with_cure(file, found))
+    elif rows or unreadable:
+        yield from _damaged_sessions(settings, file, rows, unreadable)
+    else:
+        yield Finding(True, "database", f"{file}, writable, schema version {version}, no damage found")
+
+
+def _damaged_sessions(
+    settings: Settings, file: Path, rows: Mapping[str, "list[ReadRow]"], unreadable: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What is damaged of each session, and the command that mends it."""
+    from ..checkpoints.checking import removing
+
+    sessions = [*dict.fromkeys((*rows, *unreadable))]
+    for session in sessions[:THREADS]:
+        damaged = rows.get(session, [])
+        what = [row.described for row in damaged[:MOST_ROWS]]
+        what += [f"rows beside these: {len(damaged) - MOST_ROWS}"] if len(damaged) > MOST_ROWS else []
+        what += [f"newest checkpoint ({unreadable[session]})"] if session in unreadable else []
+        if session:
+            cure = settings.command_on("recover", session)
+            yield Finding(False, "database", f"session «{session}» is damaged: {listed(what)}. To mend it: {cure}")
+        else:
+            told = f"{listed(what)}: nothing tells which session it belongs to"
+            yield Finding(
+                False,
+                "database",
+                f"{told}. To take it out, once you have a copy: {removing(file, damaged[:MOST_ROWS])}",
+            )
+    if more := sessions[THREADS:]:
+        yield Finding(False, "database", f"damaged sessions beside these: {len(more)}; mend those, then look again")
 
 
 def _with_cure(file: Path, found: str) -> str:
     """Say how to save what can be saved, where a file is damaged."""
     if "damaged" not in found and "malformed" not in found:
         return found
-    saved = file.with_name(f"{file.stem}-saved{file.suffix}")
+    from ..checkpoints.checking import saving
+
     return (
-        f"{found} Or save what can be read into a new file, with SQLite's own command line: "
-        f"{shlex.join(['sqlite3', str(file), '.recover'])} | {shlex.join(['sqlite3', str(saved)])}"
+        f"{found} Or save what can be read into a new file, with SQLite's own command line: {saving(file)}. "
+        "Cancel there what had not ended, rather than resume it: which calls were made may be lost."
     )
 
 
-async def _read_threads(file: Path) -> None:
-    """List the threads, and read those that were used last.
+async def _unreadable_threads(file: Path) -> dict[str, str]:
+    """List the threads and read those that were used last; returns why the damaged ones cannot be read.
 
     Raises:
-        SegueError: something there cannot be read.
+        SegueError: nothing can be read.
     """
     from ..app import open as open_app
 
+    unreadable: dict[str, str] = {}
     async with open_app(file) as app:
-        for thread in (await app.threads())[:THREADS]:
-            with contextlib.suppress(UnknownThread):  # nothing was stored of what was said last
-                await app.history(thread["thread_id"])
+        for thread_id in [thread["thread_id"] for thread in await app.threads()][:THREADS]:
+            try:
+                await app.history(thread_id)
+            except UnknownThread:  # nothing was stored of what was said last
+                pass
+            except DamagedCheckpoint as error:
+                unreadable[thread_id] = error.reason
+    return unreadable
 
 
 def _agents(settings: Settings) -> "dict[str, Agent]":

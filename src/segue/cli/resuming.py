@@ -93,7 +93,7 @@ class Everything:
                 refused = str(error)
             finally:
                 self._running.discard(task_id)
-            task = (await self.app.trace(task_id))["task"]
+            task = await self.app.task(task_id)
             outcome = "failed" if refused or task["status"] not in OUTCOMES else task["status"]
             return self._say(outcome, task, refused or task["error"] or "", time.monotonic() - began)
 

@@ -37,17 +37,24 @@ async def cancelled(app: "App", text: str) -> list[str]:
 
 
 async def recovered(app: "App", settings: Settings, session: str) -> list[str]:
-    """Go back to the newest snapshot that can be read, and say to which, and how to go on."""
+    """Mend a session and take it back to the newest snapshot that can be read; say what was done and how to go on."""
     back: dict[str, Any] = await app.recover(session)
-    if not back["dropped"]:
+    if not back["dropped"] and not back["mended"]:
         return [f"Nothing of session {session} is damaged; nothing was changed."]
-    tasks = await app.tasks(session_id=session, limit=1)
-    goes_on = not tasks or tasks[0]["status"] in ("done", "cancelled")
-    kept = [f"The database as it was is kept in {back['copy']}."] if back["copy"] else []
-    return [
+    dropped = [
         f"Session {session} went back to its snapshot of {when(back['created_at'])} ({back['checkpoint_id']}).",
         f"Snapshots and results of steps that could not be read: {back['dropped']}.",
-        *kept,
-        "To go on:",
-        settings.going_on(session) if goes_on else settings.command_on("resume", tasks[0]["task_id"]),
     ]
+    kept = [f"The database as it was is kept in {back['copy']}."] if back["copy"] else []
+    return [
+        *(dropped if back["dropped"] else []),
+        *(printable(sentence) for sentence in back["mended"]),
+        *kept,
+        *([] if back["checkpoint_id"] is None else await _next_command(app, settings, session)),
+    ]
+
+
+async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
+    tasks = await app.tasks(session_id=session, limit=1)
+    goes_on = not tasks or tasks[0]["status"] in ("done", "cancelled")
+    return ["To go on:", settings.going_on(session) if goes_on else settings.command_on("resume", tasks[0]["task_id"])]

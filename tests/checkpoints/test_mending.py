@@ -1,0 +1,423 @@
+"""Damaged rows: lists go on, a sentence says what to do, and what the events tell of them is put back."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from segue.checkpoints.checking import check_rows
+from segue.checkpoints.rows import DamagedRow
+from segue.errors import DamagedCheckpoint, SegueError, UnknownThread
+from segue.events import Steered
+
+from .damage import ANOTHER, BLOB, CUT_OFF, NO_TEXT, NULL, copied, damage, stored
+from .test_recovery import ANSWER, LABELS, OUTER, Work, garble, rows
+
+Row = dict[str, Any]
+NEWEST = OUTER.replace("WHERE", "WHERE thread_id = 's' AND")
+ROWS = ("tasks", "events", "calls", "checkpoints", "writes")
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A database before it is damaged: session s has a paused task that was steered, session u one that is done."""
+
+    path: Path
+    paused: str
+    tasks: list[Row]
+    threads: list[Row]
+    trace: Row
+
+    def copy(self, folder: Path) -> Path:
+        return copied(self.path, folder)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
+    return asyncio.run(_written(tmp_path_factory.mktemp("sound") / "segue.db"))
+
+
+async def _written(path: Path) -> Sound:
+    work = Work()
+    async with work.opened(path) as app:
+        await app.ask("do it", session_id="u", agent="a")
+    work.effects.clear()
+    paused = await work.pause(path)
+    async with work.opened(path) as app:
+        row = await app.task(paused)
+        await app._runner.add_note(row, "and gently", Steered(task_id=paused, message="and gently"))
+        return Sound(path, paused, await app.tasks(), await app.threads(), await app.trace(paused))
+
+
+def left(row: Row, *names: str) -> Row:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+async def finish(path: Path, task_id: str) -> None:
+    """Go on with the paused task: its answer is right, and no effect comes twice."""
+    work = Work(["one", "two"])
+    async with work.opened(path) as app:
+        assert (await app.resume(task_id))["answer"] == ANSWER
+        assert work.effects == [*LABELS]
+        assert (await app.ask("more", session_id="s", agent="a"))["answer"] == ANSWER
+        numbers = [event["seq"] for event in (await app.trace(task_id))["events"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert check_rows(path) == {}
+
+
+TASK = [
+    *((column, NULL) for column in ("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "status")),
+    *((column, NULL) for column in ("message", "notes", "created_at", "updated_at")),
+    *((column, BLOB) for column in ("task_id", "agent_id", "status", "error", "result", "wanted", "copy_of", "rating")),
+    *((column, NO_TEXT) for column in ("task_id", "thread_id", "message", "status", "notes", "created_at")),
+    *((column, CUT_OFF) for column in ("status", "result", "notes", "answer", "wanted", "updated_at")),
+    *((column, ANOTHER) for column in ("status", "result", "notes", "answer", "rating")),
+]
+LOST = ("wanted",)
+"""Columns of this task that no event tells of."""
+
+
+@pytest.mark.parametrize(("column", "value"), TASK, ids=[f"{column}={value}" for column, value in TASK])
+async def test_a_damaged_task_stops_no_list_and_is_put_back(
+    sound: Sound, tmp_path: Path, column: str, value: str
+) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, f"UPDATE tasks SET {column} = {value} WHERE task_id = '{sound.paused}'")
+    async with Work().opened(path) as app:
+        shown, other = await app.tasks()
+        assert (other, shown["status"]) == (sound.tasks[1], "error")
+        known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
+        assert known.items() <= left(shown, column).items()
+        where = "`segue doctor` says" if column == "thread_id" else "segue recover s mends it"
+        assert f"damaged ({column}: " in shown["error"] or f"{column}: " in shown["error"]
+        assert where in shown["error"]
+        assert [thread["turns"] for thread in await app.threads()] == [1, 1]
+        assert sound.threads[1] in await app.threads()
+        assert [(row["status"], row["cut_off"]) for row in await app.resumable()] == [("error", True)]
+        if column not in ("task_id", "thread_id"):
+            assert await app.task(sound.paused) == shown
+            for stopped in (app.trace(sound.paused), app.resume(sound.paused), app.cancel(sound.paused)):
+                with pytest.raises(DamagedRow, match="segue recover s mends it"):
+                    await stopped
+            with pytest.raises(DamagedRow):
+                await app.ask("more", session_id="s", agent="a")
+            with pytest.raises(DamagedRow):
+                await app.export("s")
+        assert (await app.ask("more", session_id="u", agent="a"))["answer"] == ANSWER
+        ((session, found),) = check_rows(path).items()
+        assert (session, [*found[0].faults]) == ("s", [column])
+        back = await app.recover("s")
+        assert f"«{sound.paused}»" in back["mended"][0] and column in back["mended"][0]
+        mended = await app.task(sound.paused)
+        assert left(mended, *LOST, "created_at", "updated_at") == left(
+            sound.tasks[0], *LOST, "created_at", "updated_at"
+        )
+        for moment in ("created_at", "updated_at"):
+            assert mended[moment] == pytest.approx(sound.tasks[0][moment], abs=1)
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "mended": []}
+    assert set(check_rows(Path(back["copy"]))) == {"s"}
+    await finish(path, sound.paused)
+
+
+EVENTS = [
+    *(("event", value) for value in (BLOB, NO_TEXT, CUT_OFF, ANOTHER, "'{}'")),
+    ("event", "json_set(event, '$.type', 'odd')"),
+    ("event", "json_set(event, '$.data.arguments', NULL)"),
+    ("event", "json_remove(event, '$.trace_id')"),
+    ("event", "json_set(event, '$.timestamp', 1e99)"),
+    *((column, value) for column in ("task_id", "seq", "source", "ordinal") for value in (BLOB, NO_TEXT)),
+    *(("thread_id", value) for value in (BLOB, NO_TEXT)),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), EVENTS, ids=[f"{column}={value}" for column, value in EVENTS])
+async def test_a_damaged_event_is_said_and_keeps_its_number(
+    sound: Sound, tmp_path: Path, column: str, value: str
+) -> None:
+    path = sound.copy(tmp_path)
+    seq = next(event["seq"] for event in sound.trace["events"] if event["type"] == "tool_result")
+    damage(path, f"UPDATE events SET {column} = {value} WHERE task_id = '{sound.paused}' AND seq = {seq}")
+    async with Work().opened(path) as app:
+        assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
+        if column != "task_id":  # it is in no task's log any more
+            with pytest.raises(SegueError, match=r"damaged.*`?segue (recover s|doctor)"):
+                await app.trace(sound.paused)
+        ((session, found),) = check_rows(path).items()
+        assert (session, [*found[0].faults]) == ("s", [column])
+        back = await app.recover("s")
+        assert back["mended"][0].startswith(f"Events of task «{sound.paused}» that ")
+        assert back["mended"][0].endswith(f": {seq}.")
+        mended = (await app.trace(sound.paused))["events"]
+        if column == "event":
+            told = mended[seq - 1]
+            assert (told["type"], "damaged" in told["data"]["message"]) == ("error", True)
+            mended[seq - 1] = sound.trace["events"][seq - 1]
+            assert mended[seq - 2]["timestamp"] == told["timestamp"]
+        assert mended == sound.trace["events"]
+    await finish(path, sound.paused)
+
+
+CALLS = [
+    *(("outcome", value) for value in (NULL, BLOB, NO_TEXT, CUT_OFF, ANOTHER)),
+    *(("state", value) for value in (NULL, BLOB, NO_TEXT, CUT_OFF)),
+    *(("arguments", value) for value in (NULL, CUT_OFF, ANOTHER)),
+    *((column, NULL) for column in ("thread_id", "task_id", "scope", "idx", "name", "fence", "started_at", "orphaned")),
+    *((column, NO_TEXT) for column in ("thread_id", "task_id", "scope", "idx", "name", "fence")),
+    *(("finished_at", value) for value in (NULL, BLOB, NO_TEXT, ANOTHER)),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), CALLS, ids=[f"{column}={value}" for column, value in CALLS])
+async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path: Path, column: str, value: str) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, f"UPDATE calls SET {column} = {value} WHERE position = (SELECT max(position) FROM calls)")
+    async with Work().opened(path) as app:
+        assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
+        if column not in ("thread_id", "task_id"):
+            with pytest.raises(DamagedRow, match=r"Call .* of session «s» is damaged .*: segue recover s mends it"):
+                await app.trace(sound.paused)
+        ((session, found),) = check_rows(path).items()
+        assert (session, [*found[0].faults]) == ("s", [column])
+        back = await app.recover("s")
+        assert back["mended"] == [back["mended"][0]]
+        assert back["mended"][0].startswith(f"Call do of task «{sound.paused}»: mended: {column}")
+        calls, known = (await app.trace(sound.paused))["calls"], sound.trace["calls"]
+        vague = ("scope", "started_at", "finished_at")
+        assert [left(call, *vague) for call in calls] == [left(call, *vague) for call in known]
+        damage(path, "UPDATE tasks SET status = 'paused' WHERE thread_id = 's'")
+    await finish(path, sound.paused)
+
+
+async def test_a_finished_call_whose_outcome_is_lost_is_told_as_unknown_and_not_made_again(
+    sound: Sound, tmp_path: Path
+) -> None:
+    path = sound.copy(tmp_path)
+    last = f"task_id = '{sound.paused}' AND event LIKE '%\"tool_result\"%did two%'"
+    damage(
+        path,
+        f"UPDATE events SET event = '?' WHERE {last}",
+        "UPDATE calls SET outcome = '?', state = '?' WHERE position = (SELECT max(position) FROM calls)",
+        "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 's' AND checkpoint_ns != '' AND checkpoint_id > "
+        "(SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = 's' AND checkpoint_ns != '')",
+    )
+    work = Work(["one", "two"])
+    async with work.opened(path) as app:
+        back = await app.recover("s")
+        assert "it counts as made, what it came to is lost" in back["mended"][-1]
+        *_, call = (await app.trace(sound.paused))["calls"]
+        assert (call["state"], call["outcome"]["unknown_outcome"]) == ("done", True)
+        await app.resume(sound.paused)
+        assert work.effects.count("two") == 1
+
+
+async def test_whatever_was_under_way_stays_under_way(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    newest = "WHERE position = (SELECT max(position) FROM calls)"
+    damage(path, f"UPDATE calls SET state = NULL, outcome = NULL, finished_at = NULL {newest}")
+    async with Work().opened(path) as app:
+        await app.recover("s")
+        assert (await app.trace(sound.paused))["calls"][-1]["state"] == "running"
+
+
+async def test_a_checkpoint_and_rows_that_are_damaged_together_are_recovered_together(
+    sound: Sound, tmp_path: Path
+) -> None:
+    path = sound.copy(tmp_path)
+    garble(path, *rows(path, NEWEST)[0])
+    damage(
+        path,
+        f"UPDATE tasks SET status = NULL, notes = '{{' WHERE task_id = '{sound.paused}'",
+        f"UPDATE events SET seq = 'x' WHERE task_id = '{sound.paused}' AND seq = 2",
+    )
+    async with Work().opened(path) as app:
+        with pytest.raises(DamagedCheckpoint):
+            await app.history("s")
+        back = await app.recover("s")
+        assert (back["dropped"] > 0, len(back["mended"])) == (True, 2)
+        task = await app.task(sound.paused)
+        assert (task["status"], task["notes"]) == ("paused", ["and gently"])
+    await finish(path, sound.paused)
+
+
+async def test_where_it_cannot_be_done_in_whole_nothing_is_changed(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    garble(path, *rows(path, NEWEST)[0])
+    damage(path, "UPDATE tasks SET status = NULL WHERE thread_id = 's'")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TRIGGER t BEFORE DELETE ON checkpoints BEGIN SELECT RAISE(ABORT, 'no'); END")
+    before = stored(path, *ROWS)
+    async with Work().opened(path) as app:
+        with pytest.raises(sqlite3.IntegrityError):
+            await app.recover("s")
+    assert stored(path, *ROWS) == before
+
+
+async def test_rows_are_mended_also_where_no_checkpoint_can_be_read(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    damage(
+        path,
+        "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 's'",
+        "UPDATE tasks SET notes = '{' WHERE thread_id = 's'",
+    )
+    async with Work().opened(path) as app:
+        back = await app.recover("s")
+        assert (back["checkpoint_id"], back["dropped"]) == (None, 0)
+        assert "rebuilt: notes" in back["mended"][0]
+        assert "go on in a new session" in back["mended"][1]
+        assert left(await app.task(sound.paused), "updated_at") == left(sound.tasks[0], "updated_at")
+        assert await app.trace(sound.paused) == sound.trace
+
+
+async def test_a_message_that_is_lost_before_anything_was_done_is_given_up(tmp_path: Path) -> None:
+    path, work = tmp_path / "segue.db", Work()
+    async with work.opened(path) as app:
+        await app.ask("do it", session_id="u", agent="a")
+        values = {"agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "do it"}
+        await app._runner.tasks.create(task_id="t1", thread_id="s", **values)
+        damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
+        back = await app.recover("s")
+        assert (back["checkpoint_id"], len(back["mended"])) == ("", 1)
+        assert "cancelled, since its message is lost: send it again" in back["mended"][0]
+        trace = await app.trace("t1")
+        assert (trace["task"]["status"], trace["task"]["message"]) == ("cancelled", "")
+        assert [event["data"] for event in trace["events"]] == [{"old": "pending", "new": "cancelled"}]
+        assert (await app.ask("do it", session_id="s", agent="a"))["answer"] == ANSWER
+        with pytest.raises(UnknownThread):
+            await app.recover("nobody")
+
+
+async def test_ended_tasks_get_back_what_they_came_to(tmp_path: Path) -> None:
+    path, work = tmp_path / "segue.db", Work()
+    async with work.opened(path) as app:
+        for _ in range(3):
+            await app.ask("do it", session_id="s", agent="a")
+        before = await app.tasks()
+        damage(
+            path, "UPDATE tasks SET result = '{', status = NULL", "UPDATE tasks SET task_id = NULL WHERE position < 3"
+        )
+        assert [row["status"] for row in await app.tasks()] == ["error"] * 3
+        assert len((await app.recover("s"))["mended"]) == 3
+        assert await app.tasks() == before
+
+
+async def test_an_older_task_does_not_stand_in_the_way_again(tmp_path: Path) -> None:
+    path, work = tmp_path / "segue.db", Work()
+    async with work.opened(path) as app:
+        for _ in range(2):
+            await app.ask("do it", session_id="s", agent="a")
+        newest, oldest = await app.tasks()
+        done = f"task_id = '{oldest['task_id']}' AND event LIKE '%\"new\": \"done\"%'"
+        damage(path, f"UPDATE events SET event = '' WHERE {done}", "UPDATE tasks SET status = '?' WHERE position = 1")
+        await app.recover("s")
+        assert [row["status"] for row in await app.tasks()] == ["done", "cancelled"]
+        assert (await app.resumable(), (await app.task(newest["task_id"]))["result"]) == ([], newest["result"])
+
+
+async def test_rows_of_another_session_are_left_alone(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, "UPDATE tasks SET notes = '{'", "UPDATE calls SET outcome = '{'")
+    async with Work().opened(path) as app:
+        await app.recover("s")
+    ((session, found),) = check_rows(path).items()
+    assert (session, {row.table for row in found}) == ("u", {"tasks", "calls"})
+
+
+async def test_a_task_that_nothing_tells_the_session_of_is_shown_all_the_same(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, f"UPDATE tasks SET thread_id = NULL, task_id = NULL WHERE task_id = '{sound.paused}'")
+    async with Work().opened(path) as app:
+        assert [(row["thread_id"], row["status"]) for row in await app.tasks()] == [("", "error"), ("u", "done")]
+        assert [row["thread_id"] for row in await app.threads()] == ["", "u"]
+    assert [*check_rows(path)] == [""]
+
+
+CHECKPOINTS = [
+    *((f"{column} = NULL", "loop") for column in ("type", "checkpoint", "metadata")),
+    ("metadata = x'ff'", "loop"),
+    ("metadata = '[]'", "loop"),
+    ("metadata = '{\"parents\": 5}'", "loop"),
+    ("checkpoint_id = 'odd'", "loop"),
+    ("parent_checkpoint_id = 'gone'", "loop"),
+    ("type = NULL, checkpoint = NULL", "update"),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "source"), CHECKPOINTS, ids=[f"{change}-{source}" for change, source in CHECKPOINTS]
+)
+async def test_a_damaged_snapshot_does_not_keep_the_others_from_being_listed(
+    sound: Sound, tmp_path: Path, change: str, source: str
+) -> None:
+    path = sound.copy(tmp_path)
+    async with Work().opened(path) as app:
+        before = await app.snapshots("s")
+        place = before[2]["checkpoint_id"]
+        damage(path, f"UPDATE checkpoints SET {change} WHERE checkpoint_id = '{place}'")
+        if source == "update":
+            damage(path, "UPDATE checkpoints SET metadata = json_set(CAST(metadata AS TEXT), '$.source', 'update')")
+        found = await app.snapshots("s")
+        assert len(found) == len(before)
+        assert source == "update" or sum(snapshot not in before for snapshot in found) <= 2
+
+
+@pytest.mark.parametrize("change", ["channel = NULL", "channel = x'00'", "type = NULL", "value = NULL", "value = 7"])
+async def test_damaged_writes_are_no_riddle_to_snapshots_and_exports(sound: Sound, tmp_path: Path, change: str) -> None:
+    path = sound.copy(tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'writes'")
+    damage(path, f"UPDATE writes SET {change} WHERE thread_id = 's'")
+    async with Work().opened(path) as app:
+        assert len(await app.snapshots("s")) > 3
+        with pytest.raises(DamagedCheckpoint, match="segue recover s"):
+            await app.export("s")
+
+
+async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_being_exported(
+    sound: Sound, tmp_path: Path
+) -> None:
+    path = sound.copy(tmp_path)
+    oldest = "(SELECT min(checkpoint_id) FROM writes WHERE thread_id = 's')"
+    damage(
+        path, f"UPDATE writes SET type = NULL, value = NULL WHERE checkpoint_id = {oldest} AND channel != 'messages'"
+    )
+    async with Work().opened(path) as app:
+        with pytest.raises(
+            DamagedCheckpoint, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
+        ):
+            await app.export("s")
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "mended": []}
+        await app.cancel(sound.paused)
+        document = json.loads(json.dumps(await app.export("s")))
+        await app.import_(document, session_id="t")
+        assert [said["content"] for said in await app.history("t")] == [
+            said["content"] for said in await app.history("s")
+        ]
+
+
+async def test_a_recovered_session_can_be_exported_and_goes_on_elsewhere(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    async with Work().opened(path) as app:
+        old = [row["checkpoint_id"] for row in await app.snapshots("s") if row["inside"]][-2]
+        damage(path, f"UPDATE checkpoints SET checkpoint = x'00' WHERE checkpoint_id = '{old}'")
+        with pytest.raises(DamagedCheckpoint):
+            await app.resume(sound.paused)
+        assert (await app.recover("s"))["dropped"] == 1
+        document = json.loads(json.dumps(await app.export("s")))
+    work = Work(["one", "two"])
+    async with work.opened(tmp_path / "elsewhere.db") as app:
+        row = await app.import_(document, session_id="s")
+        assert (await app.resume(row["task_id"]))["answer"] == ANSWER
+    assert work.effects == [*LABELS]
+
+
+def test_the_copies_of_a_database_are_whole(sound: Sound, tmp_path: Path) -> None:
+    """What these tests damage is a copy: nothing of it may be left in a log beside the original."""
+    shutil.copy(sound.path, tmp_path / "copy.db")
+    assert stored(tmp_path / "copy.db", *ROWS) == stored(sound.path, *ROWS)
