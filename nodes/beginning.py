@@ -1,4 +1,4 @@
-"""What every mode's INIT does first."""
+"""What goes into the modes' graphs and comes out of them, and what every INIT does first."""
 
 from collections.abc import Mapping
 from typing import Any, final

@@ -98,8 +98,8 @@ Sql = Annotated[
     str,
     Field(
         description=(
-            "One DuckDB SELECT (SQL 查询). Each file is a table under its name, with or without its ending: "
-            'SELECT "地区", sum("金额") FROM "sales" GROUP BY 1. Other statements and file functions are refused.'
+            "One DuckDB SELECT (SQL 查询), with names in double quotes. Each file is a table under its name, with or "
+            "without its ending. Other statements and file functions are refused."
         ),
         json_schema_extra={"pattern": r"(?:[Ss][Ee][Ll][Ee][Cc][Tt]|[Ww][Ii][Tt][Hh])\s[\s\S]+"},
     ),

@@ -63,11 +63,11 @@ def chinese_file() -> str:
     known = [font for name in PREFERRED for font in usual if font.name == name]
     rest = [font for font in usual if not font.name.startswith(_PLACEHOLDERS)]
     tried = dict.fromkeys(font.fname for font in [*known, *rest])
-    candidates = (file for file in [*tried, *_brought()] if _covered(file, set(_TRIED)) >= set(_TRIED))
+    candidates = (file for file in [*tried, *brought()] if _covered(file, set(_TRIED)) >= set(_TRIED))
     return next(candidates, "")
 
 
-def _brought() -> list[str]:
+def brought() -> list[str]:
     """Noto Sans SC, which zhplot brings along; the package itself, which changes matplotlib, is not imported."""
     found = importlib.util.find_spec("zhplot")
     return [str(Path(found.origin).with_name("fonts") / "NotoSansSC-Regular.ttf")] if found and found.origin else []

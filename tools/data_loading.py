@@ -3,7 +3,7 @@
 import atexit
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,20 @@ def names_in(file: DataFile, language: Language) -> dict[str, Any]:
         return {"columns": [column.name for column in peek(file, language)]}
     except ValueError as error:
         return {"error": str(error)}
+
+
+def tables_text(files: Iterable[DataFile], most: int = 1_500) -> str:
+    """The files as tables that a query can name, with their columns and what these hold; the first of too many."""
+    told_of: list[str] = []
+    for file in files:
+        try:
+            columns = ", ".join(f"{quoted(column.name)} {column.kind}" for column in peek(file))
+        except ValueError:
+            continue  # whoever asks about it is told why
+        told_of.append(f"{quoted(file.name)} ({columns})")
+        if len(whole := "; ".join(told_of)) > most:
+            return f"{whole[:most]}…"
+    return "; ".join(told_of)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .data_engine import connect, limited, lock
 from .data_files import DataFolder
-from .data_loading import load
+from .data_loading import load, tables_text
 from .data_questions import plain
 from .data_sql import tables_in
 from .data_typing import quoted
@@ -61,7 +61,8 @@ def answer(folder: DataFolder, sql: str, language: Language, seconds: float, row
         with limited(connection, language, seconds):
             return _rows(connection, sql, rows, language)
     except duckdb.Error as error:
-        raise ValueError(_reason(str(error), language)) from error
+        tables = tables_text(folder.find(name, language) for name in names)
+        raise ValueError(_reason(str(error), tables, language)) from error
 
 
 def _load(connection: "DuckDBPyConnection", folder: DataFolder, names: Sequence[str], language: Language) -> None:
@@ -96,8 +97,10 @@ def _cut(value: Any) -> Any:
     return f"{value[:_CELL]}…" if isinstance(value, str) and len(value) > _CELL else value
 
 
-def _reason(error: str, language: Language) -> str:
+def _reason(error: str, tables: str, language: Language) -> str:
     said = " ".join(error.split("\n\nLINE", 1)[0].split())[:400]
+    if error.startswith(("Binder", "Catalog")):
+        said = f"{said} [{tables}]"
     return told(language, f"查询失败：{said}", f"The query failed: {said}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from .binding import BoundTool
 from .data_engine import need_extra
 from .data_files import DataFile, DataFolder
-from .data_loading import peek
+from .data_loading import peek, tables_text
 from .data_tools import DATA
 from .data_typing import Kind
 from .data_words import words_for
@@ -41,8 +41,8 @@ def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundT
 @lru_cache(maxsize=8)
 def _bound(folder: DataFolder, files: tuple[DataFile, ...]) -> tuple[BoundTool, ...]:
     """The same tools as long as no file changes."""
-    words = _words(files[:LOOKED_AT])
-    return tuple(_knowing(bind_function(partial(function, folder=folder)), words) for function in DATA)
+    words, tables = _words(files[:LOOKED_AT]), tables_text(files[:LOOKED_AT])
+    return tuple(_knowing(bind_function(partial(function, folder=folder)), words, tables) for function in DATA)
 
 
 Words = Mapping[str, Mapping[str, list[str]]]
@@ -64,11 +64,14 @@ def _words(files: Iterable[DataFile]) -> Words:
     return known
 
 
-def _knowing(bound: BoundTool, words: Words) -> BoundTool:
-    """The tool, with the names of the files and columns among what its specification says for the planner."""
+def _knowing(bound: BoundTool, words: Words, tables: str) -> BoundTool:
+    """The tool, with the names of the files and columns among what its specification says."""
     function, marks = bound.spec["function"], bound.spec["segue"]
     parameters = function["parameters"]
     properties = {name: _with_words(schema, words.get(name)) for name, schema in parameters["properties"].items()}
+    if tables and "sql" in properties:
+        sql = properties["sql"]
+        properties["sql"] = {**sql, "description": f"{sql['description']} The tables are: {tables}."}
     asked = [
         form.format(word) for form in _BY.get(bound.name, ()) for said in words["column"].values() for word in said
     ]

@@ -9,6 +9,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from .agents import Budget
+from .events import Event, ModelCalled, Thought
 from .nodes.budgeting import cut_result
 from .nodes.exchange import Settled, exchange
 from .nodes.objective import STEER, additions
@@ -61,29 +62,33 @@ def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> 
     return [message for made in rounds.values() for message in exchange("", made)]
 
 
-def given_up(row: Row, partial: str, unknown: Sequence[Row], calls: Sequence[Row], events: Sequence[Row]) -> Row:
+def given_up(
+    row: Row, partial: str, calls: Sequence[Row], unknown: Sequence[Row], events: Sequence[Event], budget: Budget
+) -> Row:
     """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
     history = [
-        {"step": step, "phase": "execution", "action": call["name"], "result": _shown(call), "description": ""}
+        {
+            "step": step,
+            "phase": "execution",
+            "action": call["name"],
+            "result": cut_result(call["outcome"], budget.result_chars),
+            "description": "",
+        }
         for step, call in enumerate(calls, start=1)
     ]
-    thoughts = (event["data"]["text"] for event in events if event["type"] == "thought")
-    spent = [event["data"] for event in events if event["type"] == "model_called"]
-    usage = {name: sum(each[name] for each in spent) for name in ("input", "output")} | {"calls": len(spent)}
-    costs = [each["cost"] for each in spent if each["cost"] is not None]
+    thoughts = [event.text for event in events if isinstance(event, Thought) and event.text]
+    spent = [event for event in events if isinstance(event, ModelCalled)]
+    costs = [event.cost for event in spent if event.cost is not None]
+    usage = {"input": sum(event.input for event in spent), "output": sum(event.output for event in spent)}
     result = compose_result(
         row["mode"],
         partial,
         history=history,
-        reasoning="\n".join(thought for thought in thoughts if thought),
+        reasoning="\n".join(thoughts),
         total_steps=len(history),
-        usage=usage | ({"cost": sum(costs)} if costs else {}),
+        usage={**usage, "calls": len(spent), **({"cost": sum(costs)} if costs else {})},
     )
     return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
-
-
-def _shown(call: Row) -> Row:
-    return cut_result(call["outcome"], Budget().result_chars)
 
 
 def stopped(row: Row) -> Row:

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
+from .agents import Budget
 from .bootstrap import Registry, RunServices
 from .checkpoints.database import Database
 from .checkpoints.event_log import EventLog
@@ -123,8 +124,10 @@ class Runner:
         while self._runs:
             with suppress(DatabaseUnavailable, sqlite3.Error):
                 for task_id, what in (await self.tasks.wanted(self._runs)).items():
-                    run = self._runs.get(task_id)
-                    run.cancel() if run and what == "cancel" else self._pause_run(task_id)
+                    if what == "pause":
+                        self._pause_run(task_id)
+                    elif run := self.run_of(task_id):
+                        run.cancel()
             await asyncio.sleep(WATCH_EVERY)
 
     async def _run(self, run: Run) -> Row:
@@ -247,8 +250,9 @@ class Runner:
         agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
-        events = await self.log.read(row["task_id"])
-        result = given_up(row, partial, await ledger.unknown(row["task_id"]), calls, events)
+        unknown = await ledger.unknown(row["task_id"])
+        events = [from_dict(form) for form in await self.log.read(row["task_id"])]
+        result = given_up(row, partial, calls, unknown, events, agent.budget if agent else Budget())
         config = thread_config(row["thread_id"])
         state = await state_at(self.graph, config)
         if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began

@@ -306,3 +306,24 @@ async def test_the_example_is_asked_about_in_its_own_words(tmp_path: Path) -> No
     )
     assert result["rows"][0] == ["华东", 139851.3]
     assert "| 华东 | 139851.3 |" in result["summary"]
+
+
+async def test_a_model_is_told_the_tables_beforehand_and_when_a_name_is_wrong(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.put("sales.csv", "region,amount,day\nEast,5,2026-01-02\nWest,7,2026-01-03\n")
+    tables = '"sales.csv" ("region" text, "amount" number, "day" date)'
+    sql = folder.tools()["query"].spec["function"]["parameters"]["properties"]["sql"]
+    assert tables in sql["description"]
+    for wrong in ('SELECT "地区" FROM "sales"', "SELECT no_such(amount) FROM sales"):
+        with pytest.raises(ValueError) as refused:
+            await folder.call("query", sql=wrong)
+        assert tables in str(refused.value)
+    assert (await folder.call("query", sql='SELECT sum("amount") FROM "sales.csv"'))["rows"] == [[12]]
+
+
+async def test_of_many_tables_only_the_first_are_told(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for number in range(20):
+        folder.put(f"t{number}.csv", ",".join(f"column_{column}" for column in range(50)) + "\n" + "1," * 49 + "1\n")
+    sql = folder.tools()["query"].spec["function"]["parameters"]["properties"]["sql"]
+    assert '"t0.csv"' in sql["description"] and len(sql["description"]) < 2_000

@@ -64,7 +64,7 @@ async def _told_apart(opened: "App", settings: Settings, rows: list[Row]) -> lis
 
 
 def _cut_off(row: Row, gone: str | None, settings: Settings) -> Row:
-    if gone is None or row.get("task_id", gone) != gone:
+    if row["status"] not in ACTIVE or gone is None or row.get("task_id", gone) != gone:
         return {"cut_off": False}
     return {"cut_off": True, "hint": settings.command_on("resume", gone)}
 

@@ -120,6 +120,9 @@ async def answer_segue_error(request: Request, error: Exception) -> Json:
     return told(Problem(status, type(error).__name__, sentence, task_id=await _in_the_way(request, error)), error)
 
 
+_RUNS = ("pending", "running", "pausing")
+
+
 async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     """The task that a conflict is with; empty where there is none."""
     if isinstance(error, errors.TaskUnfinished):
@@ -127,7 +130,7 @@ async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     if not isinstance(error, errors.ThreadBusy):
         return ""
     latest = await request.app.state.service.app.tasks(session_id=error.thread_id, limit=1)
-    return latest[0]["task_id"] if latest else ""
+    return next((row["task_id"] for row in latest if row["status"] in _RUNS), "")
 
 
 async def answer_invalid(_: Request, error: Exception) -> Json:

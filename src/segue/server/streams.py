@@ -23,7 +23,7 @@ class EventStream(StreamingResponse):
     """One client's view of a task, which does not know of it; its place is free as soon as the client is gone."""
 
     def __init__(self, service: Service, tenant: Tenant, row: Row, after: int, headers: Mapping[str, str]) -> None:
-        self._frames = cast("AsyncGenerator[bytes, None]", self._told(row["task_id"], after))
+        self._frames = cast("AsyncGenerator[bytes, None]", self._frames_of(row["task_id"], after))
         super().__init__(
             self._frames,
             media_type="text/event-stream",
@@ -63,7 +63,7 @@ class EventStream(StreamingResponse):
             if self._quiet:
                 await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
 
-    async def _told(self, task_id: str, after: int) -> AsyncIterator[bytes]:
+    async def _frames_of(self, task_id: str, after: int) -> AsyncIterator[bytes]:
         """Everything that the client is sent: the events after the one of that number, what happens, `done`."""
         try:
             if coming := self._service.coming.get(task_id):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from ...errors import TaskError
+from ...errors import StorageError, TaskError
 from .. import folding
 from ..problems import Json
 from ..views import EventView, Page, TraceView, event_view, trace_view
@@ -21,7 +21,7 @@ async def task(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
     trace = await service.app.trace(task_id)
     question = None
     if trace["task"]["status"] == "waiting":
-        with suppress(TaskError):  # it may just have been answered
+        with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
             question = await service.app.question(task_id)
     return Json(trace_view(trace, tenant, question))
 
