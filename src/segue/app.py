@@ -14,7 +14,7 @@ from .archive import Archive, check_session
 from .bootstrap import Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.states import state_at
-from .checkpoints.tasks import TaskStatus
+from .checkpoints.statuses import OPEN, TaskStatus
 from .errors import InvalidMessage, TaskUnfinished, UnknownMode
 from .events import Event
 from .extraction import extract
@@ -23,12 +23,11 @@ from .ids import Ids
 from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
+from .recovering import make_again
 from .runner import Runner, thread_config
 from .runs import Row
 from .services import Model
 from .wired import wired_graph
-
-_OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING, TaskStatus.PAUSED)
 
 
 class App(Archive):
@@ -84,7 +83,7 @@ class App(Archive):
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
             TaskUnfinished: the thread has a task to resume, steer or cancel first.
-            DamagedCheckpoint: the session has to be recovered first.
+            DamagedSession: the session has to be recovered first.
             ThreadBusy: another owner runs a task on the thread.
         """
         row, _ = await self._send(message, session_id, agent, mode, user_id, model, wait, steer)
@@ -110,7 +109,7 @@ class App(Archive):
         last = await self._runner.tasks.latest_of(thread_id) if steer else None
         if (
             last
-            and last["status"] in _OPEN
+            and last["status"] in OPEN
             and last["wanted"] != "cancel"
             and (steered := await self._steer(last, message.strip()))
         ):
@@ -140,14 +139,16 @@ class App(Archive):
 
     async def _make_room(self, thread_id: str) -> None:
         """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
-        await state_at(self._runner.graph, thread_config(thread_id))
+        state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
-        if last and last["status"] in _OPEN:
+        if last and last["status"] in OPEN:
             if last["wanted"] != "cancel":
                 raise TaskUnfinished(thread_id, last["task_id"], last["status"])
             await self._runner.give_up(last)  # its process died before it could
         if last and last["status"] == TaskStatus.ERROR and not last["result"]:
             await self._runner.leave_behind(last)
+        elif state.tasks:  # a session that was recovered: else what its last steps wrote would be thrown away
+            await make_again(self._runner, thread_id)
 
     def _check(self, message: str, thread_id: str, agent: Agent, mode: str, model: str) -> None:
         """Refuse what cannot run, before anything is stored."""

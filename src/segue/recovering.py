@@ -28,13 +28,10 @@ async def recover_session(database: Database, runner: Runner, thread_id: str) ->
     async with runner.leased(thread_id):
         fence = runner.saver.fence(thread_id)
         async with Heartbeat(database, thread_id, fence, on_lost=lambda: None):
-            found = await recover(database, runner.saver, readable, thread_id)
-            if found["dropped"]:
-                await _make_again(runner, thread_id)
-            return found
+            return await recover(database, runner.saver, readable, thread_id)
 
 
-async def _make_again(runner: Runner, thread_id: str) -> None:
+async def make_again(runner: Runner, thread_id: str) -> None:
     """Make the next checkpoint from what the steps before it wrote, where that is all there: no node runs for it."""
     found = await runner.saver.aget_tuple(thread_config(thread_id))
     if found is None:

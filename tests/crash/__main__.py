@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from . import disk, kills, pauses, races, report, stale, switched_off
+from . import commands, disk, kills, pauses, races, report, stale, switched_off
 from .by_tests import BY_TESTS, Tested, by_tests
-from .harness import Harness, Outcome, run_of
+from .harness import Harness, Outcome, Run, run_of
 from .races import Raced
 from .switched_off import LEASE_OFF, LEDGER_OFF
 
@@ -76,6 +76,7 @@ def _arguments() -> argparse.Namespace:
 def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measured:
     measured = Measured()
     measured.killed = _timed("kills", lambda: kills.measure(harness, count, seed))
+    measured.troubled += _timed("commands", lambda: commands.measure(harness, seed))
     measured.troubled += _timed("power cuts", lambda: kills.power_cuts(harness, count // 3, seed))
     measured.troubled += _timed("pauses", lambda: pauses.measure(harness))
     measured.troubled += _timed("full disks", lambda: disk.measure(harness, every=PAGES))
@@ -110,13 +111,19 @@ def _tables(measured: Measured) -> str:
 
 def _repeat(harness: Harness, text: str, folder: Path) -> int:
     run = run_of(text)
-    outcome = stale.play(harness, run) if stale.ASLEEP in text else harness.play(run)
+    outcome = _play(harness, run)
     _say(f"{outcome.kills} kills; the children ended: {', '.join(outcome.ends)}\n")
     if not outcome.findings:
         _say("Nothing is wrong.\n")
         return 0
     _say(f"{report.failures([outcome])}\nWhat it left is in {folder}.\n")
     return 1
+
+
+def _play(harness: Harness, run: Run) -> Outcome:
+    if run.scenario in commands.COMMANDS:
+        return commands.play(harness, run)
+    return stale.play(harness, run) if run.blows[0].startswith(stale.ASLEEP) else harness.play(run)
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -16,12 +17,13 @@ from segue.events import Event
 
 from . import controls
 from .deciding import Deciding
-from .scenarios import SCENARIOS, Scenario, Turn, verdict
-from .tools import Effects, tools_over
+from .scenarios import SCENARIOS, SESSION, Note, Scenario, Turn, verdict
+from .tools import Effects, Linger, a_moment, tools_over
 from .traps import Traps
 
-SESSION = "s"
 AGENT = "crashed"
+SECONDS = 30.0
+"""A task that runs has paused by then."""
 
 
 @dataclass
@@ -61,14 +63,15 @@ def carry_on(given: Mapping[str, Any]) -> None:
     talk = _Talk(orders, traps)
     try:
         asyncio.run(talk.go_on())
-        _write(folder / "history.json", talk.history)
+        write(folder / "history.json", talk.history)
     except SegueError as error:
         report["error"] = {"type": type(error).__name__, "message": str(error)}
     report |= {"seconds": time.monotonic() - began, "written": traps.written, "models": traps.models}
-    _write(folder / "out.json", report)
+    report["steers"] = talk.steers
+    write(folder / "out.json", report)
 
 
-def _write(path: Path, value: Any) -> None:
+def write(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
@@ -80,51 +83,73 @@ class _Talk:
         self._traps = traps
         self._folder = Path(orders.folder)
         self._scenario: Scenario = SCENARIOS[orders.scenario]
-        self._events = 0
-        self.history: dict[str, Any] = {}
+        self._seen: Counter[str] = Counter()
+        self._leaving = False
         self._pausing: set[asyncio.Task[None]] = set()
+        self.history: dict[str, Any] = {}
+        self.steers: list[int] = []
+        """The number of the first write of each steer."""
 
     async def go_on(self) -> None:
-        agent = agent_over(self._folder, self._traps, self._scenario)
+        agent = agent_over(self._folder, self._traps, self._scenario, self._linger)
         async with segue.open(self._folder / "segue.db", agents=[agent]) as app:
+            self._app = app
             self._traps.on_pause = self._pause_from_a_thread(app)
             for place, turn in enumerate(self._scenario.turns):
-                while (status := await self._status(app, place)) not in ("done", "cancelled"):
-                    if status == "paused" and self._orders.leave and self._events:
+                while (row := await self._row(app, place))["status"] not in ("done", "cancelled"):
+                    if row["status"] == "paused" and self._leaving:
                         return
-                    await self._converse(app, place, turn)
+                    await self._converse(app, row, turn)
             self.history = {SESSION: await app.history(SESSION)}
 
-    async def _status(self, app: App, place: int) -> str:
+    async def _row(self, app: App, place: int) -> Mapping[str, Any]:
         rows = await _rows(app)
-        return str(rows[place]["status"]) if place < len(rows) else ""
+        return rows[place] if place < len(rows) else {"task_id": "", "status": ""}
 
-    async def _converse(self, app: App, place: int, turn: Turn) -> None:
+    async def _converse(self, app: App, row: Mapping[str, Any], turn: Turn) -> None:
         """Send the message if it is new, else go on with its task; what that fails with is raised."""
-        rows = await _rows(app)
-        known = rows[place]["task_id"] if place < len(rows) else ""
+        known, status = row["task_id"], row["status"]
         watched = bool(self._orders.pause_after)
         doing: Any
         if not known:
-            options: dict[str, Any] = {"session_id": SESSION, "agent": AGENT, "mode": turn.mode}
-            doing = app.chat(turn.message, **options) if watched else app.ask(turn.message, **options)
-        elif rows[place]["status"] == "waiting" and turn.cancelled:
+            doing = self._send(app, turn.message, mode=turn.mode)
+        elif status == "waiting" and turn.cancelled:
             doing = app.cancel(known)
-        elif rows[place]["status"] == "waiting":
+        elif status == "waiting":
             answer = {"verdicts": [verdict(call) for call in (await app.question(known))["calls"]]}
             doing = app.answer_and_follow(known, answer) if watched else app.answer(known, answer)
+        elif turn.note and await _is_due(app, row, turn.note):
+            doing = await self._steer(app, row, turn.note)
         else:
-            listed = [row["task_id"] for row in await app.resumable()]
-            assert rows[place]["status"] == "error" or known in listed, f"{rows[place]} is not among the resumable ones"
+            listed = [other["task_id"] for other in await app.resumable()]
+            assert status == "error" or known in listed, f"{row} is not among the resumable ones"
             doing = app.resume_and_follow(known) if watched else app.resume(known)
         await (self._watch(app, doing) if isinstance(doing, AsyncIterator) else doing)
 
+    def _send(self, app: App, message: str, **options: Any) -> Any:
+        options = {"session_id": SESSION, "agent": AGENT, **options}
+        return app.chat(message, **options) if self._orders.pause_after else app.ask(message, **options)
+
+    async def _steer(self, app: App, row: Mapping[str, Any], note: Note) -> Any:
+        """Send the note; what is sent to a task that failed would begin another, so that is paused first."""
+        if row["status"] == "error":
+            await app.take_up(row["task_id"])
+            return app.drain(SECONDS)
+        self.steers.append(len(self._traps.written) + 1)
+        return self._send(app, note.text, steer=True)
+
     async def _watch(self, app: App, stream: AsyncIterator[Event]) -> None:
-        """Follow the task, and ask for a pause where one is ordered."""
+        """Follow the task, and ask for a pause where one is ordered; what is told again counts once."""
         async for event in stream:
-            self._events += event.seq > 0
-            if event.seq and self._events in self._orders.pause_after:
-                await _pause(app, event.task_id)
+            if event.seq > self._seen[event.task_id]:
+                self._seen[event.task_id] = event.seq
+                if self._seen.total() in self._orders.pause_after:
+                    await self._pause(app, event.task_id)
+
+    async def _pause(self, app: App, task_id: str) -> None:
+        self._leaving = self._orders.leave
+        with suppress(TaskError):  # it may just have ended
+            await app.pause(task_id)
 
     def _pause_from_a_thread(self, app: App) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
@@ -132,7 +157,7 @@ class _Talk:
         async def pause_what_runs() -> None:
             for row in await _rows(app):
                 if row["status"] in ("pending", "running"):
-                    await _pause(app, row["task_id"])
+                    await self._pause(app, row["task_id"])
 
         def begin() -> None:
             task = loop.create_task(pause_what_runs())
@@ -144,13 +169,22 @@ class _Talk:
 
         return pause
 
+    async def _linger(self, label: str) -> None:
+        """Before this tool returns, have its task pause where a note is to be added."""
+        await a_moment(label)
+        row = (await _rows(self._app))[-1]
+        for note in (turn.note for turn in self._scenario.turns if turn.note and turn.note.after == label):
+            if note.text not in row["notes"]:
+                with suppress(SegueError):  # where that cannot be stored, the task pauses all the same
+                    await self._app.pause(row["task_id"])
 
-def agent_over(folder: Path, traps: Traps, scenario: Any) -> Agent:
+
+def agent_over(folder: Path, traps: Traps, scenario: Any, linger: Linger = a_moment) -> Agent:
     """The agent, its effects in a file of the folder; `scenario` gives a message's turn by `turn_of`."""
     return Agent(
         agent_id=AGENT,
         model=Deciding(scenario.turn_of, traps.model),
-        tools=tools_over(Effects(folder / "effects.jsonl", traps.reach)),
+        tools=tools_over(Effects(folder / "effects.jsonl", traps.reach), linger),
         prompt="You are tested. {{current_state}}",
         protocol=getattr(scenario, "protocol", "json"),
         mode="react",
@@ -161,6 +195,7 @@ async def _rows(app: App) -> list[dict[str, Any]]:
     return list(reversed(await app.tasks(session_id=SESSION)))
 
 
-async def _pause(app: App, task_id: str) -> None:
-    with suppress(TaskError):  # it may just have ended
-        await app.pause(task_id)
+async def _is_due(app: App, row: Mapping[str, Any], note: Note) -> bool:
+    """Whether the call after which a note comes has been decided on, and the note is not there yet."""
+    told = [event["data"] for event in (await app.trace(row["task_id"]))["events"] if event["type"] == "tool_call"]
+    return note.text not in row["notes"] and any(call["arguments"]["label"] == note.after for call in told)

@@ -18,6 +18,7 @@ Settled = tuple[Mapping[str, Any], Result]
 
 TurnOf = Callable[[str], Turn | None]
 _RESULTS = re.compile(r'\[\{"step":')
+_BUILT_ON = re.compile(r'that this one builds on\\n((?:[^"\\]|\\.)+)"')
 _FAILED_STEP = re.compile(r"step (\w+) \(")
 
 
@@ -46,6 +47,8 @@ class Deciding(ScriptedChatModel):
         system = next(str(message.content) for message in messages if message.type == "system")
         if "CALL_TOOL" in system:
             return AIMessage(_envelope(turn, messages))
+        if '"dependencies"' in system:
+            return AIMessage(_parts(turn))
         if "depends_on" in system:
             return AIMessage(_plan(turn, system))
         return AIMessage(_prose(turn, system))
@@ -88,7 +91,16 @@ def _envelope(turn: Turn, messages: Sequence[BaseMessage]) -> str:
         return call_tool(*decided.calls, thought=thought, **beside)
     if decided.plan:
         return plan(decided.plan, thought=thought)
-    return answer(told(turn, [(call["arguments"], call["result"]) for call in calls]), thought=thought)
+    said = told(turn, [(call["arguments"], call["result"]) for call in calls])
+    return answer(said + _built_on(messages), thought=thought)
+
+
+def _built_on(messages: Sequence[BaseMessage]) -> str:
+    """What a part of a goal was told of the parts that it needs."""
+    system = next(str(message.content) for message in messages if message.type == "system")
+    found = _BUILT_ON.search(system)
+    text = json.loads(f'"{found[1]}"') if found else "(none)"
+    return "" if text == "(none)" else f" ({text})"
 
 
 def _native(turn: Turn, since: Sequence[BaseMessage]) -> AIMessage:
@@ -120,6 +132,20 @@ def _plan(turn: Turn, system: str) -> str:
         if step["step"] not in failed
     ]
     return plan_json(turn.message, steps)
+
+
+def _parts(turn: Turn) -> str:
+    """The tasks that a goal is broken down into."""
+    parts = [
+        {
+            "id": str(place),
+            "description": part.message,
+            "priority": 1,
+            "dependencies": [str(need) for need in part.needs],
+        }
+        for place, part in enumerate(turn.parts, start=1)
+    ]
+    return json.dumps({"tasks": parts})
 
 
 def _prose(turn: Turn, system: str) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import sqlite3
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -11,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+Rows = dict[str, list[str]]
+"""The rows of each table, as text."""
 
 OWN = ("state_changed", "resumed", "paused", "error")
-
 """Types of events by which the runner tells of stops and of going on: a disturbed run has more of them."""
 
 
@@ -29,11 +32,11 @@ class Evidence:
     history: dict[str, list[Row]]
 
 
-def read(folder: Path) -> Evidence:
-    """Read a run's folder: effects.jsonl, segue.db and history.json."""
+def read(folder: Path, database: str = "segue.db") -> Evidence:
+    """Read a run's folder: effects.jsonl, the database and history.json."""
     effects = Path(folder, "effects.jsonl")
     lines = effects.read_text(encoding="utf-8").splitlines() if effects.exists() else []
-    with closing(_opened(folder)) as db:
+    with closing(_opened(folder / database)) as db:
         db.row_factory = sqlite3.Row
         tasks = _rows(db, "SELECT * FROM tasks ORDER BY position")
         events: dict[str, list[Row]] = {task["task_id"]: [] for task in tasks}
@@ -46,8 +49,8 @@ def read(folder: Path) -> Evidence:
     return Evidence([json.loads(line) for line in lines], tasks, events, calls, history)
 
 
-def _opened(folder: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{Path(folder, 'segue.db')}?mode=ro", uri=True)
+def _opened(database: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{database}?mode=ro", uri=True)
 
 
 def _rows(db: sqlite3.Connection, query: str) -> list[Row]:
@@ -75,9 +78,23 @@ def counted(run: Evidence, moment: str) -> Counter[str]:
 
 def contents(folder: Path) -> dict[str, list[Any]]:
     """All rows of all tables."""
-    with closing(_opened(folder)) as db:
+    with closing(_opened(folder / "segue.db")) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {table: sorted(map(repr, db.execute(f"SELECT * FROM {table}"))) for table in tables}
+
+
+def rows_of(database: Path, session: str) -> Rows:
+    """A session's rows in the tables that hold it, from a copy: to open what a killed process left is to mend it."""
+    found: Rows = {table: [] for table in ("tasks", "events", "calls", "checkpoints", "writes")}
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-journal")):
+            if file.exists():
+                shutil.copy(file, folder)
+        with closing(sqlite3.connect(Path(folder, database.name))) as db:
+            known = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in found.keys() & known:
+                found[table] = sorted(map(repr, db.execute(f"SELECT * FROM {table} WHERE thread_id = ?", (session,))))
+    return found
 
 
 def changed(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> list[str]:

@@ -82,7 +82,7 @@ class Zygote:
 
 @dataclass(frozen=True)
 class Run:
-    """A scenario and its blows, one a child; the child after the last one is left in peace.
+    """A scenario or a command, and its blows, one a child; the child after the last one is left in peace.
 
     «write:137», «tool:a:before», «model:2» and «time:0.12» kill; «power@write:40» kills and takes what was not synced;
     «pages:7» lets the disk be full after so many pages; «pause:12» asks for a pause after that event and

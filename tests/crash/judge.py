@@ -146,24 +146,28 @@ def _statuses(task: Row, events: Sequence[Row]) -> Iterator[Finding]:
 
 
 def _tasks_events(run: Evidence) -> Iterator[list[str]]:
-    """Each task's events but the runner's own, without ids and times; those of one wave in a fixed order."""
+    """Each task's events but the runner's own, without ids and times; what has no certain place has a fixed one."""
     plain = Plain(run)
     for task in run.tasks:
         kept = [e for e in run.events[task["task_id"]] if not e["own"]]
         texts = [plain.text({n: v for n, v in e.items() if n not in ("seq", "own")}) for e in kept]
-        yield _waves_sorted(texts, [e["type"] for e in kept])
+        yield _in_order(texts, [e["type"] for e in kept])
 
 
-def _waves_sorted(texts: Sequence[str], types: Sequence[str]) -> list[str]:
+def _in_order(texts: Sequence[str], types: Sequence[str]) -> list[str]:
+    """The results of a wave sorted, and what a person added at the end: it may come before a result or after it."""
     ordered: list[str] = []
     wave: list[str] = []
+    added: list[str] = []
     for text, kind in zip(texts, types, strict=True):
         if kind == "tool_result":
             wave.append(text)
+        elif kind == "steered":
+            added.append(text)
         else:
             ordered += [*sorted(wave), text]
             wave = []
-    return [*ordered, *sorted(wave)]
+    return [*ordered, *sorted(wave), *added]
 
 
 def _uniques(texts: Iterable[str]) -> Counter[str]:

@@ -14,6 +14,7 @@ Written = Sequence[Sequence[object]]
 RANDOM = "at a random time"
 BEFORE_EFFECT, AFTER_EFFECT = "before the effect", "after the effect"
 IN_MODEL = "while the model is asked"
+IN_STEER = "while a message is added to a task"
 
 _AROUND = {"outcome": "the ledger's outcome", "step": "a step's writes and events", "checkpoint": "a checkpoint"}
 _SIMPLE = {
@@ -29,6 +30,7 @@ KINDS = (
     AFTER_EFFECT,
     *(f"{moment} {what}" for what in _AROUND.values() for moment in ("before", "in", "after")),
     *_SIMPLE.values(),
+    IN_STEER,
     IN_MODEL,
     RANDOM,
 )
@@ -80,36 +82,55 @@ def _kind(statements: Sequence[Sequence[object]]) -> str:
     return "lease"
 
 
-def openings(written: Written) -> dict[str, list[str]]:
-    """The points before the transactions of a task, by kind: whoever stops there holds the lease and no lock."""
+def openings(written: Written, steers: Sequence[int]) -> dict[str, list[str]]:
+    """The points before the transactions of a task, by kind: whoever stops there holds the lease and no lock.
+
+    A steer begins without the lease: its points are left out.
+    """
     found: dict[str, list[str]] = defaultdict(list)
+    without = set(in_steers(written, steers))
     for kind, group in _transactions(written):
-        if kind in ("message", "task", "intent", "outcome", "step", "checkpoint"):
+        if (
+            kind in ("message", "task", "intent", "outcome", "step", "checkpoint")
+            and f"write:{group[0]}" not in without
+        ):
             found[kind].append(f"write:{group[0]}")
     return dict(found)
 
 
-def all_places(written: Written, labels: Sequence[str], models: int) -> dict[str, list[str]]:
-    """As `places`, with the points inside tools and before the model's replies."""
-    return {
+def in_steers(written: Written, firsts: Sequence[int]) -> Iterator[str]:
+    """The points from the first write of a steer on, until the task has gone on."""
+    for first in firsts:
+        for place in itertools.count(first):
+            if written[place - 1][2] in ("checkpoints", "writes", "calls"):
+                break
+            yield f"write:{place}"
+
+
+def all_places(written: Written, labels: Sequence[str], models: int, steers: Sequence[int]) -> dict[str, list[str]]:
+    """As `places`, with the points inside tools, before the model's replies and in steers, by their first writes."""
+    found = {
         BEFORE_EFFECT: [f"tool:{label}:before" for label in labels],
         AFTER_EFFECT: [f"tool:{label}:after" for label in labels],
         **places(written),
+        IN_STEER: [*in_steers(written, steers)],
         IN_MODEL: [f"model:{number}" for number in range(1, models + 1)],
     }
+    return {kind: points for kind, points in found.items() if points}
 
 
 def spread(found: Mapping[str, Mapping[str, list[str]]], count: int, chance: random.Random) -> list[Run]:
     """`count` runs of one blow each, of the points by scenario and kind.
 
-    Kinds and scenarios come in turn, and each kind's points from all over its range.
+    Kinds and scenarios come in turn, each kind with another scenario first and its points from all over its range.
     """
     decks = {
         (kind, scenario): _evenly(points, chance) for scenario, kinds in found.items() for kind, points in kinds.items()
     }
     runs: list[Run] = []
-    turn: Counter[str] = Counter()
-    for kind in itertools.cycle(dict.fromkeys(kind for kinds in found.values() for kind in kinds)):
+    kinds = list(dict.fromkeys(kind for kind, _ in decks))
+    turn = Counter({kind: place for place, kind in enumerate(kinds)})
+    for kind in itertools.cycle(kinds):
         if len(runs) >= count:
             return runs
         scenarios = [scenario for k, scenario in decks if k == kind]
@@ -126,7 +147,7 @@ def known_places(harness: Harness, names: Iterable[str]) -> dict[str, dict[str, 
     for name, folder in zip(wanted, harness.each(harness.reference, wanted), strict=True):
         said = report(folder)
         labels = [line["label"] for line in evidence.read(folder).effects if line["moment"] == "start"]
-        found[name] = all_places(said["written"], labels, said["models"])
+        found[name] = all_places(said["written"], labels, said["models"], said["steers"])
     return found
 
 

@@ -1,9 +1,10 @@
 """What is crashed: conversations whose every call has a label, and what the model decides in each round."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+SESSION = "s"
 Call = tuple[str, dict[str, Any]]
 
 
@@ -18,15 +19,39 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a person adds: the task is paused while the value `after` is put, then steered with the text."""
+
+    text: str
+    after: str
+    rounds: tuple[Round, ...] = ()
+    steps: tuple[dict[str, Any], ...] = ()
+    """The whole turn as it is with the note."""
+
+
+@dataclass(frozen=True)
 class Turn:
-    """A message, and how it is answered: `rounds` in react, `steps` of a plan in plan and plan_react."""
+    """A message, and how it is answered.
+
+    `rounds` in react, `steps` of a plan in plan and plan_react, `parts` in lifecycle: each is carried out like a turn
+    in react, and `needs` the parts of these numbers.
+    """
 
     message: str
     mode: str
     rounds: tuple[Round, ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
+    parts: tuple["Turn", ...] = ()
+    needs: tuple[int, ...] = ()
+    note: Note | None = None
     cancelled: bool = False
     """Cancelled as soon as it waits for a person."""
+
+    def added_to(self, message: str) -> "Turn":
+        """The turn as the model sees it where its message is this one: with the note, if that stands in it."""
+        if self.note is None or message == self.message:
+            return self
+        return replace(self, message=message, rounds=self.note.rounds, steps=self.note.steps)
 
 
 @dataclass(frozen=True)
@@ -38,7 +63,13 @@ class Scenario:
     turns: tuple[Turn, ...]
 
     def turn_of(self, message: str) -> Turn | None:
-        return next((turn for turn in self.turns if turn.message == message), None)
+        """The turn, or the part of one, that a message begins; each note stands in a line below it."""
+        first = message.partition("\n")[0]
+        return next((turn.added_to(message) for turn in self._all() if turn.message == first), None)
+
+    def _all(self) -> Iterator[Turn]:
+        for turn in self.turns:
+            yield from (turn, *turn.parts)
 
 
 def deposit(label: str, amount: int = 5) -> Call:
@@ -192,6 +223,52 @@ APPROVAL = Scenario(
     ),
 )
 
+LIFECYCLE = Scenario(
+    "lifecycle",
+    "json",
+    (
+        Turn(
+            "settle the bills",
+            "lifecycle",
+            parts=(
+                Turn("look at the bills", "react", (Round((look("x"), look("y"))), Round((deposit("a"),)), ANSWER)),
+                Turn("write to the bank", "react", one(send("b"), put("k"))),
+                Turn("pay what is left", "react", one(deposit("c", 7), break_down("f")), needs=(1,)),
+                Turn("tell how it went", "react", one(look("z"), send("d")), needs=(2, 3)),
+            ),
+        ),
+        Turn("write once more", "react", one(send("e"))),
+    ),
+)
+
+STEERED = Scenario(
+    "steered",
+    "json",
+    (
+        Turn(
+            "pay and write",
+            "react",
+            (Round((deposit("a"),)), Round((put("k"), send("b"))), ANSWER),
+            note=Note(
+                "write to the bank too",
+                "k",
+                (Round((deposit("a"),)), Round((put("k"), send("b"))), Round((send("c"),)), ANSWER),
+            ),
+        ),
+        Turn(
+            "plan a payment",
+            "plan",
+            steps=(step(1, put("l")), step(2, deposit("d"), 1), step(3, None, 2)),
+            note=Note(
+                "and one more letter",
+                "l",
+                steps=(step(1, put("l")), step(2, deposit("d"), 1), step(3, None, 2), step(4, send("e"), 2)),
+            ),
+        ),
+        Turn("write once more", "react", one(send("g"))),
+    ),
+)
+
 
 def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
     """What a person decides about a call that needs approval: its label says so."""
@@ -205,4 +282,6 @@ def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
             return {"index": call["index"], "verdict": "approve"}
 
 
-SCENARIOS: Mapping[str, Scenario] = {s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL)}
+SCENARIOS: Mapping[str, Scenario] = {
+    s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED)
+}

@@ -28,7 +28,8 @@ def measure(harness: Harness, count: int, seed: int, names: Sequence[str] = tupl
         name: {kind: points for kind, points in found.items() if kind in (BEFORE_EFFECT, AFTER_EFFECT)}
         for name, found in known_places(harness, names).items()
     }
-    before = {name: openings(report(harness.reference(name))["written"]) for name in names}
+    said = {name: report(harness.reference(name)) for name in names}
+    before = {name: openings(found["written"], found["steers"]) for name, found in said.items()}
     runs = [_asleep(run, IN_TOOL) for run in spread(inside, (count + 1) // 2, chance)]
     runs += [_asleep(run, BEFORE_WRITE) for run in spread(before, count // 2, chance)]
     return harness.each(lambda run: play(harness, run), runs)

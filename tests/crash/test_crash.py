@@ -1,4 +1,7 @@
-"""A small part of `make crash`: a kill of every kind, some pauses, full disks, sleeping owners, races; the controls."""
+"""A small part of `make crash`: a kill of every kind, some pauses, full disks, sleeping owners, races; the controls.
+
+Kinds and scenarios come in turn, so that among the kills is one of each scenario.
+"""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -8,9 +11,10 @@ from sqlite3 import connect
 
 import pytest
 
-from . import disk, kills, pauses, races, report, stale, switched_off
+from . import commands, disk, kills, pauses, races, report, stale, switched_off
 from .harness import Harness, Outcome, Run, run_of
-from .points import KINDS, RANDOM
+from .points import IN_STEER, KINDS, RANDOM, in_steers, known_places
+from .scenarios import SCENARIOS
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +30,7 @@ def nothing_is_wrong(outcomes: Iterable[Outcome]) -> None:
 def test_nothing_is_lost_or_done_twice_wherever_it_is_killed(harness: Harness) -> None:
     outcomes = kills.at_places(harness, len(KINDS) - 1, random.Random(1))
     assert {outcome.run.where for outcome in outcomes if outcome.kills} == {*KINDS} - {RANDOM}
+    assert {outcome.run.scenario for outcome in outcomes if outcome.kills} == {*SCENARIOS}
     nothing_is_wrong(outcomes)
     assert any(outcome.unknowns for outcome in outcomes)
 
@@ -40,8 +45,14 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_is_lost(harness: Harn
     nothing_is_wrong(kills.power_cuts(harness, 8, 1))
 
 
+def test_a_command_that_is_cut_off_happens_whole_or_not_at_all(harness: Harness) -> None:
+    outcomes = commands.measure(harness, 1, every=5, at_random=0)
+    assert {outcome.run.scenario for outcome in outcomes if outcome.kills} == {*commands.COMMANDS}
+    nothing_is_wrong(outcomes)
+
+
 def test_a_pause_changes_nothing(harness: Harness) -> None:
-    outcomes = pauses.measure(harness, ["react_json", "plan"], every=24)
+    outcomes = pauses.measure(harness, ["react_json", "plan", "lifecycle"], every=48)
     assert sum(outcome.pauses for outcome in outcomes) >= 4
     nothing_is_wrong(outcomes)
 
@@ -83,6 +94,12 @@ def test_a_table_has_a_row_for_each_kind_of_place(harness: Harness) -> None:
     lines = report.kills(outcomes).splitlines()
     assert len(lines) == 2 + len(KINDS) + 1
     assert lines[-1].startswith(f"| **all** | {2 * len(KINDS)} |")
+
+
+def test_a_task_that_is_steered_has_points_between_the_pause_and_its_going_on(harness: Harness) -> None:
+    written = [(1, "INSERT", "writes"), (1, "BEGIN", ""), (1, "UPDATE", "tasks"), (2, "INSERT", "checkpoints")]
+    assert [*in_steers(written, [2])] == ["write:2", "write:3"]
+    assert len(known_places(harness, ["steered"])["steered"][IN_STEER]) > 10
 
 
 def test_the_reference_is_kept_as_the_database_left_it(harness: Harness) -> None:

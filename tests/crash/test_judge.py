@@ -123,6 +123,13 @@ def test_a_call_that_only_reads_may_run_again_after_an_interruption_and_only_the
     assert {kind for kind, _ in found(tmp_path / "after none", run, interruptions=0)} == {"twice"}
 
 
+def test_what_a_person_adds_may_come_before_a_result_or_after_it(tmp_path: Path) -> None:
+    run, same = World(), World()
+    run.events.insert(4, event("steered", message="more"))
+    same.events.insert(6, event("steered", message="more"))
+    assert found(tmp_path, run, same) == []
+
+
 def no_effect(run: World) -> None:
     run.effects = [line for line in run.effects if line["label"] == "x"]
 
@@ -191,6 +198,10 @@ def another_order(run: World) -> None:
     run.events[1], run.events[2] = run.events[2], run.events[1]
 
 
+def steered_twice(run: World) -> None:
+    run.events[5:5] = [event("steered", message="more"), event("steered", message="more")]
+
+
 def broken_chain(run: World) -> None:
     del run.events[0]
 
@@ -220,6 +231,7 @@ def no_last_status(run: World) -> None:
         (repeat, "events", "times too often"),
         (lost_event, "events", "lacks"),
         (another_order, "events", "another order"),
+        (steered_twice, "events", "has steered of the task 2 times too often"),
         (broken_chain, "events", "and was pending"),
         (no_last_status, "events", "end with running"),
     ],

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from segue import tool
 
 Reach = Callable[[str], None]
+Linger = Callable[[str], Awaitable[None]]
 
 
 class Effects:
@@ -39,8 +40,15 @@ class Effects:
             os.close(handle)
 
 
-def tools_over(effects: Effects) -> tuple[Any, ...]:
-    """The tools of the agent that is crashed; `label` is the same in every run of a scenario, whatever its ids."""
+async def a_moment(_: str) -> None:
+    await asyncio.sleep(0.002)
+
+
+def tools_over(effects: Effects, linger: Linger = a_moment) -> tuple[Any, ...]:
+    """The tools of the agent that is crashed; `label` is the same in every run of a scenario, whatever its ids.
+
+    `linger` is awaited once a value was set.
+    """
 
     def deposit(label: str, amount: int) -> str:
         """Pay an amount in; twice would be wrong. It runs in a thread."""
@@ -63,7 +71,7 @@ def tools_over(effects: Effects) -> tuple[Any, ...]:
     async def put(label: str, value: str) -> str:
         """Set a value; twice is the same as once."""
         effects.cause("again", "put", label)
-        await asyncio.sleep(0.002)
+        await linger(label)
         return f"{label} is {value}"
 
     @tool(read_only=True)

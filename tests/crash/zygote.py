@@ -1,8 +1,9 @@
 """A process that has imported everything and forks a child for each run, so that a child costs a tenth of a second.
 
 It reads requests from its standard input and writes replies to its standard output, a line of JSON each:
-{"fork": orders} gives {"pid"} of a child that plays a scenario or, where the orders name a `letterbox`, races; {"wait":
-pid, "seconds"} gives {"status"}: an exit code, a negative signal, «stopped» or «hung» (then it was killed).
+{"fork": orders} gives {"pid"} of a child that plays a scenario, races where the orders name a `letterbox`, or carries a
+command out where they name an `errand`; {"wait": pid, "seconds"} gives {"status"}: an exit code, a negative signal,
+«stopped» or «hung» (then it was killed).
 """
 
 import gc
@@ -12,10 +13,11 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import warm
+from . import errand, warm
 from .child import carry_on
 from .worker import race
 
@@ -37,13 +39,19 @@ def _fork(orders: dict[str, Any]) -> dict[str, Any]:
     code = 1
     try:
         _redirect(Path(orders["folder"], "log.txt"))
-        race(orders) if "letterbox" in orders else carry_on(orders)
+        _work_for(orders)(orders)
         code = 0
     except BaseException:  # noqa: BLE001 - a child must never fall back into the zygote's loop
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _work_for(orders: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    if "letterbox" in orders:
+        return race
+    return errand.run if "errand" in orders else carry_on
 
 
 def _redirect(log: Path) -> None:
