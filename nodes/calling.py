@@ -6,12 +6,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from langgraph.types import interrupt
 from pydantic_core import from_json
 
 from segue.errors import UnreadableReply
 from segue.events import AttemptRestarted, ModelCalled, Thinking, Token, Waiting
 from segue.prompts.phrases import phrase
-from segue.services import CallDelta, ModelReply, ModelRequest, Retry, TextDelta
+from segue.services import PAUSE, CallDelta, ModelReply, ModelRequest, Retry, TextDelta
 
 from .context import Bench
 
@@ -43,23 +44,33 @@ async def ask_model(
 ) -> Asked:
     """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
 
+    A reply that outgrows the agent's budget is left there, and counts as cut. Where a pause is wanted, no further
+    attempt is begun: the node begins again when the task goes on.
+
     Raises:
         ModelError: the call failed for good.
     """
-    started = time.monotonic()
-    reply = ModelReply(text="", finish_reason="empty")
+    started, budget = time.monotonic(), work.agent.budget
+    reply, text = ModelReply(text="", finish_reason="empty"), ""
     async with aclosing(work.model.stream(request)) as pieces:
         async for piece in pieces:
             match piece:
                 case TextDelta():
                     listener.text(piece.text)
+                    text += piece.text
                 case CallDelta():
                     listener.call(piece.name)
                 case Retry():
                     listener.restart()
+                    text = ""
+                    if work.services.pausing():
+                        interrupt({"kind": PAUSE})
                     _tell_retry(work, piece, ids)
                 case ModelReply():
                     reply = piece
+            if len(text) > budget.reply_chars or time.monotonic() - started > budget.seconds:
+                reply = ModelReply(text=text, finish_reason="length")
+                break
     return _counted(work, request, reply, usage, ids, time.monotonic() - started)
 
 

@@ -40,6 +40,9 @@ class PartServices:
     def clock(self) -> float:
         return self._whole.clock()
 
+    def pausing(self) -> bool:
+        return self._whole.pausing()
+
     async def notes(self, task_id: str) -> Sequence[str]:
         return await self._whole.notes(task_id)
 

@@ -24,6 +24,8 @@ class Budget(BaseModel):
     """Wall-clock time of one tool call, where the tool sets none."""
     message_bytes: int = Field(default=32 * 1024, gt=0)
     """UTF-8 bytes of a message."""
+    reply_chars: int = Field(default=32_000, ge=100)
+    """Characters of one reply of the model; what is longer is left there, and counts as cut."""
     result_chars: int = Field(default=4_000, ge=100)
     """Characters of one tool result in a prompt."""
 
@@ -86,6 +88,8 @@ class Agent(BaseModel):
     temperature: float | None = None
     streaming: bool = True
     """Ask the endpoint to stream; off for endpoints that cannot."""
+    silence: float = Field(default=60, gt=0)
+    """Seconds that the endpoint may say nothing: before its first piece, and between two."""
     tools: tuple[Any, ...] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     mcp: tuple[McpServer, ...] = ()

@@ -143,6 +143,7 @@ class RunServices:
         ids: Ids | None = None,
         clock: Callable[[], float] = time.time,
         notes: Callable[[str], Awaitable[Sequence[str]]] | None = None,
+        pausing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._registry = registry
         self._emit = emit
@@ -151,6 +152,7 @@ class RunServices:
         self._clock = clock
         self.began = clock()
         self._notes = notes
+        self._pausing = pausing
 
     def agent(self, name: str) -> Agent:
         return self._registry.agent(name)
@@ -166,6 +168,10 @@ class RunServices:
 
     def clock(self) -> float:
         return self._clock()
+
+    def pausing(self) -> bool:
+        """Whether a pause is wanted."""
+        return self._pausing()
 
     async def notes(self, task_id: str) -> Sequence[str]:
         """What a person added to the task while it stood, oldest first."""

@@ -12,17 +12,16 @@ from langgraph.types import StateSnapshot
 from .bootstrap import Registry
 from .checkpoints.database import Database
 from .checkpoints.states import state_at
-from .checkpoints.tasks import TaskStatus
+from .checkpoints.statuses import ACTIVE, ENDED, TaskStatus
 from .closing import stopped
 from .errors import IllegalTransition, TaskError
 from .events import Event, Resumed, Steered
-from .following import ACTIVE, LOOK_EVERY, Follower
+from .following import LOOK_EVERY, Follower
 from .nodes.approving import check_answer
 from .reading import is_over
 from .runner import Runner, thread_config
-from .runs import Row
+from .runs import Row, question_of
 
-ENDED = (TaskStatus.DONE, TaskStatus.CANCELLED)
 CANCEL_SECONDS = 10.0
 """How long another process may take to give up a task that it runs."""
 
@@ -83,9 +82,9 @@ class Control(Follower):
         """
         row = await self._runner.tasks.get(task_id)
         state = await state_at(self._runner.graph, thread_config(row["thread_id"]))
-        if row["status"] != TaskStatus.WAITING or not state.interrupts:
+        asked = question_of(state.interrupts)
+        if row["status"] != TaskStatus.WAITING or not asked:
             raise TaskError(f"Task «{task_id}» is {row['status']}: it waits for no answer.")
-        asked = state.interrupts[0]
         return {**asked.value, "interrupt_id": asked.id}
 
     async def _checked(self, task_id: str, answer: Any) -> Row:
@@ -160,7 +159,7 @@ class Control(Follower):
 
         Raises:
             UnknownTask: there is none.
-            TaskError: there are several.
+            TaskError: there are several, or `text` is too short to tell.
         """
         return await self._runner.tasks.find(text)
 

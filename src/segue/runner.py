@@ -19,7 +19,8 @@ from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.states import state_at
-from .checkpoints.tasks import Tasks, TaskStatus
+from .checkpoints.statuses import TaskStatus
+from .checkpoints.tasks import Tasks
 from .closing import close_turn, given_up, stopped
 from .errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from .events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, from_dict
@@ -27,7 +28,7 @@ from .graphs.chat import build_chat
 from .hub import Hub
 from .leasing import Leasing
 from .nodes.chat.run_mode import ModeGraph
-from .runs import LEASE_LOST, Row, Run, given, knows, look_at
+from .runs import LEASE_LOST, Row, Run, given, knows, look_at, question_of
 from .services import AppContext
 from .tools.run import left_open
 
@@ -124,10 +125,12 @@ class Runner:
         while self._runs:
             with suppress(DatabaseUnavailable, sqlite3.Error):
                 for task_id, what in (await self.tasks.wanted(self._runs)).items():
-                    if what == "pause":
-                        self._pause_run(task_id)
-                    elif run := self.run_of(task_id):
+                    run = self.run_of(task_id)
+                    if run and what == "cancel":
                         run.cancel()
+                    elif run and not run.reason:
+                        self._pause_run(task_id)
+                        self._publish((await self.log.read(task_id))[-1:])  # that it is pausing, which another told
             await asyncio.sleep(WATCH_EVERY)
 
     async def _run(self, run: Run) -> Row:
@@ -166,8 +169,8 @@ class Runner:
         except Exception as error:
             await self._fail(run.row, error)
             raise
-        if questions := out.get("__interrupt__"):
-            return await self._wait(run, questions[0].id, questions[0].value)
+        if asked := question_of(out.get("__interrupt__", ())):
+            return await self._wait(run, asked.id, asked.value)
         return await self._end(run.row, dict(out["result"]))
 
     async def _end(self, row: Row, result: Row) -> Row:
@@ -206,9 +209,12 @@ class Runner:
         state = await state_at(self.graph, thread_config(row["thread_id"]))
         if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
             return {"result": state.values["result"]}
-        return await self.graph.ainvoke(
+        out: Row = await self.graph.ainvoke(
             given(state, row), config, context=self._context(run), durability="sync", control=run.control
         )
+        if "__interrupt__" in out and not question_of(out["__interrupt__"]):
+            raise GraphDrained(run.reason)
+        return out
 
     def _context(self, run: Run) -> AppContext:
         row = run.row
@@ -221,7 +227,7 @@ class Runner:
             return list((await self.tasks.get(task_id))["notes"])
 
         ledger = ToolLedger(self._database, row["thread_id"], run.fence)
-        services = RunServices(self._registry, emit, ledger, notes=notes)
+        services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
         return AppContext.carrying(
             services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
         )

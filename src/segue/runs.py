@@ -1,15 +1,17 @@
 """One task under way in this process, and how it is told to stop."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.runtime import RunControl
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
 from .events import AttemptRestarted, Event, Fallback, Token
 from .nodes.beginning import GraphInput
+from .services import PAUSE
 
 Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
@@ -81,3 +83,8 @@ def given(state: StateSnapshot, row: Row) -> "GraphInput | Command[Any] | None":
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
         return Command(resume={answer["interrupt_id"]: answer["value"]})
     return None
+
+
+def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
+    """What a person is asked, if a graph that stopped asks anything."""
+    return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)

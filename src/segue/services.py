@@ -185,6 +185,10 @@ class Tool(Protocol):
     async def call(self, arguments: Mapping[str, Any]) -> Any: ...
 
 
+PAUSE = "pause"
+"""The kind of interrupt that asks nobody: a node leaves off, since a pause is wanted."""
+
+
 class Services(Protocol):
     """Everything outside the state that a node may use."""
 
@@ -201,5 +205,7 @@ class Services(Protocol):
     def emit(self, event: Event) -> None: ...
 
     def clock(self) -> float: ...
+
+    def pausing(self) -> bool: ...
 
     async def notes(self, task_id: str) -> Sequence[str]: ...

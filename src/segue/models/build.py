@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ..agents import Agent
 from ..errors import MissingKey, UnknownModel
 from ..services import Model
+from .retrying import WHOLE, Patience
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -62,7 +63,7 @@ def _of_object(choice: Any, agent: Agent) -> Model:
     if _speaks_chat_completions(choice):
         from .openai import OpenAIModel
 
-        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming)
+        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming, patience=_patience(agent))
     return ChatObject(choice, streaming=agent.streaming)
 
 
@@ -96,4 +97,8 @@ def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
         max_retries=0,
         http_async_client=DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming)
+    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming, patience=_patience(agent))
+
+
+def _patience(agent: Agent) -> Patience:
+    return Patience(silence=agent.silence, whole=max(agent.silence, WHOLE))

@@ -62,7 +62,8 @@ class Wire:
             if type(error.__cause__).__name__ == "ConnectTimeout":
                 fault = Fault("could not be reached in time", "check the address and the network, then resume")
             else:
-                fault = Fault(f"said nothing for {seconds:g} s")
+                advice = "check the endpoint, then resume; a slow one needs a larger silence on the agent"
+                fault = Fault(f"said nothing for {seconds:g} s", advice)
             raise Faulty(fault) from None
         except openai.OpenAIError as error:
             if begun and isinstance(error, openai.APIConnectionError):

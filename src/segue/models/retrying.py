@@ -16,6 +16,9 @@ LONGEST_WAIT = 60.0
 FIRST_WAIT = 1.0
 """Seconds before the second attempt; they double with each further one, and up to half is taken off by chance."""
 
+WHOLE = 300.0
+"""Seconds that a reply may take which comes in one piece."""
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -25,7 +28,7 @@ class Patience:
     """
 
     silence: float = 60.0
-    whole: float = 300.0
+    whole: float = WHOLE
     sleep: Callable[[float], Awaitable[object]] = sleep
     chance: Callable[[], float] = random.random
     clock: Callable[[], float] = time.time
