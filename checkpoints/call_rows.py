@@ -1,11 +1,13 @@
 """The rows of calls: what each column holds."""
 
+import json
 import sqlite3
 from collections.abc import Mapping
+from typing import Any
 
-from .database import Database
+from .database import SerialConnection
 from .rows import (
-    Reader,
+    Column,
     Row,
     count,
     damaged,
@@ -18,7 +20,7 @@ from .rows import (
     read_columns,
 )
 
-CALL: Mapping[str, Reader] = {
+CALL: Mapping[str, Column] = {
     **dict.fromkeys(("thread_id", "task_id", "scope", "name"), name),
     "idx": count,
     "arguments": json_object,
@@ -31,7 +33,7 @@ CALL: Mapping[str, Reader] = {
 }
 """What a row of calls holds."""
 
-_TOLD = ("name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx")
+_SHOWN = ("name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx")
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 
 
@@ -51,16 +53,20 @@ def call_of(row: sqlite3.Row) -> Row:
     """
     values, faults = read_call(row)
     if faults:
-        what = f"call {values.get('name', '?')} of task «{values.get('task_id', '')}»"
-        raise damaged(values.get("thread_id", ""), what, faults)
-    return {column: values[column] for column in _TOLD}
+        raise damaged("calls", values, faults)
+    return {column: values[column] for column in _SHOWN}
 
 
-async def calls_of(database: Database, thread_id: str, task_id: str) -> list[Row]:
-    """A task's calls, in the order of their intents.
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """One text per value, whatever the order of its keys."""
+    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
+
+
+async def calls_of(connection: SerialConnection, thread_id: str, task_id: str) -> list[Row]:
+    """A task's calls as in `call_of`, in the order of their intents.
 
     Raises:
         DamagedRow: one of them cannot be read.
     """
-    rows = await database.rows.read(lambda connection: fetched(connection, _OF_TASK, (thread_id, task_id)))
+    rows = await connection.read(lambda db: fetched(db, _OF_TASK, (thread_id, task_id)))
     return [call_of(row) for row in rows]

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from segue.events import TYPES, Event, from_dict, to_dict
 
 from .database import Database
-from .rows import Reader, Row, Unfit, count, damaged, fetched, json_object, moment, name, optional, read_columns, text
+from .rows import Column, Row, Unfit, count, damaged, fetched, json_object, moment, name, optional, read_columns, text
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 INSERT_EVENT = """
@@ -59,8 +59,7 @@ class EventLog:
 def _form(row: sqlite3.Row) -> Row:
     values, faults = read_columns(row, EVENT)
     if faults:
-        what = f"event {values.get('seq', '?')} of task «{values.get('task_id', '')}»"
-        raise damaged(values.get("thread_id", ""), what, faults)
+        raise damaged("events", values, faults)
     return {**values["event"], "seq": values["seq"]}
 
 
@@ -96,7 +95,7 @@ def _event(value: Any) -> Row:
     return form
 
 
-EVENT: Mapping[str, Reader] = {
+EVENT: Mapping[str, Column] = {
     "task_id": name,
     "seq": count,
     "thread_id": name,

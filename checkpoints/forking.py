@@ -14,14 +14,12 @@ from segue.events import Paused, StateChanged
 
 from .database import Database
 from .event_log import insert_event
-from .inspecting import damaged_rows
+from .inspecting import refuse_damaged
 from .renaming import Renaming, copy_rows
-from .rows import damaged
 from .snapshots import Snapshot, find, following, has_checkpoints, task_of
-from .tasks import TaskStatus
+from .statuses import OPEN, TaskStatus
 
 _S = TaskStatus
-STANDING = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED})
 _END = "~"
 """Sorts after every checkpoint's id."""
 
@@ -53,7 +51,7 @@ _OF_EVENTS = """
 """
 _REOPEN = """
     UPDATE tasks
-    SET status = :status, result = NULL, error = NULL, copy_of = NULL,
+    SET status = :status, wanted = iif(:status = 'paused', 'pause', NULL), result = NULL, error = NULL, copy_of = NULL,
         answer = iif(:whole, answer, NULL), notes = iif(:whole, notes, (
             SELECT json_group_array(value) FROM json_each(notes) WHERE key < (
                 SELECT count(*) FROM events WHERE task_id = :task AND json_extract(event, '$.type') = 'steered'
@@ -112,7 +110,8 @@ async def fork(
     Raises:
         UnknownThread, UnknownSnapshot, ThreadExists.
         ThreadBusy: something is about to run on a thread of the new name.
-        DamagedCheckpoint: the snapshot cannot be read, or a row of the thread.
+        DamagedCheckpoint: the snapshot cannot be read.
+        DamagedRow: a row of the thread cannot be read.
     """
     return await database.rows.write(partial(_fork, thread_id, checkpoint_id, new_thread_id, clock()))
 
@@ -134,8 +133,7 @@ def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> 
 def _fork(
     thread_id: str, checkpoint_id: str, new_thread_id: str, now: float, connection: sqlite3.Connection
 ) -> str | None:
-    for row in damaged_rows(connection, thread_id):
-        raise damaged(thread_id, row.what, row.faults)
+    refuse_damaged(connection, thread_id)
     cut = _cut(connection, find(connection, thread_id, checkpoint_id))
     refuse_taken(connection, new_thread_id, now)
     tasks = _tasks(connection, cut)
@@ -190,7 +188,7 @@ def standing_task(
     last = tasks[-1]
     if outermost and last["task_id"] == task_of(connection, outermost) and following(connection, outermost):
         return last
-    return last if last["status"] in STANDING else None
+    return last if last["status"] in OPEN else None
 
 
 def _copy(connection: sqlite3.Connection, values: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .call_rows import read_call
 from .event_log import EVENT
-from .rows import Row, lenient, listed_faults, read_columns
+from .rows import Row, damaged, lenient, listed_faults, read_columns, what_of
 from .task_rows import TASK
 
 _READ: Mapping[str, Callable[[sqlite3.Row], tuple[Row, dict[str, str]]]] = {
@@ -23,6 +23,8 @@ _OF_SESSION = {
     "events": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
     "calls": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
 }
+# Which of the calls are a thread's although they do not say so, only a scan of all tells.
+_QUICKLY = {**_OF_SESSION, "calls": "thread_id = :thread"}
 _SESSION = """
     SELECT thread_id FROM tasks WHERE task_id = :task AND typeof(thread_id) = 'text'
     UNION ALL SELECT thread_id FROM events WHERE task_id = :task AND typeof(thread_id) = 'text'
@@ -45,25 +47,16 @@ class ReadRow:
         return str(self.values.get("task_id", ""))
 
     @property
-    def what(self) -> str:
-        """Which row it is."""
-        task = f"task «{self.task_id}»"
-        match self.table:
-            case "events":
-                return f"event {self.values.get('seq', '?')} of {task}"
-            case "calls":
-                return f"call {self.values.get('name', '?')} of {task}"
-        return task
-
-    @property
     def described(self) -> str:
         """Which row it is, and what is wrong with it."""
-        return f"{self.what} ({listed_faults(self.faults)})"
+        return f"{what_of(self.table, self.values)} ({listed_faults(self.faults)})"
 
 
-def rows_of(connection: sqlite3.Connection, table: str, thread_id: str | None = None) -> Iterator[ReadRow]:
+def rows_of(
+    connection: sqlite3.Connection, table: str, thread_id: str | None = None, own: Mapping[str, str] = _OF_SESSION
+) -> Iterator[ReadRow]:
     """The rows of a session in a table, or of all; leave the connection alone meanwhile."""
-    where = "" if thread_id is None else f"WHERE {_OF_SESSION[table]}"
+    where = "" if thread_id is None else f"WHERE {own[table]}"
     statement = f"SELECT * FROM {table} {where} ORDER BY {_ORDER[table]}"
     with lenient(connection):
         for row in connection.execute(statement, {"thread": thread_id}):
@@ -76,6 +69,18 @@ def rows_of(connection: sqlite3.Connection, table: str, thread_id: str | None = 
 def damaged_rows(connection: sqlite3.Connection, thread_id: str | None = None) -> list[ReadRow]:
     """The damaged ones among a session's rows, or among all."""
     return [row for table in _READ for row in rows_of(connection, table, thread_id) if row.faults]
+
+
+def refuse_damaged(connection: sqlite3.Connection, thread_id: str) -> None:
+    """Make sure that every row of a session can be read.
+
+    Raises:
+        DamagedRow: one cannot.
+    """
+    for table in _READ:
+        for row in rows_of(connection, table, thread_id, _QUICKLY):
+            if row.faults:
+                raise damaged(table, {**row.values, "thread_id": thread_id}, row.faults)
 
 
 def session_of(connection: sqlite3.Connection, row: ReadRow) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from segue.errors import StorageError
 from segue.services import CallKey, Claim
 
-from .call_rows import call_of
+from .call_rows import call_of, calls_of, canonical
 from .database import Database
 from .lease import check_fence
 from .rows import fetched
@@ -45,7 +45,6 @@ _UNKNOWN = """
         AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
     GROUP BY name, arguments ORDER BY min(position)
 """
-_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 
 
 class LedgerConflict(StorageError):
@@ -77,7 +76,7 @@ class ToolLedger:
             StaleOwner: another owner took the thread; do not run the call.
             LedgerConflict: the key belongs to a call with another name or other arguments.
         """
-        intent = self._intents.submit(partial(self._claim, key, name, _canonical(arguments)))
+        intent = self._intents.submit(partial(self._claim, key, name, canonical(arguments)))
         try:
             return await asyncio.shield(intent)
         except asyncio.CancelledError:
@@ -108,8 +107,7 @@ class ToolLedger:
         Each is {name, arguments, outcome, state, started_at, finished_at, scope, idx}; `state` is running or done,
         times are Unix seconds.
         """
-        values = (self._thread_id, task_id)
-        return [call_of(row) for row in await self._intents.read(lambda db: fetched(db, _OF_TASK, values))]
+        return await calls_of(self._intents, self._thread_id, task_id)
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.
@@ -175,8 +173,3 @@ class ToolLedger:
             connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
         elif row["outcome"] != outcome:
             raise LedgerConflict(key, "has an outcome already, and another one came")
-
-
-def _canonical(arguments: Mapping[str, Any]) -> str:
-    """One text per value, whatever the order of its keys."""
-    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))

@@ -1,6 +1,5 @@
 """Mend the damaged rows of a session: from the log of its events, as far as that tells what they held."""
 
-import json
 import sqlite3
 from itertools import count as numbers
 from typing import Any
@@ -12,14 +11,15 @@ from .event_log import event_row, insert_event
 from .inspecting import ReadRow, rows_of
 from .mending_calls import mended_call
 from .rows import Row, Unfit, json_object
-from .statuses import TaskStatus
-from .task_rows import EMPTY, JSON
+from .statuses import OPEN, TaskStatus
+from .task_rows import EMPTY, stored_task
 
 Log = list[Row]
 _S = TaskStatus
-_ENDED = (_S.DONE, _S.ERROR, _S.CANCELLED)
 _IDS = {"trace_id": str, "step_id": str, "iteration": int}
 _UNREADABLE = "What stood here was damaged and could not be read: the session was recovered."
+_NO_PLACE = "Events dropped, since nothing tells where they belong"
+_TAKEN = "Events dropped, since another one stands in their place by now"
 
 _DROP_EVENT = "DELETE FROM events WHERE task_id = ? AND seq = ?"
 _DROP_NAMELESS = """
@@ -63,7 +63,7 @@ def _mend_events(connection: sqlite3.Connection, thread_id: str, now: float) -> 
     rows = [*rows_of(connection, "events", thread_id)]
     moments = {row.task_id: row.values["event"]["timestamp"] for row in reversed(rows) if "event" in row.values}
     said: dict[str, list[str]] = {}
-    dropped = 0
+    dropped = dict.fromkeys((_NO_PLACE, _TAKEN), 0)
     for row in rows:
         form = row.values.get("event")
         if form:
@@ -74,13 +74,15 @@ def _mend_events(connection: sqlite3.Connection, thread_id: str, now: float) -> 
         connection.execute(drop, (row.stored["task_id"], row.stored["seq"]))
         task_id = row.task_id or (form or {}).get("task_id", "")
         new = _event(connection, row, thread_id, task_id, moments.get(task_id, now))
-        if not task_id or connection.execute(_PUT_EVENT, new).rowcount != 1:
-            dropped += 1
+        if not task_id:
+            dropped[_NO_PLACE] += 1
+        elif connection.execute(_PUT_EVENT, new).rowcount != 1:
+            dropped[_TAKEN] += 1
         else:
             what = "were put right" if form else "could not be read, and say so now"
             said.setdefault(f"Events of task «{task_id}» that {what}", []).append(str(new["seq"]))
     lines = [f"{what}: {', '.join(found)}." for what, found in said.items()]
-    return [*lines, *([f"Events dropped, since nothing tells where they belong: {dropped}."] if dropped else [])]
+    return [*lines, *(f"{why}: {times}." for why, times in dropped.items() if times)]
 
 
 def _event(connection: sqlite3.Connection, row: ReadRow, thread_id: str, task_id: str, moment: float) -> Row:
@@ -113,21 +115,19 @@ def _mend_tasks(connection: sqlite3.Connection, thread_id: str, log: dict[str, L
     for row in [row for row in rows if row.faults]:
         task_id = row.task_id or (nameless.pop(0)[1] if nameless else Ids().task())
         events = log.get(task_id, [])
-        told = {**_told(events, beside, now), "task_id": task_id, "thread_id": thread_id}
-        new = {column: told[column] for column in row.faults}
+        told = {**_task_by_events(events), "thread_id": thread_id, **({"task_id": task_id} if events else {})}
+        guessed = {"task_id": task_id, "user_id": "default", "status": _S.PENDING.value, **beside}
+        whole = {**EMPTY, "created_at": now, "updated_at": now, **guessed, **told}
+        new = {column: whole[column] for column in row.faults}
         status = {**row.values, **new}["status"]
         passed = row is not rows[-1] and not new.keys().isdisjoint({"status", "thread_id"})
-        if given_up := status not in _ENDED and (passed or _cannot_begin(new, events)):
+        if given_up := status in OPEN and (passed or _cannot_begin(new, events)):
             new["status"] = _S.CANCELLED.value
-        _update(connection, "tasks", row, {column: _stored(column, value) for column, value in new.items()})
+        _update(connection, "tasks", row, stored_task(new))
         if given_up:
             insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=_S.CANCELLED))
-        said.append(_sentence(task_id, row, new, given_up))
+        said.append(_sentence(task_id, {column: new[column] for column in row.faults}, told, given_up))
     return said
-
-
-def _stored(column: str, value: Any) -> Any:
-    return json.dumps(value) if column in JSON and value is not None else value
 
 
 def _cannot_begin(new: Row, events: Log) -> bool:
@@ -135,36 +135,35 @@ def _cannot_begin(new: Row, events: Log) -> bool:
     return new.get("message") == "" and not any(event["source"] for event in events)
 
 
-def _told(events: Log, beside: Row, now: float) -> Row:
-    """What a task's events tell of its row, and what stands there where they do not."""
+def _task_by_events(events: Log) -> Row:
+    """What a task's events tell of its row."""
     last = {event["type"]: event["data"] for event in events}
-    started, ended = last.get("task_started", {}), last.get("task_complete", {})
-    status = last.get("state_changed", {}).get("new", "")
+    told: Row = {"notes": [event["data"]["message"] for event in events if event["type"] == "steered"]}
+    if started := last.get("task_started"):
+        # A chat model object goes by a name that nothing can be asked for by.
+        known = started["model"] == "offline" or started["model"].startswith(("openai:", "local:"))
+        told |= {"agent_id": started["agent_id"], "message": started["message"]}
+        told |= {"model": started["model"]} if known else {}
+    if chosen := last.get("mode_selected"):
+        told["mode"] = chosen["mode"]
+    ended = last.get("task_complete", {})
+    told |= {"result": ended["result"]} if ended else {}
+    status = last["state_changed"]["new"] if "state_changed" in last else ended.get("status")
+    if status in [*_S]:
+        told["status"] = status
     failed = [event["data"]["message"] for event in events if event["type"] == "error" and event["data"].get("final")]
     error = failed[-1] if failed else ended.get("result", {}).get("error")
-    model = started.get("model", "")
-    return {
-        **EMPTY,
-        "agent_id": started.get("agent_id", beside.get("agent_id", "")),
-        "user_id": beside.get("user_id", "default"),
-        "mode": last.get("mode_selected", {}).get("mode", ""),
-        # A chat model object goes by a name that nothing can be asked for by.
-        "model": model if model == "offline" or model.startswith(("openai:", "local:")) else "",
-        "status": status if status in [*_S] else _S.PENDING.value,
-        "message": started.get("message", ""),
-        "error": str(error) if error and status == _S.ERROR else None,
-        "result": ended.get("result"),
-        "notes": [event["data"]["message"] for event in events if event["type"] == "steered"],
-        "created_at": events[0]["timestamp"] if events else now,
-        "updated_at": events[-1]["timestamp"] if events else now,
-    }
+    if error and status == _S.ERROR:
+        told["error"] = str(error)
+    return told | ({"created_at": events[0]["timestamp"], "updated_at": events[-1]["timestamp"]} if events else {})
 
 
-def _sentence(task_id: str, row: ReadRow, new: Row, given_up: bool) -> str:
-    lost = [column for column in row.faults if new[column] == EMPTY[column]]
-    found = [column for column in row.faults if column not in lost]
-    said = [f"rebuilt: {', '.join(found)}"] if found else []
-    said += [f"lost, and empty now: {', '.join(lost)}"] if lost else []
+def _sentence(task_id: str, new: Row, told: Row, given_up: bool) -> str:
+    lost = [column for column in new if new[column] == EMPTY[column]]
+    guessed = [column for column in new if column not in lost and column not in told]
+    rebuilt = [column for column in new if column not in lost and column in told]
+    kinds = {"rebuilt": rebuilt, "guessed": guessed, "lost, and empty now": lost}
+    said = [f"{kind}: {', '.join(columns)}" for kind, columns in kinds.items() if columns]
     if given_up:
         said.append("cancelled" + (", since its message is lost: send it again" if "message" in lost else ""))
     return f"Task «{task_id}»: {'; '.join(said)}."

@@ -12,19 +12,20 @@ from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
-from segue.errors import DamagedCheckpoint, InvalidExport, StorageError
+from segue.errors import DamagedCheckpoint, InvalidExport, UnreadableState
 
+from .call_rows import canonical
 from .database import Database
 from .decoding import CheckedSerializer, decoding
-from .forking import STANDING, refuse_taken, standing_task
-from .inspecting import damaged_rows
+from .forking import refuse_taken, standing_task
+from .inspecting import refuse_damaged
 from .portable_form import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
 from .renaming import Renaming
-from .rows import damaged, decoded
+from .rows import decoded
 from .saver import FencedSqliteSaver
 from .schema import SCHEMA_VERSION
 from .snapshots import find, has_checkpoints, refuse_unknown
-from .tasks import TaskStatus
+from .statuses import ENDED, OPEN, TaskStatus
 
 Row = dict[str, Any]
 _S = TaskStatus
@@ -52,19 +53,6 @@ _WRITES = "SELECT * FROM writes WHERE thread_id = ? ORDER BY checkpoint_id, task
 _UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
 
 
-class UnreadableState(DamagedCheckpoint):
-    """A checkpoint that an unfinished task would be exported with cannot be read."""
-
-    def __init__(self, thread_id: str, reason: str) -> None:
-        StorageError.__init__(
-            self,
-            f"Session «{thread_id}» cannot be exported with its unfinished task, since a checkpoint is damaged "
-            f"({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
-        )
-        self.thread_id = thread_id
-        self.reason = reason
-
-
 async def export(database: Database, thread_id: str, clock: Callable[[], float] = time.time) -> Row:
     """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
 
@@ -73,7 +61,7 @@ async def export(database: Database, thread_id: str, clock: Callable[[], float] 
 
     Raises:
         UnknownThread
-        DamagedRow, UnreadableState: something of it cannot be read.
+        DamagedSession: something of it cannot be read.
     """
     return await database.rows.read(partial(_export, thread_id, clock()))
 
@@ -118,8 +106,7 @@ def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Row:
     connection.execute("BEGIN")  # one view of all tables
     try:
         refuse_unknown(connection, thread_id)
-        for row in damaged_rows(connection, thread_id):
-            raise damaged(thread_id, row.what, row.faults)
+        refuse_damaged(connection, thread_id)
         tasks = connection.execute(_TASKS, (thread_id,)).fetchall()
         newest = _newest(connection, thread_id)
         outermost = find(connection, thread_id, newest) if newest else None
@@ -205,17 +192,18 @@ def _text(name: str, value: Any) -> str | None:
     """JSON as its column keeps it: the ledger compares a call's arguments as text."""
     if value is None:
         return None
-    return json.dumps(value, sort_keys=True, separators=(",", ":")) if name == "arguments" else json.dumps(value)
+    return canonical(value) if name == "arguments" else json.dumps(value)
 
 
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Row]]:
     for task in document.tasks:
         row = _stored(task, renaming) | {"copy_of": task.task_id}
         last = task is document.tasks[-1]
-        if last and document.state and task.status not in (_S.DONE, _S.CANCELLED):
+        if last and document.state and task.status not in ENDED:
             status = _S.WAITING if task.status is _S.WAITING else _S.PAUSED
-            row |= {"status": status.value, "copy_of": None, "result": None, "error": None}
-        elif task.status in STANDING:
+            wanted = "pause" if status is _S.PAUSED else None  # nothing but a person lets it go on
+            row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
+        elif task.status in OPEN:
             row |= {"status": _S.CANCELLED.value}
         yield "tasks", row | ({"updated_at": now} if last else {})
 

@@ -11,7 +11,7 @@ from segue.errors import InvalidExport
 from segue.events import from_dict
 
 from .decoding import CheckedSerializer, Undecodable
-from .tasks import TaskStatus
+from .statuses import TaskStatus
 
 FORMAT = "segue.thread"
 VERSION = 1

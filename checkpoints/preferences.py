@@ -1,19 +1,20 @@
 """What a user prefers: a default mode, the modes that were used, and how the answers were rated."""
 
 import sqlite3
-from typing import Any
+from collections.abc import Mapping
 
 from segue.errors import InvalidAnswer, UnknownTask
 
 from .database import Database
+from .rows import Column, Row, fetched, read_columns, text
+from .task_rows import BEST, TASK
 
-Row = dict[str, Any]
-BEST = 5
+_SHOWN: Mapping[str, Column] = {"message": TASK["message"], "mode": text, "rating": TASK["rating"]}
 
 _DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
 # A copy counts where it was rated itself, or where its original is in another database.
 _HISTORY = """
-    SELECT message AS query, json_extract(result, '$.mode') AS mode, rating FROM tasks
+    SELECT message, json_extract(result, '$.mode') AS mode, rating FROM tasks
     WHERE user_id = ? AND iif(typeof(result) = 'text' AND json_valid(result), json_extract(result, '$.mode'), NULL)
         IS NOT NULL
         AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
@@ -40,10 +41,13 @@ class Preferences:
     async def get(self, user_id: str, limit: int = 50) -> Row:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
 
-        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None.
+        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
+        read is left out.
         """
-        rows = await self._rows.read(lambda connection: connection.execute(_HISTORY, (user_id, limit)).fetchall())
-        return {"default_mode": await self.default_mode(user_id), "mode_history": [dict(row) for row in rows]}
+        rows = await self._rows.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
+        told = [values for values, faults in (read_columns(row, _SHOWN) for row in rows) if not faults]
+        history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in told]
+        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
 
     async def put(self, user_id: str, default_mode: str) -> None:
         """Set a user's default mode, which the caller has checked; an empty one takes it back."""

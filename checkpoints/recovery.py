@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from segue.errors import UnknownThread
+from segue.errors import NothingReadable, UnknownThread
 from segue.events import Recovered, StateChanged
 
 from .database import Database, translated
@@ -18,12 +18,10 @@ from .inspecting import damaged_rows
 from .lease import check_fence
 from .mending import mend
 from .saver import FencedSqliteSaver
-from .statuses import TaskStatus
-from .surveying import Damage, NothingReadable, Readable, Survey
+from .statuses import OPEN, TaskStatus
+from .surveying import Damage, Readable, Survey
 
 Row = dict[str, Any]
-
-_OPEN = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSING)
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
@@ -137,6 +135,6 @@ def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSav
     connection.execute(_ORPHAN, (thread_id, task_id, damage.unknown_since))
     recovered = Recovered(task_id=task_id, checkpoint_id=standing.checkpoint_id, reason=damage.reason)
     insert_event(connection, thread_id, recovered)
-    if status in _OPEN:
+    if status in OPEN and status != TaskStatus.PAUSED:
         connection.execute(_PAUSE, (TaskStatus.PAUSED, now, task_id))
         insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=TaskStatus.PAUSED))

@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from segue.errors import DamagedCheckpoint, DatabaseUnavailable, StorageError
+from segue.errors import DamagedRow, DatabaseUnavailable, StorageError
 
 Row = dict[str, Any]
-Reader = Callable[[Any], Any]
-"""Gives what a column's value means.
+Column = Callable[[Any], Any]
+"""What a column holds: gives what a value of it means.
 
 Raises:
     Unfit: the column cannot hold it.
@@ -25,20 +25,21 @@ class Unfit(ValueError):
     """A column holds what it may not; the message says what is wrong."""
 
 
-class DamagedRow(DamagedCheckpoint):
-    """A row of the session cannot be read; `segue recover` mends it."""
+def what_of(table: str, values: Row) -> str:
+    """Which row it is, by what of it can be read."""
+    task = f"task «{values.get('task_id', '')}»"
+    match table:
+        case "events":
+            return f"event {values.get('seq', '?')} of {task}"
+        case "calls":
+            return f"call {values.get('name', '?')} of {task}"
+    return task
 
-    def __init__(self, thread_id: str, what: str, reason: str) -> None:
-        said = f"{what[:1].upper()}{what[1:]} of session «{thread_id}» is damaged ({reason})"
-        StorageError.__init__(self, f"{said}: segue recover {thread_id} mends it.")
-        self.thread_id = thread_id
-        self.reason = reason
 
-
-def damaged(thread_id: str, what: str, faults: Mapping[str, str]) -> StorageError:
-    """The error for a row of a session, or of none that can be told: then `thread_id` is empty."""
-    reason = listed_faults(faults)
-    return DamagedRow(thread_id, what, reason) if thread_id else damaged_row(f"{what}, {reason}")
+def damaged(table: str, values: Row, faults: Mapping[str, str]) -> StorageError:
+    """The error for a row, by what of it can be read; without its session nothing can be recovered."""
+    what, reason, thread_id = what_of(table, values), listed_faults(faults), values.get("thread_id", "")
+    return DamagedRow(thread_id, reason, what) if thread_id else damaged_row(f"{what}, {reason}")
 
 
 def damaged_row(reason: str) -> DatabaseUnavailable:
@@ -60,7 +61,7 @@ def decoded(text: str | None) -> Any:
         raise damaged_row("a JSON text is none") from error
 
 
-def read_columns(row: Mapping[str, Any] | sqlite3.Row, columns: Mapping[str, Reader]) -> tuple[Row, dict[str, str]]:
+def read_columns(row: Mapping[str, Any] | sqlite3.Row, columns: Mapping[str, Column]) -> tuple[Row, dict[str, str]]:
     """The values of the columns that can be read, and of the others what is wrong with them."""
     values: Row = {}
     faults: dict[str, str] = {}
@@ -140,12 +141,12 @@ def json_object(value: Any) -> Row:
     return found
 
 
-def optional(read: Reader) -> Reader:
+def optional(read: Column) -> Column:
     """A column that may be empty."""
     return lambda value: None if value is None else read(value)
 
 
-def one_of(*known: Any) -> Reader:
+def one_of(*known: Any) -> Column:
     """A column of fixed words."""
 
     def read(value: Any) -> Any:

@@ -141,14 +141,14 @@ def _snapshot(thread_id: str, row: sqlite3.Row) -> Snapshot:
 def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Row:
     try:
         with decoding(thread_id):
-            return _told(connection, _snapshot(thread_id, row))
+            return _details(connection, _snapshot(thread_id, row))
     except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
         why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
         told: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
         return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **told, "damaged": why}
 
 
-def _told(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
+def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
     metadata = snapshot.metadata
     described: Row = {
         "checkpoint_id": snapshot.checkpoint_id,

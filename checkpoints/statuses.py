@@ -41,6 +41,13 @@ TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     _S.CANCELLED: frozenset(),
 }
 
+OPEN = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED})
+"""It has not come to an end: the thread takes no other message meanwhile."""
+ACTIVE = frozenset({_S.PENDING, _S.RUNNING, _S.PAUSING})
+"""A process works on it, unless it was cut off."""
+ENDED = frozenset({_S.DONE, _S.CANCELLED})
+"""It goes nowhere from there."""
+
 
 def next_status(old: str, new: str) -> TaskStatus:
     """Return the new status.

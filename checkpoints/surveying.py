@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from segue.errors import DamagedCheckpoint, StorageError, UnknownThread
+from segue.errors import DamagedCheckpoint, NothingReadable, UnknownThread
 
 from .ancestry import Ancestry
 from .database import Database
@@ -26,17 +26,6 @@ _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # A text may be none any more: as bytes it can be read all the same.
 _CHECKPOINT = f"SELECT CAST(type AS BLOB), checkpoint, metadata FROM checkpoints WHERE {_PLACE}"
 _WRITES = f"SELECT CAST(task_id AS BLOB), CAST(type AS BLOB), value FROM writes WHERE {_PLACE}"
-
-
-class NothingReadable(StorageError):
-    """No checkpoint of the session can be read; go on in a new one."""
-
-    def __init__(self, thread_id: str, reason: str) -> None:
-        super().__init__(
-            f"No checkpoint of session «{thread_id}» can be read ({reason}): go on in a new session. Nothing was "
-            "deleted; `segue tasks` and `segue trace` show what was done in this one."
-        )
-        self.thread_id = thread_id
 
 
 @dataclass(frozen=True)

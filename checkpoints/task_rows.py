@@ -5,10 +5,8 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from segue.errors import StorageError
-
 from .rows import (
-    Reader,
+    Column,
     Row,
     Unfit,
     damaged,
@@ -23,8 +21,9 @@ from .rows import (
 )
 from .statuses import TaskStatus
 
-JSON = ("result", "notes", "answer")
 BEST = 5
+"""The highest rating; the lowest is 1."""
+_JSON = ("result", "notes", "answer")
 
 
 def _notes(value: Any) -> list[str]:
@@ -41,7 +40,7 @@ def _answer(value: Any) -> Row:
     return found
 
 
-TASK: Mapping[str, Reader] = {
+TASK: Mapping[str, Column] = {
     "task_id": name,
     "thread_id": name,
     **dict.fromkeys(("agent_id", "user_id", "mode", "model"), text),
@@ -80,7 +79,7 @@ def task_of(row: sqlite3.Row) -> Row:
     """
     values, faults = read_columns(row, TASK)
     if faults:
-        raise _damaged(values, faults)
+        raise damaged("tasks", values, faults)
     return _in_order(row, values)
 
 
@@ -88,7 +87,7 @@ def shown_task(row: sqlite3.Row) -> Row:
     """As `task_of`, but of a damaged row what can be read, with the status error and a sentence for it."""
     values, faults = read_columns(row, TASK)
     if faults:
-        sentence = str(_damaged(values, faults))
+        sentence = str(damaged("tasks", values, faults))
         values = {**EMPTY, **values, "status": TaskStatus.ERROR.value, "error": sentence}
     return _in_order(row, values)
 
@@ -102,14 +101,10 @@ def shown_thread(row: sqlite3.Row) -> Row:
 
 
 def stored_task(task: Row) -> Row:
-    """The row as it is stored."""
-    return {**task, **{column: None if task[column] is None else json.dumps(task[column]) for column in JSON}}
+    """The row, or some of its columns, as they are stored."""
+    return {**task, **{column: json.dumps(task[column]) for column in _JSON if task.get(column) is not None}}
 
 
 def _in_order(row: sqlite3.Row, values: Row) -> Row:
     """The values in the order of the columns, with what the query gave beside them."""
     return {column: values.get(column, row[column]) for column in row.keys() if column != "position"}  # noqa: SIM118
-
-
-def _damaged(values: Row, faults: Mapping[str, str]) -> StorageError:
-    return damaged(values.get("thread_id", ""), f"task «{values.get('task_id', '')}»", faults)

@@ -13,9 +13,7 @@ from .database import Database
 from .event_log import insert_event
 from .lease import check_fence
 from .rows import Row, fetched
-from .statuses import TASK_TRANSITIONS as TASK_TRANSITIONS
-from .statuses import TaskStatus as TaskStatus
-from .statuses import next_status as next_status
+from .statuses import ENDED, TaskStatus, next_status
 from .task_rows import shown_task, shown_thread, stored_task, task_of
 
 Rows = list[Row]
@@ -170,7 +168,7 @@ class Tasks:
 
         def add(connection: sqlite3.Connection) -> Moved:
             task = task_of(_find(connection, task_id))
-            if not TASK_TRANSITIONS[TaskStatus(task["status"])]:
+            if task["status"] in ENDED:
                 raise TaskError(f"Task «{task_id}» is {task['status']}: send a new message.")
             values = stored_task({**task, "notes": [*task["notes"], text], "now": self._clock()})
             row = connection.execute(_UPDATE, values).fetchone()
@@ -183,13 +181,16 @@ class Tasks:
 
         Raises:
             UnknownTask: there is none.
-            TaskError: there are several.
+            TaskError: there are several, or `text` is too short to tell.
         """
         rows = await self._rows.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
         found = [str(row["task_id"]) for row in rows]
         if text in found:
             return text
-        if len(text) < SHORTEST or not found:
+        if len(text) < SHORTEST:
+            few = f"«{text}» is too short for a task's id: write at least its first {SHORTEST} characters"
+            raise TaskError(f"{few}; `segue tasks` lists what there is.")
+        if not found:
             raise UnknownTask(text)
         if len(found) > 1:
             raise TaskError(f"Several tasks begin with «{text}»: write more of {', '.join(found)}.")

@@ -50,7 +50,7 @@ class Archive(Control):
         A task that had not ended there can be resumed in the copy: what had run is not run again.
 
         Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedCheckpoint.
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
         check_session(session_id)
         return await forks.fork(self._database, from_session, checkpoint_id, session_id)
@@ -59,7 +59,7 @@ class Archive(Control):
         """A thread as a JSON document that `import_` takes, here or elsewhere.
 
         Raises:
-            UnknownThread, DamagedCheckpoint.
+            UnknownThread, DamagedSession.
         """
         return await forks.export(self._database, self._runner.graph, session_id)
 

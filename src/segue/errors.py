@@ -20,7 +20,9 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── ThreadBusy          another owner is running a task on this thread
 └── StorageError
     ├── DatabaseUnavailable · DatabaseTooNew
-    ├── DamagedCheckpoint   the newest checkpoint cannot be read: recover the session
+    ├── DamagedSession      something of the session cannot be read: recover it
+    │   └── DamagedCheckpoint · DamagedRow · UnreadableState
+    ├── NothingReadable     no checkpoint of the session can be read: go on in a new one
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
 
@@ -202,16 +204,55 @@ class DatabaseUnavailable(StorageError):
     """The database file cannot be opened, locked or written."""
 
 
-class DamagedCheckpoint(StorageError):
+class DamagedSession(StorageError):
+    """Something of the session cannot be read; `segue recover` mends it."""
+
+    def __init__(self, thread_id: str, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.thread_id = thread_id
+        self.reason = reason
+
+
+class DamagedCheckpoint(DamagedSession):
     """A checkpoint of the session cannot be read; an older one may be."""
 
     def __init__(self, thread_id: str, reason: str) -> None:
         super().__init__(
+            thread_id,
+            reason,
             f"The newest checkpoint of session «{thread_id}» is damaged ({reason}): "
-            f"segue recover {thread_id} goes back to the newest one that can be read."
+            f"segue recover {thread_id} goes back to the newest one that can be read.",
         )
-        self.thread_id = thread_id
-        self.reason = reason
+
+
+class DamagedRow(DamagedSession):
+    """A row of the session cannot be read; `segue recover` mends it."""
+
+    def __init__(self, thread_id: str, reason: str, what: str) -> None:
+        said = f"{what[:1].upper()}{what[1:]} of session «{thread_id}» is damaged ({reason})"
+        super().__init__(thread_id, reason, f"{said}: segue recover {thread_id} mends it.")
+
+
+class UnreadableState(DamagedSession):
+    """A checkpoint that an unfinished task would be exported with cannot be read."""
+
+    def __init__(self, thread_id: str, reason: str) -> None:
+        super().__init__(
+            thread_id,
+            reason,
+            f"Session «{thread_id}» cannot be exported with its unfinished task, since a checkpoint is damaged "
+            f"({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
+        )
+
+
+class NothingReadable(StorageError):
+    """No checkpoint of the session can be read; go on in a new one."""
+
+    def __init__(self, thread_id: str, reason: str) -> None:
+        super().__init__(
+            f"No checkpoint of session «{thread_id}» can be read ({reason}): go on in a new session. None of them was "
+            "deleted; `segue tasks` and `segue trace` show what was done in this one."
+        )
 
 
 class DatabaseTooNew(StorageError):

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 
-from .checkpoints.tasks import TaskStatus
+from .checkpoints.statuses import ACTIVE
 from .events import Event, from_dict
 from .hub import until_end
 from .reading import Reader
 
-ACTIVE = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSING)
 LOOK_EVERY = 0.1
 """Seconds between two looks at a task that another process runs."""
 

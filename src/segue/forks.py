@@ -18,7 +18,7 @@ async def fork(database: Database, thread_id: str, checkpoint_id: str, new_threa
     """Copy a thread as it stands at a snapshot; returns the row of the copy's newest task.
 
     Raises:
-        UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedCheckpoint.
+        UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
     """
     return await _newest(database, new_thread_id, await forking.fork(database, thread_id, checkpoint_id, new_thread_id))
 
@@ -43,7 +43,7 @@ async def export(database: Database, graph: Graph, thread_id: str) -> Row:
     """A thread as a JSON document that `import_` takes: its messages, tasks, events and calls.
 
     Raises:
-        UnknownThread, DamagedCheckpoint.
+        UnknownThread, DamagedSession.
     """
     document = await portable.export(database, thread_id)
     place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}

@@ -5,7 +5,7 @@ from langchain_core.messages import convert_to_openai_messages
 from .checkpoints.call_rows import calls_of
 from .checkpoints.database import Database, touch
 from .checkpoints.states import state_at
-from .checkpoints.tasks import TaskStatus
+from .checkpoints.statuses import ENDED, TaskStatus
 from .errors import UnknownThread
 from .runner import Runner, thread_config
 from .runs import Row
@@ -14,7 +14,7 @@ from .runs import Row
 def is_over(row: Row) -> bool:
     """Whether a task has its answer, be it that it failed, or was given up."""
     failed = row["status"] == TaskStatus.ERROR and row["result"] is not None
-    return failed or row["status"] in (TaskStatus.DONE, TaskStatus.CANCELLED)
+    return failed or row["status"] in ENDED
 
 
 class Reader:
@@ -82,7 +82,7 @@ class Reader:
             UnknownTask: no task has that id.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await calls_of(self._database, row["thread_id"], task_id)
+        calls = await calls_of(self._database.rows, row["thread_id"], task_id)
         return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
 
     async def usage(self, agent_id: str | None = None) -> Row:

@@ -12,8 +12,7 @@ import pytest
 from segue.checkpoints.database import Database, open_database
 from segue.checkpoints.lease import Lease
 from segue.checkpoints.ledger import LedgerConflict, ToolLedger
-from segue.checkpoints.rows import DamagedRow
-from segue.errors import DatabaseUnavailable, StaleOwner
+from segue.errors import DamagedRow, DatabaseUnavailable, StaleOwner
 from segue.services import CallKey, Claim, Ledger
 
 from .conftest import Clock

@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+import segue
+from segue.agents import Agent, Budget
 from segue.checkpoints.checking import check_rows
-from segue.checkpoints.rows import DamagedRow
-from segue.errors import DamagedCheckpoint, SegueError, UnknownThread
+from segue.checkpoints.inspecting import refuse_damaged
+from segue.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
 from segue.events import Steered
+from tests.fakes import ScriptedChatModel, call_tool
+from tests.fakes import answer as final_answer
 
 from .damage import ANOTHER, BLOB, CUT_OFF, NO_TEXT, NULL, copied, damage, stored
 from .test_recovery import ANSWER, LABELS, OUTER, Work, garble, rows
@@ -95,7 +99,7 @@ async def test_a_damaged_task_stops_no_list_and_is_put_back(
         known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
         assert known.items() <= left(shown, column).items()
         where = "`segue doctor` says" if column == "thread_id" else "segue recover s mends it"
-        assert f"damaged ({column}: " in shown["error"] or f"{column}: " in shown["error"]
+        assert f"{column}: " in shown["error"]
         assert where in shown["error"]
         assert [thread["turns"] for thread in await app.threads()] == [1, 1]
         assert sound.threads[1] in await app.threads()
@@ -216,6 +220,58 @@ async def test_a_finished_call_whose_outcome_is_lost_is_told_as_unknown_and_not_
         assert work.effects.count("two") == 1
 
 
+@pytest.mark.parametrize("found", ["found " * 100, {"rows": [*range(100)]}], ids=["text", "rows"])
+async def test_an_outcome_of_which_only_the_beginning_is_left_is_said_to_be_cut(tmp_path: Path, found: Any) -> None:
+    async def look(what: str) -> Any:
+        """Look something up."""
+        return found
+
+    path, model = tmp_path / "segue.db", ScriptedChatModel([call_tool(("look", {"what": "x"})), final_answer("ok")])
+    agent = Agent(agent_id="a", model=model, mode="react", tools=[look], budget=Budget(result_chars=100))
+    async with segue.open(path, agents=[agent]) as app:
+        task = (await app.ask("look", session_id="s", agent="a"))["task_id"]
+        damage(path, "UPDATE calls SET outcome = '?'")
+        (sentence,) = (await app.recover("s"))["mended"]
+        assert sentence.endswith(": mended: outcome; it counts as made, of what it came to only its beginning is left.")
+        ((_, outcome),) = (await app.trace(task))["calls"][0]["outcome"].items()
+        whole = found if isinstance(found, str) else json.dumps(found)
+        assert outcome == f"{whole[:100]}… [{len(whole) - 100} more characters]"
+
+
+SETTLED = [
+    "state = 'odd', outcome = NULL",
+    "state = x'00', finished_at = NULL",
+    "state = NULL, outcome = '?', finished_at = NULL",
+    "state = NULL, outcome = NULL, started_at = NULL, scope = NULL",
+]
+
+
+@pytest.mark.parametrize("change", SETTLED)
+async def test_a_call_that_had_ended_has_an_outcome_and_an_end_afterwards(
+    sound: Sound, tmp_path: Path, change: str
+) -> None:
+    path = sound.copy(tmp_path)
+    newest = "WHERE position = (SELECT max(position) FROM calls)"
+    damage(path, f"UPDATE calls SET {change} {newest}")
+    async with Work().opened(path) as app:
+        assert len((await app.recover("s"))["mended"]) == 1
+        assert check_rows(path) == {}
+        *_, call = (await app.trace(sound.paused))["calls"]
+        assert (call["state"], call["finished_at"] > 0) == ("done", True)
+        if "scope" not in change:  # by which its events are found
+            assert call["outcome"] == sound.trace["calls"][-1]["outcome"]
+
+
+@pytest.mark.parametrize("tasks", ["UPDATE tasks SET created_at = NULL", "DELETE FROM tasks"])
+async def test_a_call_whose_task_nothing_tells_is_given_one(sound: Sound, tmp_path: Path, tasks: str) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, f"{tasks} WHERE thread_id = 's'", "DELETE FROM events WHERE thread_id = 's'")
+    damage(path, "UPDATE calls SET task_id = NULL WHERE thread_id = 's'")
+    async with Work().opened(path) as app:
+        assert await app.recover("s")
+    assert check_rows(path) == {}
+
+
 async def test_whatever_was_under_way_stays_under_way(sound: Sound, tmp_path: Path) -> None:
     path = sound.copy(tmp_path)
     newest = "WHERE position = (SELECT max(position) FROM calls)"
@@ -269,7 +325,7 @@ async def test_rows_are_mended_also_where_no_checkpoint_can_be_read(sound: Sound
         back = await app.recover("s")
         assert (back["checkpoint_id"], back["dropped"]) == (None, 0)
         assert "rebuilt: notes" in back["mended"][0]
-        assert "go on in a new session" in back["mended"][1]
+        assert "go on in a new session. None of them was deleted" in back["mended"][1]
         assert left(await app.task(sound.paused), "updated_at") == left(sound.tasks[0], "updated_at")
         assert await app.trace(sound.paused) == sound.trace
 
@@ -304,6 +360,65 @@ async def test_ended_tasks_get_back_what_they_came_to(tmp_path: Path) -> None:
         assert [row["status"] for row in await app.tasks()] == ["error"] * 3
         assert len((await app.recover("s"))["mended"]) == 3
         assert await app.tasks() == before
+
+
+async def test_what_no_event_tells_of_is_said_to_be_guessed_or_lost(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    mine = f"WHERE task_id = '{sound.paused}'"
+    lost = "agent_id = NULL, user_id = NULL, status = NULL, notes = NULL, created_at = NULL, message = NULL"
+    damage(path, f"DELETE FROM events {mine}", f"UPDATE tasks SET {lost}, thread_id = x'00' {mine}")
+    async with Work().opened(path) as app:
+        assert (await app.recover("s"))["mended"] == [
+            f"Task «{sound.paused}»: rebuilt: thread_id; guessed: user_id, status, created_at; lost, and empty now: "
+            "agent_id, message, notes; cancelled, since its message is lost: send it again."
+        ]
+
+
+async def test_a_task_whose_changes_of_status_are_all_lost_has_the_one_that_it_ended_with(tmp_path: Path) -> None:
+    path, work = tmp_path / "segue.db", Work()
+    async with work.opened(path) as app:
+        done = (await app.ask("do it", session_id="s", agent="a"))["task_id"]
+        before = await app.task(done)
+        damage(
+            path,
+            "DELETE FROM events WHERE event LIKE '%\"state_changed\"%'",
+            "UPDATE tasks SET status = NULL, user_id = NULL",
+        )
+        assert (await app.recover("s"))["mended"] == [f"Task «{done}»: rebuilt: status; guessed: user_id."]
+        assert await app.task(done) == before
+
+
+async def test_events_that_are_dropped_are_told_with_the_reason(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    mine = f"task_id = '{sound.paused}'"
+    again = (
+        f"SELECT '{sound.paused}', seq, thread_id, source, ordinal, event FROM events WHERE typeof(task_id) = 'blob'"
+    )
+    damage(
+        path,
+        f"UPDATE events SET task_id = x'00' WHERE {mine} AND source IS NULL AND seq = (SELECT max(seq) FROM events "
+        f"WHERE {mine} AND source IS NULL)",
+        f"INSERT INTO events {again}",
+        f"UPDATE events SET task_id = x'01', event = '?' WHERE {mine} AND seq IN (2, 3)",
+    )
+    async with Work().opened(path) as app:
+        assert (await app.recover("s"))["mended"] == [
+            "Events dropped, since nothing tells where they belong: 2.",
+            "Events dropped, since another one stands in their place by now: 1.",
+        ]
+    assert check_rows(path) == {}
+
+
+def test_a_fork_looks_at_the_rows_of_its_session_only(sound: Sound) -> None:
+    looked: list[str] = []
+    with closing(sqlite3.connect(sound.path)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.set_trace_callback(looked.append)
+        refuse_damaged(connection, "s")
+        connection.set_trace_callback(None)
+        plans = {look: connection.execute(f"EXPLAIN QUERY PLAN {look}").fetchall() for look in looked}
+    assert len(plans) == 3
+    assert [row["detail"] for plan in plans.values() for row in plan if row["detail"].startswith("SCAN")] == []
 
 
 async def test_an_older_task_does_not_stand_in_the_way_again(tmp_path: Path) -> None:
@@ -375,7 +490,7 @@ async def test_damaged_writes_are_no_riddle_to_snapshots_and_exports(sound: Soun
     damage(path, f"UPDATE writes SET {change} WHERE thread_id = 's'")
     async with Work().opened(path) as app:
         assert len(await app.snapshots("s")) > 3
-        with pytest.raises(DamagedCheckpoint, match="segue recover s"):
+        with pytest.raises(DamagedSession, match="segue recover s"):
             await app.export("s")
 
 
@@ -389,7 +504,7 @@ async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_b
     )
     async with Work().opened(path) as app:
         with pytest.raises(
-            DamagedCheckpoint, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
+            UnreadableState, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
         ):
             await app.export("s")
         assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "mended": []}

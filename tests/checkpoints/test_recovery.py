@@ -20,8 +20,7 @@ from segue.checkpoints.lease import Lease
 from segue.checkpoints.recovery import recover
 from segue.checkpoints.saver import FencedSqliteSaver
 from segue.checkpoints.states import state_at
-from segue.checkpoints.surveying import NothingReadable
-from segue.errors import DamagedCheckpoint, StaleOwner, ThreadBusy, UnknownThread
+from segue.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.recovering import recover_session
 from segue.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -256,7 +255,7 @@ async def test_where_nothing_can_be_read_nothing_is_deleted(tmp_path: Path) -> N
     tables = [f"SELECT * FROM {table} WHERE {MINE} ORDER BY 1, 2, 3" for table in ("checkpoints", "writes", "events")]
     before = [rows(path, table) for table in tables]
     async with work.opened(path) as app:
-        with pytest.raises(NothingReadable, match="go on in a new session"):
+        with pytest.raises(NothingReadable, match=r"go on in a new session\. None of them was deleted"):
             await recovered(app)
         assert (await app.ask("do it", session_id="new", agent="a"))["answer"] == ANSWER
     assert before == [rows(path, table) for table in tables]

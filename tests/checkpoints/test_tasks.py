@@ -7,7 +7,9 @@ import pytest
 from segue.checkpoints.database import Database
 from segue.checkpoints.event_log import EventLog
 from segue.checkpoints.lease import Lease
-from segue.checkpoints.tasks import TASK_TRANSITIONS, Row, Tasks, TaskStatus, next_status
+from segue.checkpoints.rows import Row
+from segue.checkpoints.statuses import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
+from segue.checkpoints.tasks import Tasks
 from segue.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
 from segue.events import Paused, Steered
 
@@ -96,6 +98,9 @@ def test_the_table_is_what_the_documents_say() -> None:
         "cancelled": set(),
     }
     assert set(TASK_TRANSITIONS) == set(TaskStatus)
+    assert {status for status, ways in TASK_TRANSITIONS.items() if not ways} == ENDED
+    assert OPEN | ENDED | {TaskStatus.ERROR} == set(TaskStatus)
+    assert OPEN - {TaskStatus.PAUSED, TaskStatus.WAITING} == ACTIVE
     for old, new in product(TaskStatus, TaskStatus):
         if new in allowed[old]:
             assert next_status(old, new) is new
@@ -165,9 +170,11 @@ async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) ->
     assert await tasks.find("x%zzzz") == "x%zzzz-1"
     with pytest.raises(TaskError, match="abcdef-1, abcdef-2"):
         await tasks.find("abcdef")
-    for nothing in ("", "%", "abcde", "abcdeg"):
-        with pytest.raises(UnknownTask):
-            await tasks.find(nothing)
+    for short in ("", "%", "abcde"):
+        with pytest.raises(TaskError, match=f"«{short}» is too short .* at least its first 6 characters"):
+            await tasks.find(short)
+    with pytest.raises(UnknownTask):
+        await tasks.find("abcdeg")
 
 
 async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(database: Database, clock: Clock) -> None:

@@ -29,7 +29,11 @@ MADE = [
     errors.InvalidExport("it has no version"),
     errors.TaskUnfinished("s1", "t1", "paused"),
     errors.ThreadBusy("s1"),
+    errors.DamagedSession("s1", "its row is none", "The row is damaged: recover the session."),
     errors.DamagedCheckpoint("s1", "it cannot be decoded"),
+    errors.DamagedRow("s1", "status: no text", "task «t1»"),
+    errors.UnreadableState("s1", "it cannot be decoded"),
+    errors.NothingReadable("s1", "it cannot be decoded"),
     errors.DatabaseTooNew("segue.db", 3, 2),
     errors.StaleOwner("s1"),
 ]

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 import segue
 from segue.app import App
-from segue.checkpoints.rows import DamagedRow
 from segue.cli import app as command_line
+from segue.errors import DamagedRow
 from tests.checkpoints.damage import copied, damage
 
 
@@ -62,7 +62,7 @@ def test_recover_says_so_where_only_the_rows_can_be_saved(sound: Path, tmp_path:
     path = copied(sound, tmp_path)
     damage(path, "UPDATE tasks SET status = 'odd'", "UPDATE checkpoints SET checkpoint = x'00'")
     code, output = run(path, "recover", "s")
-    assert (code, output.count(": rebuilt: status.")) == (0, 2)
+    assert (code, output.count(": rebuilt: status.")) == (1, 2)
     assert "go on in a new session" in output.splitlines()[2]
     assert "To go on" not in output
     assert run(path, "tasks")[0] == 0
@@ -83,10 +83,14 @@ async def test_a_damaged_session_is_not_forked_and_its_user_keeps_the_preference
         for value in ("x'00'", "'{'"):
             damage(path, f"UPDATE tasks SET result = {value} WHERE thread_id = 't'")
             assert (await app.preferences("default"))["mode_history"] == [before]
+        await app.ask("2 + 2", session_id="u", mode="react", model="offline")
+        for column, value in (("rating", "'odd'"), ("message", "CAST(x'ff41' AS TEXT)")):
+            damage(path, f"UPDATE tasks SET {column} = {value} WHERE thread_id = 'u'")
+            assert (await app.preferences("default"))["mode_history"] == [before]
         damage(path, "UPDATE events SET event = '{' WHERE thread_id = 's' AND seq = 1")
         with pytest.raises(DamagedRow, match="segue recover s mends it"):
             await app.fork("s", place, session_id="new")
-        assert {row["thread_id"] for row in await app.threads()} == {"s", "t"}
+        assert {row["thread_id"] for row in await app.threads()} == {"s", "t", "u"}
 
 
 async def test_a_damaged_call_stops_its_task_until_it_is_mended(sound: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_READABLE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 MARK = "…"
 DEEPEST = 20
 """Levels of a value that are shown; what lies deeper is left out."""
@@ -13,12 +14,17 @@ SMALL = 120
 """Bytes of a field, with its name, that is kept whole before longer ones share the rest."""
 
 
-def encoded(value: Any) -> str:
+def encoded(value: Any, encoder: json.JSONEncoder = _ENCODER) -> str:
     """The value as JSON in ASCII, on one line; what JSON has no form for becomes null or text."""
     try:
-        return _ENCODER.encode(value)
+        return encoder.encode(value)
     except (TypeError, ValueError, RecursionError):
-        return _ENCODER.encode(_plain(value, DEEPEST))
+        return encoder.encode(_plain(value, DEEPEST))
+
+
+def readable(value: Any) -> str:
+    """The same, with characters as they are."""
+    return encoded(value, _READABLE)
 
 
 def _plain(value: Any, levels: int) -> Any:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from .. import errors
-from .fitting import encoded
+from .fitting import encoded, readable
 from .logs import logger
 from .tenants import Tenant
 
@@ -56,10 +56,13 @@ def not_found(what: str, name: str) -> Problem:
 
 
 class Json(JSONResponse):
-    """JSON in ASCII, so that no text that is stored can fail to be sent."""
+    """JSON as people read it, in UTF-8; in ASCII where a text that is stored is none."""
 
     def render(self, content: Any) -> bytes:
-        return encoded(content).encode("ascii")
+        try:
+            return readable(content).encode("utf-8")
+        except UnicodeEncodeError:
+            return encoded(content).encode("ascii")
 
 
 _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
@@ -72,7 +75,7 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.TaskError, 409),
     (errors.IllegalTransition, 409),
     (errors.StaleOwner, 409),
-    (errors.DamagedCheckpoint, 409),
+    (errors.DamagedSession, 409),
     (errors.StorageError, 503),
     (errors.ToolServerUnavailable, 502),
     (errors.ConfigurationError, 422),

@@ -11,7 +11,7 @@ import pytest
 from segue.server import ServerSettings, resuming
 from segue.server.resuming import _hopeless
 
-from .serving import Held, Served, ending, follow, wait_until
+from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
 
 
@@ -56,6 +56,25 @@ def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypa
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         task_id = cut_off(database)
         wait_until(lambda: status(client, task_id) == "done")
+
+
+def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, held: Held) -> None:
+    agents = [held.agent("a", from_last)]
+    with Served(database, agents=agents) as served, served.client() as client:
+        assert chat(client, "please note", agent_id="a", session_id="s")[-1]["result"]["status"] == "done"
+        page = client.get("/api/sessions/s/snapshots", params={"limit": 500}).json()["items"]
+        before = next(each for each in page if each["next"] == ["SELECT_MODE"])
+        asked = {"checkpoint_id": before["checkpoint_id"], "session_id": "twin"}
+        assert client.post("/api/sessions/s/fork", json=asked).status_code == 201
+        portable = served.do(served.service.app.export("twin"))
+        served.do(served.service.app.import_(portable, session_id="third"))
+    assert held.effects == ["one"]
+    with Served(database, agents=agents) as served, served.client() as client:
+        assert not served.service.coming
+        for session in ("twin", "third"):
+            (task,) = client.get(f"/api/sessions/{session}/tasks").json()["items"]
+            assert task["status"] == "paused"
+        assert held.effects == ["one"]
 
 
 def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Held) -> None:

@@ -8,7 +8,9 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 
 from segue.agents import Agent
+from segue.errors import DamagedCheckpoint, DamagedRow, UnreadableState
 from segue.graphs.react import graph as react_graph
+from segue.server.problems import status_of
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 from .serving import ALPHA, Held, Json, Served, ServerSettings, chat, follow, types
@@ -211,3 +213,8 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
         forms = [form for _, form in follow(client, task_id)]
     assert forms[-1]["result"]["answer"] == "both"
     assert effects[-1:] == ["one"] and held.effects == [*effects, "two"]
+
+
+def test_every_damage_of_a_session_is_a_conflict() -> None:
+    damages = (DamagedCheckpoint("s", "odd"), DamagedRow("s", "odd", "task «t»"), UnreadableState("s", "odd"))
+    assert [status_of(error) for error in damages] == [409] * 3
