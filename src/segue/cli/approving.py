@@ -145,6 +145,7 @@ class Questioner:
                 self._say("no_object", why=error)
                 if self._editor:
                     self._read(f"{told('again', self._language)} ")
+        self._console.print(Text(told("unchanged", self._language), style="dim"))
         return None
 
     def _change(self, text: str) -> str:

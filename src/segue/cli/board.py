@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .lines import STYLES, Signs, item_line
+from .lines import STYLES, Signs, item_line, item_sign
 from .printable import one_line, result_line
 from .scene import Item
 
@@ -35,12 +35,13 @@ def subtask_table(items: Collection[Item], signs: Signs, language: str, now: flo
 
 def _row(item: Item, signs: Signs, language: str, now: float) -> tuple[Text, ...]:
     style = STYLES.get(item.status, "")
+    sign, sign_style = item_sign(item, signs)
     seconds = item.seconds(now)
     return (
         Text(one_line(item.step_id, 12), style="dim"),
         Text(one_line(item.description, 200), style=style if item.status in ("running", "error") else ""),
         Text("" if item.priority is None else str(item.priority)),
-        Text(f"{signs.steps.get(item.status, '?')} {_status(item.status, language)}", style=style),
+        Text(f"{sign} {_status(item.status, language)}", style=sign_style),
         Text(f"{seconds:.1f}" if seconds else "", style="dim"),
         _outcome(item),
     )

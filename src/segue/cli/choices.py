@@ -1,7 +1,8 @@
 """What a person can do where a session does not take a message, or a task waits: commands that are ready to be run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TaskUnfinished, ThreadBusy
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from ..app import App
 
 WAIT_SECONDS = "60"
+
+
+def how_to_go_on(app: "App", settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
+    """A heading, and the command that continues a task's session with its agent in another process."""
+    usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
+    agent = "" if task["agent_id"] == usual else task["agent_id"]
+    command = replace(settings, agent=agent, user=task["user_id"]).going_on(task["thread_id"])
+    return "go on in this session, from any process:", command
 
 
 def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
@@ -34,13 +43,16 @@ async def instead(app: "App", settings: Settings, refused: TaskUnfinished | Thre
     tasks = await app.tasks(session_id=settings.session, limit=1)
     if isinstance(refused, TaskUnfinished):
         return _unfinished(settings, tasks[0], message)
-    pausing = _choice("pause what runs:", settings.command_on("pause", tasks[0]["task_id"])) if tasks else []
     here = ("--session", settings.session)
-    return [
+    choices = [
         *_choice("stand in line for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
         *_choice("take another session:", settings.sending(message)),
-        *pausing,
     ]
+    if tasks:
+        steering = settings.sending(message, *here, "--steer")
+        choices += _choice("pause what runs:", settings.command_on("pause", tasks[0]["task_id"]))
+        choices += _choice("tell what runs this as well, and go on with it here:", steering)
+    return choices
 
 
 async def meanwhile(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
@@ -57,6 +69,15 @@ async def meanwhile(app: "App", settings: Settings, task_id: str, refused: Threa
         return [f"Task «{task_id}» is pausing, in another process: resume it once it is paused.", *watching]
     runs = f"Task «{task_id}» runs already, in another process."
     return [runs, *watching, *_choice("pause it, to go on with it here:", pausing)]
+
+
+async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[str]:
+    """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
+    from ..reading import is_over
+
+    open_ones = [task["task_id"] for task in await app.tasks(session_id=session_id, limit=1) if not is_over(task)]
+    said = "A task has not ended, and what it did so far is not in the history yet; to see it:"
+    return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:

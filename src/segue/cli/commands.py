@@ -196,8 +196,9 @@ def recover(
     from .stopping import recovered
 
     settings = Settings(db, agents)
-    for line in ask(settings, lambda opened: recovered(opened, settings, session)):
-        typer.echo(line)
+    lines, code = ask(settings, lambda opened: recovered(opened, settings, session))
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from segue.prompts.language import language_of
 
 from ..events import Event, Paused, StateChanged, from_dict
 from .approving import can_ask, print_calls
-from .choices import answering
+from .choices import answering, how_to_go_on
 from .exits import FAILED, PAUSED, WAITING, complain, remark
 from .interrupts import Interrupts, listening, unless_interrupted
 from .lines import signs_for, status_line, unknown_calls
@@ -155,6 +155,8 @@ class Conversation:
             with listening(self.app, (task_id,), view.notice) as interrupts:
                 async for event in events:
                     view.show(event)
+                    if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
+                        view.notice("pausing at the next boundary, as asked for elsewhere…")
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
         except BaseException:
@@ -215,12 +217,13 @@ class Conversation:
         if task["status"] in ("done", "error") and task["result"]:
             self.console.print(status_line(task, self.seconds), soft_wrap=True)
             if self.framed:
-                self.say_how_to_go_on(task["thread_id"])
+                self.say_how_to_go_on(task)
 
-    def say_how_to_go_on(self, session_id: str) -> None:
-        """Print the command that continues the session in another process, ready to be copied."""
-        self.console.print(Text("go on in this session, from any process:", style="dim"))
-        self.console.print(Text(printable(self.settings.going_on(session_id))), soft_wrap=True)
+    def say_how_to_go_on(self, task: Row) -> None:
+        """Print the command that continues a task's session with its agent in another process, ready to be copied."""
+        heading, command = how_to_go_on(self.app, self.settings, task)
+        self.console.print(Text(heading, style="dim"))
+        self.console.print(Text(printable(command)), soft_wrap=True)
 
     def say_how_to_answer(self, task: Row, question: Row) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
@@ -239,7 +242,7 @@ class Conversation:
                 complain("The task is paused. To go on with it:", resume)
                 return PAUSED
             case "cancelled":
-                complain("The task was cancelled; its session takes the next message.")
+                complain("The session of a cancelled task takes the next message.")
             case status:
                 hints = [] if task["result"] else [resume]
                 complain(task["error"] or f"The task is {status} and did not end.", *hints)

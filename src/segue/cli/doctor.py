@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.text import Text
 
-from ..errors import DamagedCheckpoint, MissingExtra, SegueError, UnknownThread, listed
+from ..errors import MissingExtra, SegueError, listed
 from .exits import FAILED
 from .lines import signs_for
 from .printable import one_line
@@ -24,6 +24,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..agents import Agent
     from ..checkpoints.inspecting import ReadRow
+    from .unreadable import Unreadable
 
 PACKAGES = (
     "segue",
@@ -135,9 +136,10 @@ def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
         yield Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
         return
     from ..checkpoints.checking import check_pages, check_rows
+    from .unreadable import unreadable_sessions
 
     try:
-        unreadable = asyncio.run(_unreadable_threads(file))
+        unreadable = asyncio.run(unreadable_sessions(file, THREADS))
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
         rows = {} if faults else check_rows(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
@@ -154,7 +156,7 @@ def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
 
 
 def _damaged_sessions(
-    settings: Settings, file: Path, rows: Mapping[str, "list[ReadRow]"], unreadable: Mapping[str, str]
+    settings: Settings, file: Path, rows: Mapping[str, "list[ReadRow]"], unreadable: "Mapping[str, Unreadable]"
 ) -> Iterator[Finding]:
     """What is damaged of each session, and the command that mends it."""
     from ..checkpoints.checking import removing
@@ -164,8 +166,10 @@ def _damaged_sessions(
         damaged = rows.get(session, [])
         what = [row.described for row in damaged[:MOST_ROWS]]
         what += [f"rows beside these: {len(damaged) - MOST_ROWS}"] if len(damaged) > MOST_ROWS else []
-        what += [f"newest checkpoint ({unreadable[session]})"] if session in unreadable else []
-        if session:
+        what += [f"newest checkpoint ({unreadable[session].reason})"] if session in unreadable else []
+        if not damaged and unreadable[session].lost:
+            yield Finding(False, "database", unreadable[session].lost)
+        elif session:
             cure = settings.command_on("recover", session)
             yield Finding(False, "database", f"session «{session}» is damaged: {listed(what)}. To mend it: {cure}")
         else:
@@ -189,26 +193,6 @@ def _with_cure(file: Path, found: str) -> str:
         f"{found} Or save what can be read into a new file, with SQLite's own command line: {saving(file)}. "
         "Cancel there what had not ended, rather than resume it: which calls were made may be lost."
     )
-
-
-async def _unreadable_threads(file: Path) -> dict[str, str]:
-    """List the threads and read those that were used last; returns why the damaged ones cannot be read.
-
-    Raises:
-        SegueError: nothing can be read.
-    """
-    from ..app import open as open_app
-
-    unreadable: dict[str, str] = {}
-    async with open_app(file) as app:
-        for thread_id in [thread["thread_id"] for thread in await app.threads()][:THREADS]:
-            try:
-                await app.history(thread_id)
-            except UnknownThread:  # nothing was stored of what was said last
-                pass
-            except DamagedCheckpoint as error:
-                unreadable[thread_id] = error.reason
-    return unreadable
 
 
 def _agents(settings: Settings) -> "dict[str, Agent]":

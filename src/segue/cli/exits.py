@@ -8,7 +8,8 @@ from rich.text import Text
 
 from ..errors import (
     ConfigurationError,
-    DamagedCheckpoint,
+    DamagedSession,
+    DatabaseUnavailable,
     InvalidAnswer,
     InvalidMessage,
     MissingExtra,
@@ -25,8 +26,8 @@ USAGE = 2
 WAITING = 3
 PAUSED = 130
 EXIT_CODES = (
-    "0 done, 1 failed or cancelled, 2 a wrong option, message, file, agent, mode or model, 3 waits for a person, "
-    "130 paused"
+    "0 done, 1 failed, cancelled, or a key or package is missing, 2 a wrong option, message, file, agent, mode or "
+    "model, 3 waits for a person, 130 paused"
 )
 
 _USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage)
@@ -56,14 +57,19 @@ def code_of(error: SegueError) -> int:
     return USAGE if isinstance(error, _USAGE) and not isinstance(error, _MISSING) else FAILED
 
 
+def _hints(error: SegueError, settings: Settings) -> list[str]:
+    if isinstance(error, DamagedSession):
+        return [settings.command_on("recover", error.thread_id)]
+    if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
+        return [f"Or see what this says: {settings.examining()}"]
+    return []
+
+
 @contextmanager
 def told_in_a_sentence(settings: Settings | None = None) -> Iterator[None]:
     """Turn Segue's own errors into a sentence and an exit code; anything else is a bug and keeps its traceback."""
     try:
         yield
     except SegueError as error:
-        hints = []
-        if isinstance(error, DamagedCheckpoint) and settings:
-            hints = [settings.command_on("recover", error.thread_id)]
-        complain(str(error), *hints)
+        complain(str(error), *(_hints(error, settings) if settings else ()))
         raise typer.Exit(code_of(error)) from error

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from ..errors import SegueError, TaskUnfinished, ThreadBusy
-from .choices import meanwhile
+from .choices import meanwhile, not_told_yet
 from .consoles import read_line
 from .exits import complain
 from .notices import HELP, greet, header
@@ -71,8 +71,8 @@ class Talk:
 
     def close(self) -> None:
         """Print how to come back, if anything was said."""
-        if self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
-            self._talk.say_how_to_go_on(self._talk.session)
+        for task in self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
+            self._talk.say_how_to_go_on(task)
 
     def take(self, line: str) -> bool:
         """Carry a line out; False means that the person leaves."""
@@ -115,7 +115,8 @@ class Talk:
 
     def _history(self, _: str) -> bool:
         messages = self._stage.run(self._talk.app.history(self._talk.session))
-        print_history(self._talk.console, messages)
+        hints = self._stage.run(not_told_yet(self._talk.app, self._settings, self._talk.session))
+        print_history(self._talk.console, messages, hints)
         return True
 
     def _resume(self, _: str) -> bool:

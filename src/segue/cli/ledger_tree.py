@@ -9,13 +9,13 @@ from rich.tree import Tree
 
 from ..events import Resumed, ToolResult
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
+from .lookups import ACTIVE
 from .notices import told
 from .printable import arguments_line, one_line, result_line
 from .scene import CallKey
 
 MOST = 160
 """Columns of one entry."""
-_UNDER_WAY = ("pending", "running", "pausing")
 
 Call = Mapping[str, Any]
 Events = Sequence[Mapping[str, Any]]
@@ -36,7 +36,7 @@ def add_ledger(root: Tree, trace: Mapping[str, Any], signs: Signs, language: str
     """Add the calls of a trace below the root, in the order in which they were begun."""
     calls: Sequence[Call] = trace["calls"]
     ledger = root.add(Text(f"ledger: {len(calls)} {'call' if len(calls) == 1 else 'calls'}", style="bold"))
-    under_way = trace["task"]["status"] in _UNDER_WAY and not trace["task"].get("cut_off")
+    under_way = trace["task"]["status"] in ACTIVE and not trace["task"].get("cut_off")
     for call in calls:
         ledger.add(_entry(call, trace["events"], under_way, signs, language))
 

@@ -22,7 +22,7 @@ from ..events import (
 )
 from .notices import told
 from .printable import arguments_line, one_line, printable, result_line
-from .scene import Item
+from .scene import Item, is_unknown
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
 _RULE = "━"
@@ -48,7 +48,6 @@ PLAIN_SIGNS = Signs(
     "UNKNOWN",
 )
 UNKNOWN_STYLE = "bold yellow"
-_UNKNOWN = "unknown_outcome:"
 
 
 def signs_for(console: Console) -> Signs:
@@ -87,11 +86,6 @@ def decided_line(event: ToolCall, signs: Signs) -> Text:
     )
 
 
-def is_unknown(result: Mapping[str, Any]) -> bool:
-    """Whether a call's result says that nobody knows what became of it."""
-    return bool(result.get("unknown_outcome")) or str(result.get("error", "")).startswith(_UNKNOWN)
-
-
 def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en") -> Text:
     sign, style = outcome_sign(event.result, signs)
     text = Text.assemble(
@@ -127,11 +121,18 @@ def _call(name: str, arguments: Mapping[str, Any]) -> Text:
     return Text.assemble((one_line(name), "bold"), (f"({arguments_line(arguments)})", "dim"))
 
 
+def item_sign(item: Item, signs: Signs) -> tuple[str, str]:
+    """The sign and the style of a step; one that is done is not ticked off where nobody knows what its calls did."""
+    if item.status == "done" and item.unsure:
+        return signs.unknown, UNKNOWN_STYLE
+    return signs.steps.get(item.status, "?"), STYLES.get(item.status, "")
+
+
 def item_line(item: Item, signs: Signs) -> Text:
     """A step with its status, and why it has it."""
-    style = STYLES.get(item.status, "")
+    sign, style = item_sign(item, signs)
     text = Text.assemble(
-        (f"{signs.steps.get(item.status, '?')} ", style),
+        (f"{sign} ", style),
         (f"{one_line(item.step_id)} ", "dim"),
         (one_line(item.description or item.status, 120), style if item.status in ("running", "error") else ""),
     )

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import TaskError, UnknownTask
 from . import options
 from .consoles import output, write_json
 from .exits import USAGE, complain, told_in_a_sentence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 ACTIVE = ("pending", "running", "pausing")
 """Statuses of a task that a process works on, unless it is cut off."""
-SHORTEST = 6
-"""Characters that a task's id may be shortened to."""
 
 
 def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
@@ -75,10 +72,16 @@ def history(
     as_json: options.JsonOfList = False,
 ) -> None:
     """Print what was said in a session."""
+    from .choices import not_told_yet
     from .tables import print_history
 
-    messages = ask(Settings(db), lambda opened: opened.history(session))
-    write_json(messages, indent=2) if as_json else print_history(output(), messages)
+    settings = Settings(db)
+
+    async def told(opened: "App") -> tuple[list[Row], list[str]]:
+        return await opened.history(session), await not_told_yet(opened, settings, session)
+
+    messages, hints = ask(settings, told)
+    write_json(messages, indent=2) if as_json else print_history(output(), messages, hints)
 
 
 def trace(
@@ -91,7 +94,7 @@ def trace(
     settings = Settings(db)
 
     async def traced(opened: "App") -> Row:
-        found = await opened.trace(await find_task(opened, task_id))
+        found = await opened.trace(await opened.find_task(task_id))
         (task,) = await _told_apart(opened, settings, [found["task"]])
         return {**found, "task": task}
 
@@ -155,21 +158,6 @@ def doctor(
     from .doctor import doctor as look_over
 
     raise typer.Exit(look_over(output(), Settings(db, agents, agent, model=model)))
-
-
-async def find_task(app: "App", text: str) -> str:
-    """The id of the task that `text` is, or the beginning of.
-
-    Raises:
-        TaskError: there is none, there are several, or `text` is too short to tell.
-    """
-    try:
-        return await app.find_task(text)
-    except UnknownTask:
-        if len(text) >= SHORTEST:
-            raise
-        few = f"«{text}» is too short for a task's id: write at least its first {SHORTEST} characters"
-        raise TaskError(f"{few}; `segue tasks` lists what there is.") from None
 
 
 def ask(settings: Settings, question: "Callable[[App], Awaitable[Any]]") -> Any:

@@ -45,6 +45,7 @@ _TEXTS = {
     "write": ("JSON 格式的参数：", "arguments as JSON:"),
     "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is no JSON object ({why}): write it again."),
     "no_editor": ("无法使用编辑器 {editor}（{why}）。", "The editor {editor} cannot be used ({why})."),
+    "unchanged": ("参数没有改动。", "The arguments are unchanged."),
     "again": ("按回车键继续编辑", "press Enter to edit it again"),
     "no_arguments": ("（没有参数）", "(no arguments)"),
     "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows the whole"),

@@ -61,7 +61,11 @@ Approve = Annotated[
 ]
 Edit = Annotated[
     list[str] | None,
-    typer.Option("--edit", metavar="CALL=JSON", help="Let it run with these arguments instead: '0={\"amount\": 5}'."),
+    typer.Option(
+        "--edit",
+        metavar="CALL=JSON",
+        help='Let it run with these arguments, which replace all of the call\'s: \'0={"amount": 5, "note": "late"}\'.',
+    ),
 ]
 Reject = Annotated[
     list[str] | None,

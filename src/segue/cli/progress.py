@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ..events import Event, Lifecycle, PlanUpdate, StepUpdate, Thinking, Thought
+from ..events import Event, Lifecycle, PlanUpdate, Resumed, StepUpdate, Thinking, Thought, ToolCall, ToolResult
 from ..lifecycle import EngineEventType
 from . import lines
 from .board import ended_line, planned_line, progress_bar, subtask_table
@@ -53,23 +53,39 @@ class LiveProgress(LiveView):
 
 
 class PlainProgress(PlainView):
-    """A line when a subtask begins and when it ends, and its calls between them."""
+    """A line when a subtask begins and when it ends, and its calls below the line of the one that makes them."""
+
+    _under = ""
+    """The subtask whose line the last one is, or whose calls are below it."""
 
     def show(self, event: Event) -> None:
         match event:
             case Thinking() | Thought():
                 pass
-            case PlanUpdate():
+            case PlanUpdate() | Resumed():
                 self._scene.fold(event)
-                for item in self._scene.items.values():
-                    self._print(Text("  ") + planned_line(item, self._signs))
+                self._list()
             case StepUpdate():
                 self._scene.fold(event)
             case Lifecycle():
                 self._scene.fold(event)
                 self._tell(event)
+            case ToolCall() | ToolResult():
+                self._head(event.step_id)
+                super().show(event)
             case _:
                 super().show(event)
+
+    def _list(self) -> None:
+        self._under = ""
+        for item in self._scene.items.values():
+            self._print(Text("  ") + planned_line(item, self._signs))
+
+    def _head(self, step_id: str) -> None:
+        """Say which subtask is spoken of, unless it is the one above."""
+        if step_id != self._under and step_id in self._scene.items:
+            self._under = step_id
+            self._print(lines.item_line(self._scene.items[step_id], self._signs))
 
     def _tell(self, event: Lifecycle) -> None:
         items = self._scene.items
@@ -78,6 +94,7 @@ class PlainProgress(PlainView):
             return
         match event.event_type:
             case EngineEventType.TASK_STARTED:
-                self._print(lines.item_line(item, self._signs))
+                self._head(item.step_id)
             case EngineEventType.TASK_COMPLETED | EngineEventType.TASK_FAILED:
+                self._under = ""
                 self._print(ended_line(item, items.values(), self._signs, event.timestamp))

@@ -164,7 +164,7 @@ class PlainView:
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
-        shown = Scene()
+        shown = Scene(unsure=self._scene.unsure)
         shown.fold(event)
         for item in shown.items.values():
             self._print(Text("  ") + lines.item_line(item, self._signs))
@@ -173,7 +173,7 @@ class PlainView:
     def _(self, event: StepUpdate) -> None:
         known = self._scene.items.get(event.step_id)
         described = event.description or (known.description if known else "")
-        item = Item(event.step_id, described, event.status, event.note)
+        item = Item(event.step_id, described, event.status, event.note, unsure=event.step_id in self._scene.unsure)
         self._print(Text("  ") + lines.item_line(item, self._signs))
 
     @_show.register

@@ -118,7 +118,8 @@ class Everything:
             return
         parts = [f"{counted[name]} {said}" for name, said in OUTCOMES.items() if counted[name]]
         word = "task" if len(outcomes) == 1 else "tasks"
-        said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else "There is no task to resume."
+        none = "No task can be resumed before a person answers." if to_answer else "There is no task to resume."
+        said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else none
         self._print(Text(said, style="bold"))
         if to_answer:
             self._print(Text("Waiting for a person:", style="yellow"))

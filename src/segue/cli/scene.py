@@ -1,5 +1,6 @@
 """What a task looks like at this moment, folded from its events."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
@@ -41,6 +42,11 @@ def is_banner(event: Thinking) -> bool:
     return not event.trace_id and event.content.endswith("\n")
 
 
+def is_unknown(result: Mapping[str, Any]) -> bool:
+    """Whether a call's result says that nobody knows what became of it."""
+    return bool(result.get("unknown_outcome")) or str(result.get("error", "")).startswith("unknown_outcome:")
+
+
 @dataclass
 class Item:
     """One step of the plan, with the calls that it made."""
@@ -50,6 +56,8 @@ class Item:
     status: str
     note: str = ""
     calls: list[ToolResult] = field(default_factory=list)
+    unsure: bool = False
+    """Whether nobody knows what became of one of its calls."""
     priority: int | None = None
     result: str = ""
     """What it came to, where that is told."""
@@ -79,6 +87,8 @@ class Scene:
     told: str = ""
     """The last thought that was printed while it was written."""
     answer: str = ""
+    unsure: frozenset[str] = frozenset()
+    """The steps with a call of which nobody knows what became of it."""
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The calls that a person was last asked about, by their index."""
 
@@ -119,7 +129,7 @@ class Scene:
     def _(self, event: AttemptRestarted | Fallback) -> None:
         self.thought = self.answer = ""
         if isinstance(event, Fallback):
-            self.items, self.running = {}, {}
+            self.items, self.running, self.unsure = {}, {}, frozenset()
 
     @fold.register(Answer)
     @fold.register(Cancelled)
@@ -135,10 +145,12 @@ class Scene:
         old = self.items
         self.goal = event.goal
         self.items = {}
+        self.unsure &= {str(step["step_id"]) for step in event.steps if step["status"] == "done"}
         for step in event.steps:
             step_id = str(step["step_id"])
             calls = old[step_id].calls if step_id in old and step["status"] == "done" else []
             item = Item(step_id, step["description"], step["status"], step.get("note", ""), calls)
+            item.unsure = step_id in self.unsure
             item.priority = step.get("priority")
             self.items[step_id] = item
 
@@ -181,5 +193,8 @@ class Scene:
     @fold.register
     def _(self, event: ToolResult) -> None:
         self.running.pop(call_key(event), None)
+        if is_unknown(event.result):
+            self.unsure |= {event.step_id}
         if event.step_id in self.items:
             self.items[event.step_id].calls.append(event)
+            self.items[event.step_id].unsure = event.step_id in self.unsure

@@ -131,6 +131,10 @@ class Settings:
         given = {"--agent": self.agent, "--model": self.model, "--user": "" if self.user == "default" else self.user}
         return [word for option, value in given.items() if value for word in (option, value)]
 
+    def examining(self) -> str:
+        """The command that looks the database over."""
+        return shlex.join(["segue", "doctor", *self._database()])
+
     def command_on(self, verb: str, task_id: str, *options: str) -> str:
         """The command that resumes, answers, cancels or traces a task in another process."""
         places = self._database() if verb == "trace" else self._places()

@@ -16,7 +16,6 @@ from .choices import instead, meanwhile
 from .consoles import output
 from .conversation import Conversation, Row, Turn
 from .exits import FAILED, complain
-from .lookups import find_task
 from .settings import Settings
 from .verdicts import answer_of
 
@@ -112,7 +111,7 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     """Resume one task and return the exit code."""
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
-        found = stage.run(find_task(talk.app, task_id))
+        found = stage.run(talk.app.find_task(task_id))
         try:
             code = stage.carry(talk.resume(found))
         except ThreadBusy as refused:
@@ -130,7 +129,7 @@ def answered(
     """
     with Stage(settings, as_json=as_json, must_exist=True) as stage:
         talk = stage.conversation
-        found = stage.run(find_task(talk.app, task_id))
+        found = stage.run(talk.app.find_task(task_id))
         question = stage.run(talk.app.question(found))
         if any(given):
             code = stage.carry(talk.answer(found, answer_of(question["calls"], *given)))

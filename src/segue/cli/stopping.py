@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .lookups import find_task
+from ..reading import is_over
+from .choices import how_to_go_on
+from .exits import FAILED
 from .printable import printable
 from .settings import Settings
 from .tables import when
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     """Ask a task to pause, and say how to go on with it."""
-    task_id = await find_task(app, text)
+    task_id = await app.find_task(text)
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
     said = {
@@ -27,7 +29,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
 
 async def cancelled(app: "App", text: str) -> list[str]:
     """Give a task up, and say what stays of it."""
-    task_id = await find_task(app, text)
+    task_id = await app.find_task(text)
     await app.cancel(task_id)
     task = (await app.trace(task_id))["task"]
     unknown = (task["result"] or {}).get("unknown_outcomes") or []
@@ -36,25 +38,34 @@ async def cancelled(app: "App", text: str) -> list[str]:
     return [f"Task {task_id} is cancelled; session {task['thread_id']} takes the next message.", *warning]
 
 
-async def recovered(app: "App", settings: Settings, session: str) -> list[str]:
-    """Mend a session and take it back to the newest snapshot that can be read; say what was done and how to go on."""
+async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
+    """Mend a session and take it back to the newest snapshot that can be read.
+
+    Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
+    """
     back: dict[str, Any] = await app.recover(session)
     if not back["dropped"] and not back["mended"]:
-        return [f"Nothing of session {session} is damaged; nothing was changed."]
+        return [f"Nothing of session {session} is damaged; nothing was changed."], 0
     dropped = [
         f"Session {session} went back to its snapshot of {when(back['created_at'])} ({back['checkpoint_id']}).",
         f"Snapshots and results of steps that could not be read: {back['dropped']}.",
     ]
     kept = [f"The database as it was is kept in {back['copy']}."] if back["copy"] else []
-    return [
+    lost = back["checkpoint_id"] is None
+    lines = [
         *(dropped if back["dropped"] else []),
         *(printable(sentence) for sentence in back["mended"]),
         *kept,
-        *([] if back["checkpoint_id"] is None else await _next_command(app, settings, session)),
+        *([] if lost else await _next_command(app, settings, session)),
     ]
+    return lines, FAILED if lost else 0
 
 
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
     tasks = await app.tasks(session_id=session, limit=1)
-    goes_on = not tasks or tasks[0]["status"] in ("done", "cancelled")
-    return ["To go on:", settings.going_on(session) if goes_on else settings.command_on("resume", tasks[0]["task_id"])]
+    if not tasks:
+        return ["To go on:", settings.going_on(session)]
+    if is_over(tasks[0]):
+        return [*how_to_go_on(app, settings, tasks[0])]
+    verb = "answer" if tasks[0]["status"] == "waiting" else "resume"
+    return ["To go on:", settings.command_on(verb, tasks[0]["task_id"])]

@@ -72,12 +72,18 @@ def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             status_text(row),
             Text(printable(row["thread_id"])),
             Text(printable(row["agent_id"])),
-            Text(printable(row["mode"])),
+            Text(printable(_mode(row))),
             Text(when(row["created_at"])),
             Text(one_line(row["message"], 80)),
         )
     console.print(table if table.row_count else Text("No task yet: `segue chat` begins one."))
     _print_hints(console, rows)
+
+
+def _mode(row: Mapping[str, Any]) -> str:
+    """The mode that was asked for, and the one that was picked for it."""
+    picked = (row["result"] or {}).get("mode") if row["mode"] == "auto" else None
+    return f"auto: {picked}" if picked else str(row["mode"])
 
 
 def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -105,8 +111,8 @@ def print_modes(console: Console, names: Iterable[str]) -> None:
     console.print(table)
 
 
-def print_history(console: Console, messages: Iterable[Mapping[str, Any]]) -> None:
-    """Who said what; calls and their results in a line each."""
+def print_history(console: Console, messages: Iterable[Mapping[str, Any]], hints: Iterable[str] = ()) -> None:
+    """Who said what, calls and their results in a line each, and then the hints."""
     for message in messages:
         if message["role"] == "user":
             console.print(Text(f"you: {printable(_content(message))}", style="bold"), soft_wrap=True)
@@ -116,6 +122,8 @@ def print_history(console: Console, messages: Iterable[Mapping[str, Any]]) -> No
             console.print(_call(call["function"]), soft_wrap=True)
         if message["role"] == "assistant" and _content(message):
             console.print(_answer(console, _content(message)), soft_wrap=not console.is_terminal)
+    for hint in hints:
+        console.print(Text(printable(hint)), soft_wrap=True)
 
 
 def _answer(console: Console, text: str) -> Any:

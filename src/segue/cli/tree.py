@@ -134,7 +134,8 @@ class _Drawing:
     @_add.register
     def _(self, event: RecursionStart) -> None:
         label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
-        self._here = self._recursions[event.trace_id] = self._mode.add(label)
+        place = self._steps.get(event.step_id) or self._mode
+        self._here = self._recursions[event.trace_id] = place.add(label)
 
     @_add.register
     def _(self, event: Observe) -> None:

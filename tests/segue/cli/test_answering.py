@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkpoints.damage import damage
+
 from .conftest import Shell, Terminal
 
 MESSAGE = "please refund it, then mail them"
@@ -155,6 +157,26 @@ def test_options_decide_without_being_asked(pages: Shell) -> None:
     assert 'rejected mail(to="ann")  too dear' in tree
 
 
+def test_the_command_that_goes_on_after_an_answer_reaches_the_agent_of_the_task(pages: Shell) -> None:
+    assert pages("chat", "refund it", *SHOP, "--user", "ann").returncode == 3
+    answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    command = answered.stdout.decode().splitlines()[-1]
+    assert pages(*shlex.split(command.replace('"…"', "'refund it'"))[1:]).returncode == 3
+    assert [(task["agent_id"], task["user_id"]) for task in pages.rows("tasks")] == [("shop", "ann")] * 2
+    assert effects(pages) == ["refund 50 sorry"]
+
+
+def test_the_history_says_that_a_task_is_under_way_and_how_to_see_what_it_did(pages: Shell) -> None:
+    waiting(pages, "store it, then refund it")
+    *_, said, command = pages("history", "s1").stdout.decode().splitlines()
+    assert said == "A task has not ended, and what it did so far is not in the history yet; to see it:"
+    assert "store()" in pages(*shlex.split(command)[1:]).stdout.decode()
+    assert pages("cancel", pages.rows("tasks")[0]["task_id"]).returncode == 0
+    told = pages("history", "s1").stdout.decode()
+    assert "store()" in told
+    assert said not in told
+
+
 def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     task_id = waiting(pages)
     for options, said in (
@@ -190,3 +212,15 @@ def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> No
     assert terminal.end() == 0
     assert effects(pages) == ["refund 50 sorry"]
     assert Path(pages.folder / "segue.db").exists()
+
+
+def test_after_rows_were_mended_the_next_command_answers_or_names_the_agent(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
+    lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
+    assert lines[-2:] == ["To go on:", f"segue answer {task_id} --agents agents.toml"]
+    pages("answer", task_id, "--approve", *SHOP[:2])
+    damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
+    lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
+    assert lines[-2] == "go on in this session, from any process:"
+    assert "--agent shop" in lines[-1]

@@ -68,7 +68,10 @@ def test_what_is_no_verdict_is_asked_again() -> None:
 
 
 def test_an_edit_that_is_left_empty_or_unchanged_is_none() -> None:
-    assert ask("e", "", "e", '{"amount": 50}', "a", calls=CALLS[:1])[0] == APPROVED[:1]
+    verdicts, shown = ask("e", "", "e", '{"amount": 50}', "a", calls=CALLS[:1])
+    assert verdicts == APPROVED[:1]
+    assert shown.count("The arguments are unchanged.") == 2
+    assert "参数没有改动。" in ask("e", "", "a", calls=CALLS[:1], language="zh")[1]
 
 
 @pytest.mark.parametrize("wrong", ["{", "[]", '"text"', "5", "null", "true", '{"amount": NaN}'])

@@ -130,6 +130,25 @@ def test_the_message_can_come_from_standard_input() -> None:
     assert "你好！" in result.stdout
 
 
+def test_the_list_of_tasks_names_the_mode_that_was_picked() -> None:
+    run("chat", "hello")
+    run("chat", "hello", "--mode", "direct")
+    latest, first = run("tasks").stdout.splitlines()[1:]
+    assert "auto" not in latest
+    assert "auto: direct" in first
+
+
+def test_where_the_file_is_damaged_the_doctor_is_named(here: Path) -> None:
+    run("chat", "hello")
+    whole = (here / "segue.db").read_bytes()
+    (here / "x.db").write_bytes(whole[: len(whole) // 2])
+    result = run("tasks", "--db", "x.db")
+    assert result.exit_code == 1
+    said, hint = result.stderr.splitlines()
+    assert "restore it from a copy" in said
+    assert hint == "Or see what this says: segue doctor --db x.db"
+
+
 def test_the_environment_names_the_database(here: Path) -> None:
     result = run("chat", "hello", env={"SEGUE_DATABASE": "other.db"})  # type: ignore[arg-type]
     assert result.exit_code == 0
@@ -216,6 +235,7 @@ def test_help_waits_for_nothing_heavy() -> None:
         ("resume", "else the one that the task began with."),
         ("resume", "with --all a result a line, and a summary."),
         ("cancel", "the one that the task began with, if any."),
+        ("answer", "with these arguments, which replace all of the call's:"),
     ],
 )
 def test_an_option_says_what_it_does_for_its_command(command: str, told: str) -> None:

@@ -158,3 +158,21 @@ def test_what_can_be_read_of_a_damaged_file_is_saved_by_the_commands(tmp_path: P
     subprocess.run(saving(file), shell=True, check=True, capture_output=True)
     code, report = examined(Settings(str(folder / "it's-saved.db")))
     assert (code, "no damage found" in report) == (0, True)
+
+
+async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_mended(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    await written(path, "s", "t")
+    newest = "(SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = 't')"
+    damage(
+        path,
+        "UPDATE checkpoints SET checkpoint = x'00ff' WHERE thread_id = 's'",
+        f"UPDATE checkpoints SET checkpoint = x'00ff' WHERE checkpoint_id = {newest}",
+    )
+    code, report = await asyncio.to_thread(examined, Settings(str(path)))
+    lines = {line.split("«")[1][0]: line for line in report.splitlines() if line.startswith("✗ database")}
+    assert code == 1
+    assert "No checkpoint of session «s» can be read" in lines["s"]
+    assert "go on in a new session" in lines["s"]
+    assert "segue recover" not in lines["s"]
+    assert lines["t"].endswith(f"To mend it: segue recover t --db {path}")

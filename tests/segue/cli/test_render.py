@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from segue.cli.board import subtask_table
+from segue.cli.lines import SIGNS
 from segue.cli.live import LiveView
 from segue.cli.render import JsonView, PlainView
+from segue.cli.scene import Scene
 from segue.events import (
     Action,
     Answer,
@@ -370,6 +373,35 @@ def test_a_call_whose_outcome_is_unknown_is_told_apart_without_such_signs() -> N
 
 
 @pytest.mark.parametrize("shown_by", [plain, live])
+def test_a_step_with_a_call_whose_outcome_is_unknown_is_not_ticked_off(shown_by: Callable[[list[Event]], str]) -> None:
+    shown = shown_by(
+        [
+            PlanUpdate(goal="pay", steps=[step("1", "Pay")], **TASK),
+            ToolResult(step_id="1", index=0, name="pay", arguments={}, result=LOST, **TASK),
+            StepUpdate(step_id="1", status="done", **TASK),
+            PlanUpdate(goal="pay", steps=[step("1", "Pay", "done"), step("2", "Tell")], **TASK),
+        ]
+    )
+    assert "? 1 Pay" in shown
+    assert "☑" not in shown
+
+
+def test_a_subtask_with_a_call_whose_outcome_is_unknown_is_not_ticked_off_in_the_table() -> None:
+    scene = Scene()
+    for event in (
+        PlanUpdate(goal="pay", steps=[step("1", "Pay"), step("2", "Tell")], **TASK),
+        ToolResult(step_id="1", index=0, name="pay", arguments={}, result=LOST, **ROUND),
+        StepUpdate(step_id="1", status="done", **TASK),
+        StepUpdate(step_id="2", status="done", **TASK),
+    ):
+        scene.fold(event)
+    console = terminal()
+    console.print(subtask_table(scene.items.values(), SIGNS, "en", 0.0))
+    assert "? done" in written(console)
+    assert written(console).count("☑ done") == 1
+
+
+@pytest.mark.parametrize("shown_by", [plain, live])
 def test_what_people_did_to_the_task_is_shown(shown_by: Callable[[list[Event]], str]) -> None:
     calls = [{"index": 0, "name": "refund", "arguments": {"amount": 50}}, {"index": 1, "name": "mail", "arguments": {}}]
     edited = {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}}
@@ -425,6 +457,7 @@ def test_what_has_ended_is_not_drawn_once_more_as_moving() -> None:
     deadline = time.monotonic() + 10
     while "→ get_city_info" not in written(console):
         assert time.monotonic() < deadline
+        time.sleep(0.01)
     view.show(REACT[-4])
     assert "→ get_city_info" not in written(console).rpartition("✓ get_city_info")[2]
     view.finish()

@@ -151,6 +151,19 @@ def test_a_paused_goal_goes_on_without_a_terminal_with_only_what_is_left(
     assert task["status"] == "done"
 
 
+def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_come(pages: Shell) -> None:
+    assert pages("run", "store it, then refund it", "--agents", "agents.toml", "--agent", "shop").returncode == 3
+    answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    told = [line for line in answered.stdout.decode().splitlines() if re.match(r" *[☑▶☐→✓] ", line)]
+    first, second, third, approved, heading, call, done, *_ = told
+    assert (first, second) == ("  ☑ 1 Store  priority 0", "  ▶ 2 Refund  priority 0")
+    assert third.startswith("  ☐ 3 ")
+    assert approved.startswith("  ✓ approved refund(")
+    assert heading == "▶ 2 Refund"
+    assert call.startswith("  ✓ refund(")
+    assert done.startswith("☑ 2 Refund ")
+
+
 def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:

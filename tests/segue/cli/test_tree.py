@@ -281,3 +281,29 @@ def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
     shown = drawn([], [call("cut", "running", None)], status="running", cut_off=True)
     assert shown[0] == "task t  running (cut off)"
     assert shown[4] == "? cut(n=1)  begun, outcome unknown  1#1 #0"
+
+
+def test_rounds_stand_in_their_subtask_and_a_call_of_unknown_outcome_leaves_it_unticked() -> None:
+    steps = [{"step_id": key, "description": name, "status": "pending"} for key, name in (("1", "Look"), ("2", "Pay"))]
+    rounds: list[Event] = []
+    for key, name, result in (("1", "look", {"success": "light"}), ("2", "pay", LOST)):
+        here: dict[str, Any] = {"task_id": "t", "trace_id": f"{key * 8}0", "iteration": 1, "step_id": key}
+        rounds += [
+            RecursionStart(max_iteration=30, **here),
+            ToolResult(index=0, name=name, arguments={}, result=result, **here),
+            StepUpdate(step_id=key, status="done", **TASK),
+        ]
+    mode = ModeSelected(mode="lifecycle", reason="asked for", **TASK)
+    shown = drawn([mode, PlanUpdate(goal="see", steps=steps, **TASK), *rounds])
+    assert shown[4:] == [
+        "plan: see",
+        "☑ 1 Look",
+        "round 1  trace 11111111",
+        "✓ look()  0.00 s",
+        "light",
+        "? 2 Pay",
+        "round 1  trace 22222222",
+        "? pay()  0.00 s",
+        UNKNOWN,
+        LOST["error"],
+    ]
