@@ -52,6 +52,10 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "lifecycle_late": ("超过了 {n} 秒的时限，已放弃", "it took longer than {n} s and was given up"),
     "lifecycle_needs": ("它需要的任务没有完成：{tasks}", "it needs tasks that were not completed: {tasks}"),
     "lifecycle_left": ("没有完成的任务：\n\n{tasks}", "Not completed:\n\n{tasks}"),
+    "unknown_call": (
+        "注意：{tool} 是否已经生效并不清楚，也没有自动重做：请先核实。",
+        "Note: {tool} may or may not have taken effect, and was not run again: check what it did.",
+    ),
     "first_round": ("这是第一轮执行。", "This is the first round."),
     "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
     "spent_calls": ("已达到最多 {n} 次工具调用的上限", "the limit of {n} tool calls was reached"),

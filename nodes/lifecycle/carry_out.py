@@ -22,7 +22,7 @@ from .briefing import brief
 from .part_ledger import PartLedger
 from .parts import PartServices
 from .state import CarryOutNode, LifecycleUpdate, SubTaskWork
-from .telling import told
+from .telling import told, unknown_calls
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -53,7 +53,9 @@ def carry_out(graph: ReactGraph) -> CarryOutNode:
         made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
         known = [] if work.model.is_language_model else calls_in(made)
         error = "" if result["success"] else str(result.get("error") or phrase("nothing_found", state["language"]))
-        outcome = {"answer": result["answer"], "error": error, "history": result["history"], "calls": known}
+        unknown = unknown_calls(result["history"], state["language"]) if work.model.is_language_model else []
+        answer = "\n\n".join([result["answer"], *unknown])  # the offline planner says it by itself
+        outcome = {"answer": answer, "error": error, "history": result["history"], "calls": known, "unknown": unknown}
         return _update(state, task, {**outcome, "usage": result["usage"]}, made)
 
     return node
@@ -104,5 +106,5 @@ def _update(
     else:
         details |= {"result": outcome["answer"], "progress": (state["completed"] + 1) / total}
         event = told(task_id, EngineEventType.TASK_COMPLETED, details)
-    kept = {"step_id": task.step_id, "history": [], "calls": [], "usage": {}, **outcome}
+    kept = {"step_id": task.step_id, "history": [], "calls": [], "unknown": [], "usage": {}, **outcome}
     return {"messages": messages, "outcomes": [kept], "events": announce(step, event)}

@@ -56,7 +56,8 @@ class LifecycleState(TypedDict):
     wave: list[str]
     """The ids of the tasks under way. EXECUTING."""
     outcomes: Records
-    """One a task that was carried out: {step_id, answer, error, history, calls, usage}. CARRY_OUT."""
+    """One a task that was carried out: {step_id, answer, error, history, calls, unknown, usage}; `unknown` are
+    lines about calls of unknown outcome. CARRY_OUT."""
     folded: int
     """How many of the outcomes stand in `steps` and `results` already. EXECUTING."""
     results: dict[str, str]

@@ -6,6 +6,7 @@ from typing import Any
 from segue.events import Lifecycle, StepUpdate
 from segue.lifecycle import EngineEventType, EngineState, next_state
 from segue.plan import Status
+from segue.prompts.phrases import phrase
 from segue.subtasks import SubTask
 
 
@@ -30,6 +31,12 @@ def step_told(task_id: str, task: SubTask) -> StepUpdate:
     return StepUpdate(
         task_id=task_id, step_id=task.step_id, status=task.status.value, description=task.description, note=task.note
     )
+
+
+def unknown_calls(history: Iterable[Mapping[str, Any]], language: str) -> list[str]:
+    """A line for each tool of which a call may or may not have taken effect."""
+    unknown = (e["action"] for e in history if str(e["result"].get("error", "")).startswith("unknown_outcome:"))
+    return [phrase("unknown_call", language, tool=tool) for tool in dict.fromkeys(unknown)]
 
 
 def tasks_of(steps: Iterable[Mapping[str, Any]]) -> tuple[SubTask, ...]:

@@ -19,7 +19,7 @@ from ..results import compose_result
 from ..steering import amended, take_up
 from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
-from .steps import step_event, thought_through
+from .steps import step_event, thought_through, unmended
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -32,10 +32,11 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     asked = await _ask(state, work)
     text = whole_answer(asked.reply, language)
     old = tuple(Step(**step) for step in state["plan"])
-    steps = _close(old)
+    failed = unmended(old, state)
+    steps = _close(old, "it needs a step that failed" if failed else "the budget was spent before it")
     plan = [step.model_dump(mode="json") for step in steps]
-    undone = (Status.ERROR, Status.SKIPPED)
-    failed = "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in steps if s.status in undone)
+    undone = [step for step in steps if step in failed or step.status is Status.SKIPPED]
+    error = "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
     result = compose_result(
         "plan",
         text,
@@ -44,10 +45,10 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         total_steps=len(plan),
         plan=plan,
         usage=asked.usage,
-        error=failed,
+        error=error,
     )
     moved = [step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
-    status = "error" if failed else "done"
+    status = "error" if error else "done"
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     return {
         **added,
@@ -82,16 +83,14 @@ def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
     return {"step": outcome["description"], "tool": outcome["name"], **edit, "result": outcome["result"]}
 
 
-def _close(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _close(steps: tuple[Step, ...], why: str) -> tuple[Step, ...]:
     """The answer carries out the steps without a tool; what could not run is skipped, with the reason."""
     steps = thought_through(steps)
-    failed = {step.step_id for step in steps if step.status is Status.ERROR}
     for step in steps:
         if step.status is Status.PENDING and not step.uses_tool:
             steps = set_status(steps, step.step_id, Status.DONE, "answered with what there is")
         elif step.status is Status.PENDING:
-            note = "it needs a step that failed" if failed else "the budget was spent before it"
-            steps = set_status(steps, step.step_id, Status.SKIPPED, note)
+            steps = set_status(steps, step.step_id, Status.SKIPPED, why)
     return steps
 
 

@@ -23,15 +23,18 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     old = tuple(Step(**step) for step in state["plan"])
     try:
         new = _steps(draft["steps"])
-        plan = validate(Plan(goal=goal, steps=keep_finished(old, new)), work.tools)
+        merged = keep_finished(old, new, failed=True)
+        mended = [step.step_id for step in merged if step.status is Status.ERROR]
+        validate(Plan(goal=goal, steps=tuple(step for step in merged if step.step_id not in mended)), work.tools)
     except InvalidPlan as error:
         event = ErrorRaised(task_id=state["task_id"], message=str(error))
         return {"complaint": str(error), "draft": None, "events": announce(event)}
-    steps = [step.model_dump(mode="json") for step in plan.steps]
+    steps = [step.model_dump(mode="json") for step in merged]
     banner = phrase("plan_2", state["language"], goal=goal, n=len(steps))
     work.emit(Thinking(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
-    return {"goal": goal, "plan": steps, "draft": None, "asked": 0, "complaint": "", "events": announce(updated)}
+    update: PlanUpdate = {"goal": goal, "plan": steps, "mended": mended, "draft": None, "asked": 0, "complaint": ""}
+    return {**update, "events": announce(updated)}
 
 
 def _steps(drafted: list[Any]) -> tuple[Step, ...]:

@@ -21,6 +21,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "replans": 0,
         "goal": "",
         "plan": [],
+        "mended": [],
         "wave": [],
         "outcomes": Overwrite([]),
         "gave_up": "",

@@ -17,7 +17,7 @@ from ..steering import take_up
 from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
-from .steps import step_event, thought_through
+from .steps import step_event, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is mended after a failed step."""
@@ -34,7 +34,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     chosen = () if spent else _choose(settled, work.tools)[:left]
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
-    failed = [] if state["replans"] >= MOST_REPLANS else [step for step in begun if step.status is Status.ERROR]
+    failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)
     pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
         **added,

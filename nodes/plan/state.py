@@ -34,6 +34,8 @@ class PlanState(TypedDict):
     """DECOMPOSE."""
     plan: list[dict[str, Any]]
     """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
+    mended: list[str]
+    """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
     wave: list[dict[str, Any]]
     """Steps under way: {step_id, attempt, name, arguments, description, phase}, and where a person decided about one,
     `approved`, `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
@@ -65,6 +67,7 @@ class PlanUpdate(TypedDict, total=False):
     replans: int
     goal: str
     plan: list[dict[str, Any]]
+    mended: list[str]
     wave: list[dict[str, Any]]
     outcomes: Any
     usage: dict[str, Any]

@@ -1,7 +1,11 @@
 """How the steps of a plan move."""
 
+from collections.abc import Sequence
+
 from segue.events import StepUpdate
 from segue.plan import Status, Step, ready, set_status
+
+from .state import PlanState
 
 
 def step_event(task_id: str, step: Step) -> StepUpdate:
@@ -17,3 +21,9 @@ def thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         for step_id in thoughts:
             steps = set_status(steps, step_id, Status.DONE)
     return steps
+
+
+def unmended(steps: Sequence[Step], state: PlanState) -> list[Step]:
+    """The failed steps that no new plan goes around."""
+    mended = state.get("mended", ())  # a task that was begun before there was such a list
+    return [step for step in steps if step.status is Status.ERROR and step.step_id not in mended]

@@ -110,16 +110,18 @@ def natural_key(step_id: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", step_id) if part]
 
 
-def keep_finished(old: Sequence[Step], new: Sequence[Step]) -> tuple[Step, ...]:
-    """Merge a new plan into an old one: what is done stays done, and stays in the plan.
+def keep_finished(old: Sequence[Step], new: Sequence[Step], *, failed: bool = False) -> tuple[Step, ...]:
+    """Merge a new plan into an old one: what is done stays done, and stays in the plan, ahead of the new steps.
 
-    A new step that took a finished one's number for something else gets a number of its own.
+    With `failed`, so does what failed; the same step again in the new plan tries it once more. A new step that took the
+    number of one that stays for something else gets a number of its own.
     """
-    finished = {step.step_id: step for step in old if step.status == Status.DONE}
-    new = _give_way(finished, new)
-    proposed = {step.step_id for step in new}
-    kept = [step for step in old if step.step_id in finished and step.step_id not in proposed]
-    return (*kept, *(finished.get(step.step_id, step) for step in new))
+    stays = {Status.DONE, Status.ERROR} if failed else {Status.DONE}
+    kept = {step.step_id: step for step in old if step.status in stays}
+    new = _give_way(kept, new)
+    again = {step.step_id for step in new if step.step_id in kept and kept[step.step_id].status == Status.ERROR}
+    kept = {step_id: step for step_id, step in kept.items() if step_id not in again}
+    return (*kept.values(), *(step for step in new if step.step_id not in kept))
 
 
 def _give_way(finished: Mapping[str, Step], new: Sequence[Step]) -> Sequence[Step]:

@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from langgraph.runtime import RunControl, Runtime
 
 from segue.agents import Budget
+from segue.engine.ledger import MemoryLedger
 from segue.errors import ModelUnreachable
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState
-from segue.services import RunContext
+from segue.services import CallKey, Claim, RunContext
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool
 from tests.graphs.conftest import Make
@@ -197,3 +199,31 @@ async def test_the_agents_own_tools_are_the_context_where_there_is_no_coordinato
         "fail: Fail.",
     ]
     assert "double: Double a number." in str(test.model.calls[0][0].content)
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"), [("pay it", "pay may or may not have taken effect"), ("付款", "pay 是否已经生效并不清楚")]
+)
+async def test_a_task_says_which_of_its_calls_may_or_may_not_have_taken_effect(bed: Make, goal: str, said: str) -> None:
+    @tool
+    def pay(order: int) -> str:
+        """Pay an order."""
+        return "paid"
+
+    script = [tasks(task("a"), task("b", "a")), call_tool(("pay", {"order": 1})), answer("all paid"), answer("the end")]
+    with (test := bed(build_lifecycle, script, tools=(pay,))).model:
+        test.services.ledger = CutOff()
+        out = await test.send(goal)
+    told = [e["data"]["details"] for e in test.of_type("lifecycle") if e["data"]["event_type"] == "task_completed"]
+    assert told[0]["result"].startswith("all paid\n\n") and said in told[0]["result"]
+    assert told[1]["result"] == "the end"
+    assert out["result"]["answer"].startswith("the end\n\n") and out["result"]["answer"].count(said) == 1
+    assert [s["status"] for s in out["result"]["plan"]] == ["done", "done"]
+
+
+class CutOff(MemoryLedger):
+    """A ledger that a killed process has left with every call under way."""
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        await super().claim(key, name, arguments)
+        return Claim("interrupted")

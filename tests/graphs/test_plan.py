@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 from segue.agents import Budget
+from segue.engine.ledger import MemoryLedger
 from segue.graphs.plan import build_plan
+from segue.services import CallKey
 from segue.tools.registry import tool
 from tests.fakes import plan_json
 from tests.graphs.conftest import Make
@@ -113,6 +115,62 @@ async def test_a_failure_that_cannot_be_mended_is_told_and_what_needs_it_is_skip
     assert [s["status"] for s in out["result"]["plan"]] == ["error", "skipped"]
     assert "failed" in out["result"]["error"]
     assert len(out["result"]["history"]) == 3
+
+
+async def test_a_failed_step_stays_in_the_mended_plan_and_is_not_asked_about_again(bed: Make) -> None:
+    first = plan_json("g", [step("double", {"number": 1}), step("fail", {"reason": "x"}), step("note", {"text": "a"})])
+    second = plan_json("g", [step("double", {"number": 1}, step="1"), step("note", {"text": "b"}, step="2")])
+    with (test := bed(build_plan, [first, second, "mended"])).model:
+        out = await test.send("go")
+    kept = [("1", "double", "done"), ("2", "fail", "error"), ("3", "note", "done")]
+    assert [(s["step_id"], s["action"], s["status"]) for s in out["result"]["plan"]] == kept
+    assert out["result"]["plan"][1]["note"] == "RuntimeError: x"
+    assert [(s["step_id"], s["status"]) for s in test.of_type("plan_update")[-1]["data"]["steps"]] == [
+        ("1", "done"), ("2", "error"), ("3", "pending"),
+    ]  # fmt: skip
+    assert out["result"]["success"] is True and test.of_type("task_complete")[0]["data"]["status"] == "done"
+    assert [entry["action"] for entry in out["result"]["history"]] == ["double", "fail", "note"]
+
+
+async def test_what_needs_a_failed_step_that_is_not_written_again_cannot_run(bed: Make) -> None:
+    first = plan_json("g", [step("fail", {"reason": "x"}), step("note", {"text": "a"})])
+    needing = plan_json("g", [step("note", {"text": "b"}, step="3", depends_on=[1])])
+    second = plan_json("g", [step("note", {"text": "b"}, step="3", depends_on=[])])
+    with (test := bed(build_plan, [first, needing, second, "mended"])).model:
+        out = await test.send("go")
+    assert "step 3 depends on '1', which is no step" in str(test.model.calls[2][0].content)
+    assert [(s["step_id"], s["status"]) for s in out["result"]["plan"]] == [("1", "error"), ("3", "done")]
+
+
+async def test_two_failures_stay_through_two_new_plans(bed: Make) -> None:
+    plans = [plan_json("g", [step("fail", {"reason": reason}, step="1")]) for reason in "xy"]
+    with (test := bed(build_plan, [*plans, plan_json("g", [step("note", {"text": "b"}, step="2")]), "ok"])).model:
+        out = await test.send("go")
+    assert [(s["step_id"], s["params"], s["status"]) for s in out["result"]["plan"]] == [
+        ("1", {"reason": "x"}, "error"), ("2", {"reason": "y"}, "error"), ("3", {"text": "b"}, "done"),
+    ]  # fmt: skip
+    assert out["result"]["success"] is True
+
+
+async def test_a_step_whose_outcome_is_unknown_stays_in_the_plan_and_says_so(bed: Make) -> None:
+    @tool
+    def pay(order: int) -> str:
+        """Pay an order."""
+        return "paid"
+
+    first = plan_json("g", [step("pay", {"order": n}) for n in (1, 2, 3)])
+    second = plan_json("g", [step("pay", {"order": 1}, step="1"), step("pay", {"order": 3}, step="3", depends_on=[1])])
+    with (test := bed(build_plan, [first, second, "paid"], tools=(pay,))).model:
+        test.services.ledger = ledger = MemoryLedger()
+        await ledger.claim(CallKey("task-1", "2#1", 0), "pay", {"order": 2})
+        out = await test.send("go")
+    assert [(s["step_id"], s["status"]) for s in out["result"]["plan"]] == [
+        ("1", "done"),
+        ("2", "error"),
+        ("3", "done"),
+    ]
+    assert out["result"]["plan"][1]["note"].startswith("unknown_outcome: pay was under way when its process stopped")
+    assert [entry["action"] for entry in out["result"]["history"]] == ["pay"] * 3
 
 
 async def test_a_reference_that_leads_nowhere_is_that_steps_error(bed: Make) -> None:

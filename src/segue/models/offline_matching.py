@@ -8,7 +8,8 @@ from typing import Any
 
 from .offline_cards import Card, Parameter
 from .offline_filling import Reading, listed_places, read_arguments, value_places
-from .offline_reading import CJK, Found, arithmetic, masked, occurrences, quotations, unwanted
+from .offline_naming import FILLING, covered, is_declined, keyword_places, name_of, read_by_lines, words_of
+from .offline_reading import CJK, masked, occurrences, quotations
 
 WEAKEST = 1.5
 """What a tool without a keyword in the text has to score by its words and values."""
@@ -16,23 +17,11 @@ MOST_CALLS = 10
 """Calls of one tool at most, where a text names several values for one argument."""
 _REMEMBERED_TURNS = 4
 
-_FILLING = re.compile(
-    r"那么|那|还有|以及|另外|换成|改成|改为|改|如果|要是|怎么样|如何|多少|等于|是|呢|吗|吧|啊|呀|的|了|再|也|和|换|到|去|在|请问|请|算一下|算算|算"
-    r"|\b(?:and|or|what|how|about|for|in|to|with|of|the|a|an|is|are|it|that|then|also|instead|please|try|same|much|now|s)\b"
-    rf"|[^A-Za-z{CJK}]",
-    re.IGNORECASE,
-)
 _NO_REPLY = re.compile(
     r"\W*(?:(?:no|nope|cancel|never ?mind|forget it|stop|don't|do not|thanks?|thank you|ok|okay|hi|hello)\b"
     r"|算了|不|别|取消|没有|没事|谢|好的|你好)",
     re.IGNORECASE,
 )
-_COMMON_WORDS = """
-the and for with from that this what when where which who how are was can could would you your please about into than
-get list find show give tell search look make let use all any one some its per explain does did has have not
-查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算
-"""
-_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,9 @@ class _Fit:
 
 def intend(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
     """What the message wants; one that says nothing of its own may go on with what the turn before wanted."""
-    own = _settle([(fit, _filled(fit.card, text, turns)) for fit in _fitting(cards, text)], text)
+    fits = _fitting(cards, text)
+    named = [fit.card for fit in fits]
+    own = _settle([(fit, _filled(fit.card, named, text, turns)) for fit in fits], text)
     if own.calls or not turns:
         return own
     before = _before(cards, turns)
@@ -116,67 +107,34 @@ def _before(cards: Sequence[Card], turns: Sequence[Turn]) -> Intent:
 def _fitting(cards: Sequence[Card], text: str) -> list[_Fit]:
     """The tools whose keywords stand in the text; if there are none, those whose words come nearest."""
     spoken = masked(text, quotations(text))
-    fits = [_Fit(card, 2.0, frozenset(places)) for card in cards if (places := _keyword_places(card, spoken, text))]
+    fits = [_Fit(card, 2.0, frozenset(places)) for card in cards if (places := keyword_places(card, spoken, text))]
     if fits:
-        wanted = [fit for fit in fits if not _is_declined(fit.card, spoken)]
+        wanted = [fit for fit in fits if not is_declined(fit.card, spoken)]
         return wanted or [fit for fit in fits if fit.card.read_only]
     weak = [_Fit(card, score) for card in cards if (score := _weak_score(card, spoken, text)) >= WEAKEST]
-    weak = [fit for fit in weak if not _is_declined(fit.card, spoken)]
+    weak = [fit for fit in weak if not is_declined(fit.card, spoken)]
     best = max((fit.score for fit in weak), default=0.0)
     return [fit for fit in weak if fit.score == best]
 
 
-def _keyword_places(card: Card, spoken: str, text: str) -> set[int]:
-    words = (*card.keywords, card.name) if "_" in card.name else card.keywords
-    places = _covered(hit for word in words for hit in occurrences(spoken, word))
-    if any(parameter.kind == "arithmetic" for parameter in card.parameters) and _is_sum(text):
-        places |= set(range(len(text)))
-    return places
-
-
-def _is_declined(card: Card, spoken: str) -> bool:
-    """Whether a keyword of the tool stands in the text only to say that it is not wanted."""
-    return any(unwanted(spoken, [word]) and not occurrences(spoken, word) for word in card.keywords)
-
-
-def _covered(hits: Iterable[Found]) -> set[int]:
-    return {place for hit in hits for place in range(hit.start, hit.end)}
-
-
-def _is_sum(text: str) -> bool:
-    """Whether the text asks for arithmetic: a lone dash or slash between numbers may be a range or a date."""
-    expression = arithmetic(text)
-    if expression is None:
-        return False
-    if expression not in text or re.search(r"[+*(]", expression):
-        return True
-    return not re.search(r"\d", rest := text.replace(expression, " ")) and not _FILLING.sub("", rest)
-
-
 def _weak_score(card: Card, spoken: str, text: str) -> float:
     """1 for a word of the name or title, 0.5 for one of the description, 1 for a value of a required argument."""
-    there = _words(spoken)
-    named = _words(re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", f"{card.name} {card.title}"))
-    score = len(there & named) + 0.5 * len(there & (_words(card.description) - named))
+    there, named = words_of(spoken), words_of(name_of(card))
+    score = len(there & named) + 0.5 * len(there & (words_of(card.description) - named))
     listed = {(hit.start, hit.end) for hit in listed_places(card, text)}
     return score + (1.0 if listed and card.required else 0.0) if score else 0.0
 
 
-def _words(text: str) -> set[str]:
-    """English words without plural endings, and pairs of Chinese characters."""
-    english = (word for word in re.findall(r"[a-z]{3,}", text.lower()) if word not in _COMMON)
-    stems = {re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in english}
-    runs = re.findall(rf"[{CJK}]+", re.sub(r"[的了和是把被]", " ", text))
-    return stems | ({run[at : at + 2] for run in runs for at in range(len(run) - 1)} - _COMMON)
-
-
-def _filled(card: Card, text: str, turns: Sequence[Turn]) -> Intent:
+def _filled(card: Card, named: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
     """The tool's calls; what is required and not in the text is taken from the talk, the latest first."""
-    known = read_arguments(card, text)
-    for parameter in card.required:
-        if parameter.name not in known and (values := _remembered(card, parameter, turns)):
-            known[parameter.name] = values
-    return _of(card, known)
+    found: list[Intent] = []
+    for known in read_by_lines(card, named, text):
+        for parameter in card.required:
+            if parameter.name not in known and (values := _remembered(card, parameter, turns)):
+                known[parameter.name] = values
+        found.append(_of(card, known))
+    calls = _distinct(call for intent in found for call in intent.calls)
+    return Intent(tuple(calls[:MOST_CALLS]), tuple(ask for intent in found for ask in intent.asks))
 
 
 def _of(card: Card, known: Reading) -> Intent:
@@ -222,8 +180,8 @@ class _Evidence:
 def _evidence(fit: _Fit, text: str) -> _Evidence:
     read = read_arguments(fit.card, text)
     words = (word for parameter in fit.card.parameters if parameter.name in read for word in parameter.keywords)
-    named = _covered(hit for word in words for hit in occurrences(text, word))
-    return _Evidence(frozenset(fit.places | named | _covered(listed_places(fit.card, text))), bool(read))
+    named = covered(hit for word in words for hit in occurrences(text, word))
+    return _Evidence(frozenset(fit.places | named | covered(listed_places(fit.card, text))), bool(read))
 
 
 def _is_explained(fit: _Fit, intent: Intent, covered: set[int]) -> bool:
@@ -274,7 +232,7 @@ def _is_short_reply(text: str) -> bool:
 def _only_names_values(cards: Sequence[Card], text: str) -> bool:
     """Whether a message says nothing but a value, as in «and tomorrow?»."""
     rest = masked(text, [hit for card in cards for hit in value_places(card, text)])
-    return not re.search(rf"[A-Za-z]|[{CJK}]{{3,}}", _FILLING.sub("", rest))
+    return not re.search(rf"[A-Za-z]|[{CJK}]{{3,}}", FILLING.sub("", rest))
 
 
 def _carried_over(before: Intent, text: str) -> Intent:
