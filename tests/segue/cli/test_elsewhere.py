@@ -230,7 +230,7 @@ def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
         time.sleep(0.01)
     let_go()
     assert process.wait(SECONDS) == 130
-    said, command = pages.read("err").splitlines()
+    *_, said, command = pages.read("err").splitlines()
     assert said == "The task was paused and taken up elsewhere. To see what becomes of it:"
     if options:
         result = json.loads(pages.read("out").splitlines()[-1])
