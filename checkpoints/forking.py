@@ -11,13 +11,13 @@ from typing import Any
 
 from segue.errors import ThreadBusy, ThreadExists
 from segue.events import Paused, StateChanged
+from segue.statuses import OPEN, TaskStatus
 
 from .database import Database
 from .event_log import insert_event
 from .inspecting import refuse_damaged
 from .renaming import Renaming, copy_rows
 from .snapshots import Snapshot, find, following, has_checkpoints, task_of
-from .statuses import OPEN, TaskStatus
 
 _S = TaskStatus
 _END = "~"

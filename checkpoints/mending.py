@@ -6,12 +6,12 @@ from typing import Any
 
 from segue.events import ErrorRaised, StateChanged, to_dict
 from segue.ids import Ids
+from segue.statuses import OPEN, TaskStatus
 
 from .event_log import event_row, insert_event
 from .inspecting import ReadRow, rows_of
 from .mending_calls import mended_call
 from .rows import Row, Unfit, json_object
-from .statuses import OPEN, TaskStatus
 from .task_rows import EMPTY, stored_task
 
 Log = list[Row]

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
 from segue.errors import DamagedCheckpoint, InvalidExport, UnreadableState
+from segue.statuses import ENDED, OPEN, TaskStatus
 
 from .call_rows import canonical
 from .database import Database
@@ -25,7 +26,6 @@ from .rows import decoded
 from .saver import FencedSqliteSaver
 from .schema import SCHEMA_VERSION
 from .snapshots import find, has_checkpoints, refuse_unknown
-from .statuses import ENDED, OPEN, TaskStatus
 
 Row = dict[str, Any]
 _S = TaskStatus

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.errors import InvalidExport
 from segue.events import from_dict
+from segue.statuses import TaskStatus
 
 from .decoding import CheckedSerializer, Undecodable
-from .statuses import TaskStatus
 
 FORMAT = "segue.thread"
 VERSION = 1

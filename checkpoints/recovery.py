@@ -11,6 +11,7 @@ from typing import Any
 
 from segue.errors import NothingReadable, UnknownThread
 from segue.events import Recovered, StateChanged
+from segue.statuses import OPEN, TaskStatus
 
 from .database import Database, translated
 from .event_log import insert_event
@@ -18,7 +19,6 @@ from .inspecting import damaged_rows
 from .lease import check_fence
 from .mending import mend
 from .saver import FencedSqliteSaver
-from .statuses import OPEN, TaskStatus
 from .surveying import Damage, Readable, Survey
 
 Row = dict[str, Any]

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from segue.statuses import TaskStatus
+
 from .rows import (
     Column,
     Row,
@@ -19,7 +21,6 @@ from .rows import (
     read_columns,
     text,
 )
-from .statuses import TaskStatus
 
 BEST = 5
 """The highest rating; the lowest is 1."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from segue.errors import TaskError, UnknownTask
 from segue.events import Event, StateChanged
+from segue.statuses import ENDED, TaskStatus, next_status
 
 from .database import Database
 from .event_log import insert_event
 from .lease import check_fence
 from .rows import Row, fetched
-from .statuses import ENDED, TaskStatus, next_status
 from .task_rows import shown_task, shown_thread, stored_task, task_of
 
 Rows = list[Row]

@@ -14,7 +14,6 @@ from .archive import Archive, check_session
 from .bootstrap import Registry
 from .checkpoints.database import Database, open_database
 from .checkpoints.states import state_at
-from .checkpoints.statuses import OPEN, TaskStatus
 from .errors import InvalidMessage, TaskUnfinished, UnknownMode
 from .events import Event
 from .extraction import extract
@@ -27,6 +26,7 @@ from .recovering import make_again
 from .runner import Runner, thread_config
 from .runs import Row
 from .services import Model
+from .statuses import OPEN, TaskStatus
 from .wired import wired_graph
 
 

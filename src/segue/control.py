@@ -12,15 +12,16 @@ from langgraph.types import StateSnapshot
 from .bootstrap import Registry
 from .checkpoints.database import Database
 from .checkpoints.states import state_at
-from .checkpoints.statuses import ACTIVE, ENDED, TaskStatus
 from .closing import stopped
 from .errors import IllegalTransition, TaskError
 from .events import Event, Resumed, Steered
 from .following import LOOK_EVERY, Follower
+from .leasing import lives
 from .nodes.approving import check_answer
 from .reading import is_over
 from .runner import Runner, thread_config
 from .runs import Row, question_of
+from .statuses import ACTIVE, ENDED, TaskStatus
 
 CANCEL_SECONDS = 10.0
 """How long another process may take to give up a task that it runs."""
@@ -149,8 +150,7 @@ class Control(Follower):
         """Every task to go on with, oldest first: paused, or `cut_off` by the end of its process."""
         rows = []
         for row in await self._runner.tasks.unfinished():
-            held = await self._runner.leasing.held(row["thread_id"])
-            if not held and row["wanted"] != "cancel":
+            if not lives(row["owner"]) and row["wanted"] != "cancel":
                 rows.append({**row, "cut_off": row["status"] != TaskStatus.PAUSED})
         return rows
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 
-from .checkpoints.statuses import ACTIVE
 from .events import Event, from_dict
 from .hub import until_end
 from .reading import Reader
+from .statuses import ACTIVE
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at a task that another process runs."""

@@ -62,8 +62,7 @@ class Leasing:
 
     async def held(self, thread_id: str) -> bool:
         """Whether a live process, this one or another, runs a task on the thread."""
-        owner = await self._lease.holder(thread_id)
-        return owner is not None and not gone(owner)
+        return lives(await self._lease.holder(thread_id) or "")
 
 
 def _here() -> str:
@@ -72,6 +71,11 @@ def _here() -> str:
         return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}".replace(":", "")
     except OSError:
         return socket.gethostname()
+
+
+def lives(owner: str) -> bool:
+    """Whether an owner of a lease is there, and not a process of this machine that is no more."""
+    return bool(owner) and not gone(owner)
 
 
 def gone(owner: str) -> bool:

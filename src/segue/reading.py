@@ -5,10 +5,10 @@ from langchain_core.messages import convert_to_openai_messages
 from .checkpoints.call_rows import calls_of
 from .checkpoints.database import Database, touch
 from .checkpoints.states import state_at
-from .checkpoints.statuses import ENDED, TaskStatus
 from .errors import UnknownThread
 from .runner import Runner, thread_config
 from .runs import Row
+from .statuses import ENDED, TaskStatus
 
 
 def is_over(row: Row) -> bool:

@@ -19,7 +19,6 @@ from .checkpoints.ledger import ToolLedger
 from .checkpoints.saver import FencedSqliteSaver
 from .checkpoints.schema import SCHEMA_VERSION
 from .checkpoints.states import state_at
-from .checkpoints.statuses import TaskStatus
 from .checkpoints.tasks import Tasks
 from .closing import close_turn, given_up, stopped
 from .errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
@@ -30,6 +29,7 @@ from .leasing import Leasing
 from .nodes.chat.run_mode import ModeGraph
 from .runs import LEASE_LOST, Row, Run, given, knows, look_at, question_of
 from .services import AppContext
+from .statuses import TaskStatus
 from .tools.run import left_open
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,6 @@ class Runner:
         self._database = database
         self._registry = registry
         self._runs: dict[str, Run] = {}
-        self._fences: dict[str, int] = {}
         self._watching: asyncio.Task[None] | None = None
 
     def _publish(self, stored: list[Row]) -> None:
@@ -60,7 +59,7 @@ class Runner:
 
     async def move(self, row: Row, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Row:
         """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
-        fence = self._fences.get(row["thread_id"])
+        fence = self.saver.fence(row["thread_id"]) or None
         moved, stored = await self.tasks.move(row["task_id"], status, events=events, fence=fence, **changes)
         self._publish(stored)
         return moved
@@ -87,7 +86,6 @@ class Runner:
         """
         fence = await self.leasing.take(thread_id, wait)
         await self._end_stale(thread_id)
-        self._fences[thread_id] = fence
         self.saver.hold(thread_id, fence)
         begun = False
 
@@ -116,7 +114,6 @@ class Runner:
                 await asyncio.wait([run.task])
 
     async def _let_go(self, thread_id: str, fence: int) -> None:
-        self._fences.pop(thread_id, None)
         self.saver.release(thread_id)
         await self.leasing.release(thread_id, fence)
 
@@ -251,8 +248,9 @@ class Runner:
     async def leave_behind(self, row: Row, partial: str = "") -> Row:
         """Put what a task did into its thread's history, so that the thread can take another message."""
         row = await self.tasks.get(row["task_id"])
-        ledger = ToolLedger(self._database, row["thread_id"], self._fences[row["thread_id"]])
-        self.saver.hold(row["thread_id"], self._fences[row["thread_id"]])  # what could not be saved counts no more
+        fence = self.saver.fence(row["thread_id"])
+        ledger = ToolLedger(self._database, row["thread_id"], fence)
+        self.saver.hold(row["thread_id"], fence)  # what could not be saved counts no more
         agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))

@@ -8,10 +8,10 @@ from segue.checkpoints.database import Database
 from segue.checkpoints.event_log import EventLog
 from segue.checkpoints.lease import Lease
 from segue.checkpoints.rows import Row
-from segue.checkpoints.statuses import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 from segue.checkpoints.tasks import Tasks
 from segue.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
 from segue.events import Paused, Steered
+from segue.statuses import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TaskUnfinished, ThreadBusy
-from .lookups import ACTIVE
+from ..statuses import ACTIVE
 from .settings import MOST, Settings
 from .verdicts import Call
 

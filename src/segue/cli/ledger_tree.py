@@ -8,8 +8,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ..events import Resumed, ToolResult
+from ..statuses import ACTIVE
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
-from .lookups import ACTIVE
 from .notices import told
 from .printable import arguments_line, one_line, result_line
 from .scene import CallKey

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..statuses import ACTIVE
 from . import options
 from .consoles import output, write_json
 from .exits import USAGE, complain, told_in_a_sentence
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from ..app import App
 
 Row = dict[str, Any]
-ACTIVE = ("pending", "running", "pausing")
-"""Statuses of a task that a process works on, unless it is cut off."""
 
 
 def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:

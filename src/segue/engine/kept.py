@@ -11,10 +11,10 @@ from ..errors import TaskError
 from ..events import Event, Lifecycle, from_dict
 from ..lifecycle import EngineEventType, EngineState
 from ..nodes.lifecycle.gate import GATE, Gate
+from ..statuses import ENDED
 from .mirror import Mirror
 from .tracks import Arrived, Begin, Given, GoOn
 
-_ENDED = ("done", "cancelled")
 Row = dict[str, Any]
 
 
@@ -136,7 +136,7 @@ class KeptTrack:
     async def _look(self, row: Row) -> None:
         """See whether the task can go on, and whether it waits for a person."""
         self._session_id = row["thread_id"]
-        self.standing = row["status"] not in _ENDED and not row["result"]
+        self.standing = row["status"] not in ENDED and not row["result"]
         waits = row["status"] == "waiting"
         self.question = await self._app.question(self._task_id) if waits else None
 

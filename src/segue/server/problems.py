@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from .. import errors
+from ..statuses import ACTIVE
 from .fitting import encoded, readable
 from .logs import logger
 from .tenants import Tenant
@@ -123,9 +124,6 @@ async def answer_segue_error(request: Request, error: Exception) -> Json:
     return told(Problem(status, type(error).__name__, sentence, task_id=await _in_the_way(request, error)), error)
 
 
-_RUNS = ("pending", "running", "pausing")
-
-
 async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     """The task that a conflict is with; empty where there is none."""
     if isinstance(error, errors.TaskUnfinished):
@@ -133,7 +131,7 @@ async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     if not isinstance(error, errors.ThreadBusy):
         return ""
     latest = await request.app.state.service.app.tasks(session_id=error.thread_id, limit=1)
-    return next((row["task_id"] for row in latest if row["status"] in _RUNS), "")
+    return next((row["task_id"] for row in latest if row["status"] in ACTIVE), "")
 
 
 async def answer_invalid(_: Request, error: Exception) -> Json:

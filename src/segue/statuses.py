@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from segue.errors import IllegalTransition
+from .errors import IllegalTransition
 
 
 class TaskStatus(StrEnum):
