@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ..agents import Agent
 from ..errors import MissingKey, UnknownModel
 from ..services import Model
-from .retrying import WHOLE, Patience
+from .openai.retry import WHOLE, Patience
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -45,7 +45,7 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
         return Offline(OfflinePlanner(), "offline")
     kind, _, name = choice.partition(":")
     if kind == "local" and name:
-        from .local import local_model
+        from .local.model import local_model
 
         return local_model(agent, name)
     if kind != "openai" or not name:
@@ -61,7 +61,7 @@ def _of_object(choice: Any, agent: Agent) -> Model:
     if not isinstance(choice, BaseChatModel):
         raise UnknownModel(repr(choice))
     if _speaks_chat_completions(choice):
-        from .openai import OpenAIModel
+        from .openai.model import OpenAIModel
 
         return OpenAIModel(choice, choice.model_name, streaming=agent.streaming, patience=_patience(agent))
     return ChatObject(choice, streaming=agent.streaming)
@@ -81,7 +81,7 @@ def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
     from openai import DefaultAsyncHttpxClient
     from pydantic import SecretStr
 
-    from .openai import OpenAIModel
+    from .openai.model import OpenAIModel
 
     base_url = agent.base_url or environ.get("OPENAI_BASE_URL")
     key = agent.api_key or (SecretStr(environ["OPENAI_API_KEY"]) if environ.get("OPENAI_API_KEY") else None)

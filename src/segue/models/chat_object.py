@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelRefused
 from ..services import CallDelta, ModelPiece, ModelReply, ModelRequest, TextDelta
-from .raw_calls import GrowingCalls, as_text, plain_specs
+from .function_calls import GrowingCalls, as_text, plain_specs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

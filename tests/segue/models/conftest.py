@@ -5,7 +5,7 @@ from pathlib import Path
 import certifi
 import pytest
 
-from segue.models.response_formats import forget_endpoints
+from segue.models.openai.capabilities import forget_endpoints
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from segue.agents import Agent
 from segue.errors import MissingKey, UnknownModel
 from segue.models.build import build_model, chosen_model
 from segue.models.chat_object import ChatObject, Offline
-from segue.models.openai import CONNECT_SECONDS, OpenAIModel
+from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel
 from tests.fakes import ScriptedChatModel
 
 KEY = SecretStr("test-key-0123456789")

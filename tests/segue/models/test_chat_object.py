@@ -12,7 +12,7 @@ from segue.models.chat_object import ChatObject, Offline
 from segue.services import ModelReply, RawCall
 from tests.fakes import ScriptedChatModel
 
-from .openai_asking import JSON, NATIVE, PROSE, told
+from .openai_calls import JSON, NATIVE, PROSE, told
 
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 USAGE: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}

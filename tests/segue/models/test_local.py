@@ -16,8 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from segue.agents import Agent
 from segue.errors import ConfigurationError, ModelRefused, UnknownModel
 from segue.models.build import build_model
-from segue.models.local import LocalModel, answer_only, stripped
-from segue.models.local_engine import Completion, Message, engine_of
+from segue.models.local.llama import Completion, Message, engine_of
+from segue.models.local.model import LocalModel, answer_only, stripped
 from segue.nodes.showing_tools import envelope_schema
 from segue.services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.tools.registry import as_tool

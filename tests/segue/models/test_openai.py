@@ -15,13 +15,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
 
 from segue.errors import ModelRefused, ModelUnreachable
-from segue.models.openai import OpenAIModel
-from segue.models.response_formats import quirks_of
+from segue.models.openai.capabilities import quirks_of
+from segue.models.openai.model import OpenAIModel
 from segue.services import ModelReply, ModelRequest, RawCall, TextDelta
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 
-from .openai_asking import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, told
+from .openai_calls import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, told
 
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 

@@ -31,7 +31,7 @@ from tests.loopback import (
     ToolCalls,
 )
 
-from .openai_asking import JSON, KEY, NATIVE, NOW, PROSE, ask, model_at
+from .openai_calls import JSON, KEY, NATIVE, NOW, PROSE, ask, model_at
 
 PROTOCOLS = {"json": JSON, "native": NATIVE}
 ALL = tuple(itertools.product(PROTOCOLS, (True, False)))

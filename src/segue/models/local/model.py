@@ -11,11 +11,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ..agents import Agent
-from ..decision import decode
-from ..errors import MissingExtra, ModelRefused, UnreadableReply
-from ..services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
-from .local_engine import Completion, Engine, Message, engine_of
+from ...agents import Agent
+from ...decision import decode
+from ...errors import MissingExtra, ModelRefused, UnreadableReply
+from ...services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from .llama import Completion, Engine, Message, engine_of
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

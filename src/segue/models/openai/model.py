@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import openai
 from pydantic import SecretStr
 
-from ..errors import ModelError, ModelRefused, ModelUnreachable
-from ..services import ModelPiece, ModelRequest, Retry
-from .openai_faults import Censor, Fault, Faulty
-from .openai_wire import Wire
-from .raw_calls import plain_specs
-from .response_formats import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
-from .retrying import ATTEMPTS, LONGEST_WAIT, Patience
+from ...errors import ModelError, ModelRefused, ModelUnreachable
+from ...services import ModelPiece, ModelRequest, Retry
+from ..function_calls import plain_specs
+from .capabilities import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
+from .faults import Censor, Fault, Faulty
+from .retry import ATTEMPTS, LONGEST_WAIT, Patience
+from .transport import Wire
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
-from ..services import ModelRequest
-from .openai_faults import Fault
+from ...services import ModelRequest
+from .faults import Fault
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

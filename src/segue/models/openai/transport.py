@@ -9,9 +9,9 @@ from typing import Any, Self
 import openai
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from .openai_faults import Censor, Fault, Faulty, fault_of
-from .openai_reading import Reading
-from .retrying import Patience
+from .faults import Censor, Fault, Faulty, fault_of
+from .reply import Reading
+from .retry import Patience
 
 TAIL = 5.0
 """Seconds that a stream is waited for once it said how it finished: all that is left is the usage."""

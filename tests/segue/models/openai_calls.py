@@ -10,8 +10,8 @@ from langchain_core.messages import HumanMessage
 from segue.agents import Agent
 from segue.errors import ModelError
 from segue.models.build import build_model
-from segue.models.openai import OpenAIModel
-from segue.models.retrying import Patience
+from segue.models.openai.model import OpenAIModel
+from segue.models.openai.retry import Patience
 from segue.services import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from tests.loopback import Json, LoopbackServer, Scripted
 

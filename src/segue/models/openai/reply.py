@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..services import CallDelta, ModelPiece, ModelReply, TextDelta
-from .openai_faults import Censor, Fault, Faulty, body_fault
-from .raw_calls import GrowingCalls, as_text
+from ...services import CallDelta, ModelPiece, ModelReply, TextDelta
+from ..function_calls import GrowingCalls, as_text
+from .faults import Censor, Fault, Faulty, body_fault
 
 _REPHRASE = "rephrase the message, or choose another model"
 
