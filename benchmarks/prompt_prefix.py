@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, convert_to_openai_messages
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from segue.agents import Agent
-from segue.bootstrap import Registry, RunServices
+from segue.core.agents import Agent
+from segue.core.ports import AppContext
 from segue.graphs.react import build_react
-from segue.services import AppContext
+from segue.registry import Registry, RunServices
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 CALLS = 20

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from segue.coordinators import FolderCoordinator
-from segue.engine import ConversationEngine
+from segue.lifecycle import ConversationEngine
+from segue.lifecycle.coordinators import FolderCoordinator
 
 
 async def main() -> None:

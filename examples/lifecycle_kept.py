@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import segue
-from segue.engine import ConversationEngine
+from segue.lifecycle import ConversationEngine
 
 
 async def main(database: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from segue.engine import ConversationEngine
+from segue.lifecycle import ConversationEngine
 
 
 async def main() -> None:

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from segue.engine import ConversationEngine
+from segue.lifecycle import ConversationEngine
 
 
 async def begin() -> dict[str, Any]:

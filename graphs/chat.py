@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.nodes.beginning import GraphInput, TaskOutput
+from segue.core.ports import RunContext
 from segue.nodes.chat.finish import finish
 from segue.nodes.chat.init import init
 from segue.nodes.chat.routes import after_mode, after_select_mode
 from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
 from segue.nodes.chat.select_mode import select_mode
 from segue.nodes.chat.state import ChatState
-from segue.services import RunContext
+from segue.nodes.shared.task import GraphInput, TaskOutput
 
 from . import direct, lifecycle, plan, plan_react, react
 

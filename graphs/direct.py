@@ -2,11 +2,11 @@
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.nodes.beginning import GraphInput, ModeOutput
+from segue.core.ports import RunContext
 from segue.nodes.direct.answer import answer
 from segue.nodes.direct.init import init
 from segue.nodes.direct.state import DirectState
-from segue.services import RunContext
+from segue.nodes.shared.task import GraphInput, ModeOutput
 
 
 def build_direct() -> StateGraph[DirectState, RunContext, GraphInput, ModeOutput]:

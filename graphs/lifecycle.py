@@ -2,16 +2,15 @@
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.lifecycle import Coordinator
-from segue.nodes.beginning import TaskOutput
+from segue.core.lifecycle import Coordinator
+from segue.core.ports import RunContext
 from segue.nodes.lifecycle.carry_out import carry_out
 from segue.nodes.lifecycle.completed import completed
 from segue.nodes.lifecycle.context_fetching import context_fetching
 from segue.nodes.lifecycle.decomposing import Decompose, decomposing
 from segue.nodes.lifecycle.error import error
 from segue.nodes.lifecycle.executing import executing
-from segue.nodes.lifecycle.gate import stepwise
-from segue.nodes.lifecycle.parts import as_part
+from segue.nodes.lifecycle.pacing import stepwise
 from segue.nodes.lifecycle.paused import paused
 from segue.nodes.lifecycle.receiving import receiving
 from segue.nodes.lifecycle.routes import (
@@ -25,7 +24,8 @@ from segue.nodes.lifecycle.routes import (
 )
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleInput, LifecycleState, SubTaskWork
-from segue.services import RunContext
+from segue.nodes.lifecycle.subtask_services import as_part
+from segue.nodes.shared.task import TaskOutput
 
 from .react import build_react
 

@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.nodes.beginning import GraphInput, ModeOutput
+from segue.core.ports import RunContext
 from segue.nodes.plan.answer import answer
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.execute_step import execute_step
@@ -12,7 +12,7 @@ from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan, after_schedule
 from segue.nodes.plan.schedule import schedule
 from segue.nodes.plan.state import PlanState, StepWork
-from segue.services import RunContext
+from segue.nodes.shared.task import GraphInput, ModeOutput
 
 
 def build_plan() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:

@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.nodes.beginning import GraphInput, ModeOutput
+from segue.core.ports import RunContext
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.give_up import give_up
 from segue.nodes.plan.init import init
@@ -10,7 +10,7 @@ from segue.nodes.plan.make_plan import make_plan
 from segue.nodes.plan.routes import after_decompose, after_make_plan
 from segue.nodes.plan.state import PlanState
 from segue.nodes.plan_react.react import react
-from segue.services import RunContext
+from segue.nodes.shared.task import GraphInput, ModeOutput
 
 from .react import graph as react_graph
 

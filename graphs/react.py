@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from segue.nodes.beginning import GraphInput, TaskOutput
+from segue.core.ports import RunContext
 from segue.nodes.react.answer import answer
 from segue.nodes.react.call_llm import call_llm
 from segue.nodes.react.call_tool import call_tool
@@ -16,7 +16,7 @@ from segue.nodes.react.plan import plan
 from segue.nodes.react.remend import remend
 from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
 from segue.nodes.react.state import ReactState
-from segue.services import RunContext
+from segue.nodes.shared.task import GraphInput, TaskOutput
 
 
 def build_react(

@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from segue.errors import ConfigurationError
+from segue.core.errors import ConfigurationError
 
 FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")

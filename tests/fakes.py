@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
-from segue.ids import Ids, TaskId, ThreadId, TraceId
+from segue.core.ids import Ids, TaskId, ThreadId, TraceId
 
 PIECE = 7
 """Characters in a streamed piece."""

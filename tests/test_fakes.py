@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel
 
-from segue.decision import ActionType, decode
+from segue.core.decision import ActionType, decode
 from tests import fakes
 from tests.fakes import CountedIds, FixedClock, ScriptedChatModel, ScriptLeftOver, ScriptRanDry
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.agents import load_agents
+from segue.core.agents import load_agents
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

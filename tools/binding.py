@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic import ValidationError
 
-from segue.errors import ConfigurationError
+from segue.core.errors import ConfigurationError
 
-from .threads import run_in_thread
+from .calls.threads import run_in_thread
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

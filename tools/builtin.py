@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from segue.tools.calculator import CALCULATOR
 from segue.tools.clock import CLOCK
 from segue.tools.registry import ToolSets
-from segue.tools.travel import TRAVEL
+from segue.tools.travel.tools import TRAVEL
 
 if TYPE_CHECKING:
     from segue.tools.binding import BoundTool

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from segue.errors import MissingExtra
+from segue.core.errors import MissingExtra
 
 from .data_fonts import Lettering, lettering
 from .data_summaries import figure

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from segue.errors import MissingExtra
+from segue.core.errors import MissingExtra
 
 from .data_words import Language, told
 

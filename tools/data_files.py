@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from segue.errors import ConfigurationError
+from segue.core.errors import ConfigurationError
 
 from .data_words import Language, language_of, listing, told, unknown
 

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from .adapters.functions import bind_function
 from .binding import BoundTool
 from .data_engine import need_extra
 from .data_files import DataFile, DataFolder
@@ -13,7 +14,6 @@ from .data_loading import peek, tables_text
 from .data_tools import DATA
 from .data_typing import Kind
 from .data_words import words_for
-from .functions import bind_function
 
 LOOKED_AT = 20
 """Files whose columns are known by name."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from segue.agents import load_attribute
-from segue.errors import ConfigurationError, UnknownTool
+from segue.core.agents import load_attribute
+from segue.core.errors import ConfigurationError, UnknownTool
 
+from .adapters.functions import bind_function
 from .binding import BadArguments, BoundTool, Marks, tool
-from .functions import bind_function
 
 __all__ = ["BadArguments", "BoundTool", "Marks", "ToolSets", "as_tool", "tool"]
 
@@ -20,7 +20,7 @@ def as_tool(source: Any) -> BoundTool:
     """
     from langchain_core.tools import BaseTool
 
-    from .langchain_tools import bind_langchain_tool
+    from .adapters.langchain import bind_langchain_tool
 
     if isinstance(source, BoundTool):
         return source

@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-from segue.agents import Agent
+from segue.core.agents import Agent
 from segue.server import ServerSettings, create_app, serve
 
 SECONDS = 25.0

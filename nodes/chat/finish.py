@@ -1,8 +1,8 @@
 """FINISH: the task ends with its mode's result."""
 
-from segue.events import TaskComplete
+from segue.core.events import TaskComplete
 
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
 from .state import ChatState, ChatUpdate
 
 

@@ -2,10 +2,10 @@
 
 from typing import cast
 
-from segue.events import TaskStarted
+from segue.core.events import TaskStarted
 
-from ..beginning import begin
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
+from ..shared.task import begin
 from .state import ChatState, ChatUpdate
 
 

@@ -6,13 +6,13 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.events import Answer, Fallback
+from segue.core.events import Answer, Fallback
 
-from ..compaction import window
-from ..context import NodeRuntime, announce, bench
-from ..exchange import calls_in
-from ..objective import before_objective
-from ..results import compose_result
+from ..shared.context import NodeRuntime, announce, bench
+from ..shared.history_window import window
+from ..shared.objective import before_objective
+from ..shared.results import compose_result
+from ..shared.tool_messages import calls_in
 from .state import ChatNode, ChatState, ChatUpdate
 
 ModeGraph = CompiledStateGraph[Any, Any, Any, Any]

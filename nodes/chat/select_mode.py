@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from segue.errors import UnknownMode
-from segue.events import ModeSelected
+from segue.core.errors import UnknownMode
+from segue.core.events import ModeSelected
 
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
 from .auto import pick_mode
 from .state import ChatNode, ChatState, ChatUpdate
 

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from ..beginning import Assignment
-from ..context import NodeRuntime
-from ..history import Events, History
+from ..shared.channels import Events, History
+from ..shared.context import NodeRuntime
+from ..shared.task import Assignment
 
 
 class ChatState(TypedDict):

@@ -4,20 +4,20 @@ from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from segue.errors import ModelRefused, UnreadableReply
-from segue.events import Answer, ErrorRaised, TaskComplete, Thinking
+from segue.core.errors import ModelRefused, UnreadableReply
+from segue.core.events import Answer, ErrorRaised, TaskComplete, Thinking
+from segue.core.ports import ModelRequest
 from segue.prompts.load import render
 from segue.prompts.phrases import phrase
-from segue.services import ModelRequest
 
-from ..budgeting import conversation
-from ..calling import Asked, LiveText, ask_model, whole_answer
-from ..compaction import window
-from ..context import Bench, NodeRuntime, announce, bench
-from ..objective import before_objective
-from ..persona import own_prompt
-from ..results import compose_result
-from ..steering import amended, take_up
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.history_window import window
+from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
+from ..shared.objective import before_objective
+from ..shared.persona import own_prompt
+from ..shared.prompt_budget import conversation
+from ..shared.results import compose_result
+from ..shared.steering import amended, take_up
 from .state import DirectState, DirectUpdate
 
 

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from ..beginning import begin
-from ..context import NodeRuntime
-from ..objective import additions
+from ..shared.context import NodeRuntime
+from ..shared.objective import additions
+from ..shared.task import begin
 from .state import DirectState, DirectUpdate
 
 

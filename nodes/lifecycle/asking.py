@@ -4,15 +4,15 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from segue.core.ports import ModelRequest
 from segue.prompts.load import render
-from segue.services import ModelRequest
 
-from ..budgeting import as_json, conversation
-from ..compaction import window
-from ..context import Bench
-from ..objective import before_objective
-from ..persona import own_prompt
-from ..showing_tools import MOST_STEPS, described
+from ..shared.context import Bench
+from ..shared.history_window import window
+from ..shared.objective import before_objective
+from ..shared.persona import own_prompt
+from ..shared.prompt_budget import as_json, conversation
+from ..shared.tool_schemas import MOST_STEPS, described
 from .state import LifecycleState
 
 _TEXT = {"type": "string"}

@@ -8,21 +8,21 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.errors import ModelUnreachable, SegueError, StorageError
-from segue.events import StepUpdate, Thinking
-from segue.lifecycle import EngineEventType
-from segue.plan import Status
+from segue.core.errors import ModelUnreachable, SegueError, StorageError
+from segue.core.events import StepUpdate, Thinking
+from segue.core.lifecycle import EngineEventType
+from segue.core.plan import Status
+from segue.core.ports import AppContext
+from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
-from segue.services import AppContext
-from segue.subtasks import SubTask
 
-from ..context import Bench, NodeRuntime, announce, bench
-from ..exchange import calls_in
-from .briefing import brief
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.tool_messages import calls_in
+from .events import told, unknown_calls
 from .part_ledger import PartLedger
-from .parts import PartServices
 from .state import CarryOutNode, LifecycleUpdate, SubTaskWork
-from .telling import told, unknown_calls
+from .subtask_prompt import brief
+from .subtask_services import PartServices
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
 

@@ -4,15 +4,15 @@ from typing import cast
 
 from langchain_core.messages import AIMessage
 
-from segue.events import Answer, TaskComplete
-from segue.lifecycle import EngineEventType
-from segue.plan import Status
+from segue.core.events import Answer, TaskComplete
+from segue.core.lifecycle import EngineEventType
+from segue.core.plan import Status
 
-from ..context import NodeRuntime, announce, bench
-from ..steering import take_up
-from .ending import lifecycle_result, whole_answer
+from ..shared.context import NodeRuntime, announce, bench
+from ..shared.steering import take_up
+from .events import tasks_of, told
+from .result import lifecycle_result, whole_answer
 from .state import LifecycleState, LifecycleUpdate
-from .telling import tasks_of, told
 
 
 async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:

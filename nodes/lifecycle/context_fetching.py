@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from segue.events import Thinking
-from segue.lifecycle import Context, Coordinator, EngineEventType, EngineState
+from segue.core.events import Thinking
+from segue.core.lifecycle import Context, Coordinator, EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
-from ..budgeting import as_json, cut, tokens
-from ..context import Bench, NodeRuntime, announce, bench
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.prompt_budget import as_json, cut, tokens
+from .events import changed, told
 from .state import LifecycleNode, LifecycleState, LifecycleUpdate
-from .telling import changed, told
 
 KINDS = ("rules", "knowledge", "tools")
 MOST_CHARS = 2_000

@@ -3,20 +3,20 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from segue.decision import read_object
-from segue.errors import InvalidPlan, UnreadableReply
-from segue.events import Durable, ErrorRaised, PlanUpdate, Thinking
-from segue.lifecycle import EngineEventType, EngineState
+from segue.core.decision import read_object
+from segue.core.errors import InvalidPlan, UnreadableReply
+from segue.core.events import Durable, ErrorRaised, PlanUpdate, Thinking
+from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.ports import ModelReply
+from segue.core.subtasks import SubTask, read_tasks
 from segue.prompts.phrases import phrase
-from segue.services import ModelReply
-from segue.subtasks import SubTask, read_tasks
 
-from ..calling import Silent, ask_model
-from ..context import Bench, NodeRuntime, announce, bench
-from ..steering import amended, take_up
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.model_call import Silent, ask_model
+from ..shared.steering import amended, take_up
 from .asking import decomposition
+from .events import as_steps, changed, tasks_of, told
 from .state import LifecycleNode, LifecycleState, LifecycleUpdate
-from .telling import as_steps, changed, tasks_of, told
 
 MOST_ASKS = 3
 """Tasks that cannot be read or carried out are asked for twice more."""

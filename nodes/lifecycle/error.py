@@ -2,14 +2,14 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.events import Answer, ErrorRaised, TaskComplete
-from segue.lifecycle import EngineEventType, EngineState
+from segue.core.events import Answer, ErrorRaised, TaskComplete
+from segue.core.lifecycle import EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
-from ..context import NodeRuntime, announce
-from .ending import done_so_far, lifecycle_result
+from ..shared.context import NodeRuntime, announce
+from .events import changed, told
+from .result import done_so_far, lifecycle_result
 from .state import LifecycleState, LifecycleUpdate
-from .telling import changed, told
 
 
 async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:

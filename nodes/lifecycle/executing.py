@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.events import Durable
-from segue.lifecycle import EngineEventType, EngineState
-from segue.plan import Status
+from segue.core.events import Durable
+from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.plan import Status
+from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
-from segue.subtasks import SubTask, moved, next_tasks, stranded
 
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
 from .counting import added_up
+from .events import as_steps, changed, completed, step_told, tasks_of, told
 from .state import LifecycleNode, LifecycleState, LifecycleUpdate
-from .telling import as_steps, changed, completed, step_told, tasks_of, told
 
 NOTE_CHARS = 200
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.services import CallKey, Claim, Ledger, Tool
-from segue.tools.run import unknown_outcome
+from segue.core.ports import CallKey, Claim, Ledger, Tool
+from segue.tools.calls.run import unknown_outcome
 
 
 class PartLedger:

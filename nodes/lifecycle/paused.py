@@ -1,9 +1,9 @@
 """PAUSED: a run that stood goes on where it was paused."""
 
-from segue.lifecycle import EngineState
+from segue.core.lifecycle import EngineState
 
-from ..context import NodeRuntime
-from .entering import enter
+from ..shared.context import NodeRuntime
+from .init import enter
 from .state import LifecycleState, LifecycleUpdate
 
 

@@ -1,12 +1,12 @@
 """RECEIVING: a new run begins."""
 
-from segue.errors import InvalidMessage
-from segue.lifecycle import EngineState
+from segue.core.errors import InvalidMessage
+from segue.core.lifecycle import EngineState
 
-from ..context import Bench, NodeRuntime, announce, bench
-from .entering import emptied, enter
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from .events import changed
+from .init import emptied, enter
 from .state import LifecycleState, LifecycleUpdate
-from .telling import changed
 
 
 async def receiving(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from langgraph.types import Send
 
-from segue.lifecycle import EngineState
+from segue.core.lifecycle import EngineState
 
 from .state import LifecycleState, SubTaskWork
 

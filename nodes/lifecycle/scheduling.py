@@ -1,12 +1,12 @@
 """SCHEDULING: put the tasks in order, by their dependencies and then by their priority."""
 
-from segue.lifecycle import EngineEventType, EngineState
-from segue.plan import problems
-from segue.subtasks import MOST_TASKS, in_order
+from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.plan import problems
+from segue.core.subtasks import MOST_TASKS, in_order
 
-from ..context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce
+from .events import changed, tasks_of, told
 from .state import LifecycleState, LifecycleUpdate
-from .telling import changed, tasks_of, told
 
 
 async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:

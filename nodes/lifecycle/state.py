@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from ..beginning import Assignment, GraphInput
-from ..context import NodeRuntime
-from ..history import Events, History, Records
+from ..shared.channels import Events, History, Records
+from ..shared.context import NodeRuntime
+from ..shared.task import Assignment, GraphInput
 
 
 class Restored(TypedDict, total=False):

@@ -5,18 +5,18 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from segue.events import Answer, TaskComplete, Thinking
-from segue.plan import Status, Step, set_status
+from segue.core.events import Answer, TaskComplete, Thinking
+from segue.core.plan import Status, Step, set_status
+from segue.core.ports import ModelRequest
 from segue.prompts.load import render
 from segue.prompts.phrases import phrase
-from segue.services import ModelRequest
 
-from ..budgeting import as_json, cut_result, cut_together
-from ..calling import Asked, LiveText, ask_model, whole_answer
-from ..context import Bench, NodeRuntime, announce, bench
-from ..persona import own_prompt
-from ..results import compose_result
-from ..steering import amended, take_up
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
+from ..shared.persona import own_prompt
+from ..shared.prompt_budget import as_json, cut_result, cut_together
+from ..shared.results import compose_result
+from ..shared.steering import amended, take_up
 from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
 from .steps import step_event, thought_through, unmended

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from segue.services import CallKey
+from segue.core.ports import CallKey
 
 
 def key_of(task_id: str, item: Mapping[str, Any]) -> CallKey:

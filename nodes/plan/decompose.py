@@ -4,13 +4,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from segue.errors import InvalidPlan
-from segue.events import ErrorRaised, Thinking
-from segue.events import PlanUpdate as PlanUpdated
-from segue.plan import Plan, Status, Step, keep_finished, validate
+from segue.core.errors import InvalidPlan
+from segue.core.events import ErrorRaised, Thinking
+from segue.core.events import PlanUpdate as PlanUpdated
+from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.prompts.phrases import phrase
 
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
 from .references import referenced_steps
 from .state import PlanState, PlanUpdate
 

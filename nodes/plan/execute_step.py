@@ -1,13 +1,13 @@
 """EXECUTE_STEP: carry out one step's tool call."""
 
-from segue.events import Thinking, ToolResult
+from segue.core.events import Thinking, ToolResult
 from segue.prompts.phrases import phrase
-from segue.tools.run import Outcome, run_call
+from segue.tools.calls.run import Outcome, run_call
 
-from ..approving import rejection
-from ..budgeting import cut_result
-from ..context import Bench, NodeRuntime, announce, bench
-from ..exchange import kept
+from ..shared.approval import rejection
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.prompt_budget import cut_result
+from ..shared.tool_messages import kept
 from .calls import key_of
 from .state import PlanUpdate, StepWork
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from segue.events import ErrorRaised, TaskComplete
+from segue.core.events import ErrorRaised, TaskComplete
 
-from ..context import NodeRuntime, announce
-from ..results import compose_result
+from ..shared.context import NodeRuntime, announce
+from ..shared.results import compose_result
 from .state import PlanState, PlanUpdate
 
 

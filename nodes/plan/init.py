@@ -4,9 +4,9 @@ from typing import cast
 
 from langgraph.types import Overwrite
 
-from ..beginning import begin
-from ..context import NodeRuntime
-from ..objective import additions
+from ..shared.context import NodeRuntime
+from ..shared.objective import additions
+from ..shared.task import begin
 from .state import PlanState, PlanUpdate
 
 

@@ -5,22 +5,22 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from segue.agents import Budget
-from segue.decision import read_object
-from segue.errors import UnreadableReply
-from segue.events import ErrorRaised, Thinking
+from segue.core.agents import Budget
+from segue.core.decision import read_object
+from segue.core.errors import UnreadableReply
+from segue.core.events import ErrorRaised, Thinking
+from segue.core.ports import ModelReply, ModelRequest
 from segue.prompts.load import render
 from segue.prompts.phrases import phrase
-from segue.services import ModelReply, ModelRequest
 
-from ..budgeting import as_json, conversation, cut_together
-from ..calling import Silent, ask_model
-from ..compaction import window
-from ..context import Bench, NodeRuntime, announce, bench
-from ..objective import before_objective
-from ..persona import own_prompt
-from ..showing_tools import described, plan_schema
-from ..steering import amended, take_up
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.history_window import window
+from ..shared.model_call import Silent, ask_model
+from ..shared.objective import before_objective
+from ..shared.persona import own_prompt
+from ..shared.prompt_budget import as_json, conversation, cut_together
+from ..shared.steering import amended, take_up
+from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
 
 

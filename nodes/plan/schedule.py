@@ -5,15 +5,15 @@ from typing import Any, cast
 
 from langchain_core.messages import AnyMessage
 
-from segue.events import ApprovalGiven, Durable, ToolCall
-from segue.plan import Status, Step, ready, set_status
+from segue.core.events import ApprovalGiven, Durable, ToolCall
+from segue.core.plan import Status, Step, ready, set_status
+from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
-from segue.services import Tool
 
-from ..approving import ask_person, because, decided, question_of, told, undecided
-from ..context import Bench, NodeRuntime, announce, bench
-from ..exchange import Settled, exchange
-from ..steering import take_up
+from ..shared.approval import ask_person, because, decided, question_of, told, undecided
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.steering import take_up
+from ..shared.tool_messages import Settled, exchange
 from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate

@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from ..beginning import Assignment
-from ..history import Events, History, Records
+from ..shared.channels import Events, History, Records
+from ..shared.task import Assignment
 
 
 class PlanState(TypedDict):

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from segue.events import StepUpdate
-from segue.plan import Status, Step, ready, set_status
+from segue.core.events import StepUpdate
+from segue.core.plan import Status, Step, ready, set_status
 
 from .state import PlanState
 

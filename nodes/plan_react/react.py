@@ -7,9 +7,9 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from segue.events import TaskComplete
+from segue.core.events import TaskComplete
 
-from ..context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce
 
 NAME = "plan_react"
 

@@ -2,12 +2,12 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.events import Answer, TaskComplete
-from segue.plan import Step
+from segue.core.events import Answer, TaskComplete
+from segue.core.plan import Step
 
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
 from .ending import react_result
-from .progress import close_steps, step_events
+from .plan_progress import close_steps, step_events
 from .records import decision_of, ids_of
 from .state import ReactState, ReactUpdate
 

@@ -2,15 +2,15 @@
 
 from typing import Any, cast
 
-from segue.decision import ActionType, Decision
-from segue.errors import UnreadableReply
-from segue.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought
-from segue.plan import Step
+from segue.core.decision import ActionType, Decision
+from segue.core.errors import UnreadableReply
+from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought
+from segue.core.plan import Step
 
-from ..calling import ask_model
-from ..context import NodeRuntime, announce, bench
-from ..steering import amended, take_up
-from .progress import begin_step, claimed, step_events
+from ..shared.context import NodeRuntime, announce, bench
+from ..shared.model_call import ask_model
+from ..shared.steering import amended, take_up
+from .plan_progress import begin_step, claimed, step_events
 from .protocols import protocol_of
 from .records import call_events, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate

@@ -9,20 +9,20 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from segue.decision import Decision
-from segue.events import ApprovalGiven, ToolResult
-from segue.plan import Step
-from segue.services import Tool
-from segue.tools.run import Outcome, run_call
+from segue.core.decision import Decision
+from segue.core.events import ApprovalGiven, ToolResult
+from segue.core.plan import Step
+from segue.core.ports import Tool
+from segue.tools.calls.run import Outcome, run_call
 
-from ..approving import ask_person, decided, question_of, rejection, told, undecided
-from ..budgeting import cut_result
-from ..context import Bench, NodeRuntime, announce, bench
-from ..exchange import Settled, exchange, kept, recall_ref
-from .progress import end_step, step_events
+from ..shared.approval import ask_person, decided, question_of, rejection, told, undecided
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.prompt_budget import cut_result
+from ..shared.tool_messages import Settled, exchange, kept, recall_ref
+from .call_limits import refusal
+from .plan_progress import end_step, step_events
 from .recalling import tools_at_hand
 from .records import control_exchange, decision_of, ids_of, key_of, record_of
-from .repeats import refusal
 from .state import ReactState, ReactUpdate
 
 Call = dict[str, Any]

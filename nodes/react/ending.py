@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..budgeting import cut_result
-from ..results import compose_result
+from ..shared.prompt_budget import cut_result
+from ..shared.results import compose_result
 from .state import ReactState
 
 

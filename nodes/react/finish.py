@@ -2,11 +2,11 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.events import Answer, ErrorRaised, TaskComplete
+from segue.core.events import Answer, ErrorRaised, TaskComplete
 from segue.prompts.phrases import phrase
 
-from ..budgeting import as_json, cut
-from ..context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, bench
+from ..shared.prompt_budget import as_json, cut
 from .ending import react_result
 from .records import ids_of
 from .state import ReactState, ReactUpdate

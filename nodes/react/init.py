@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from langgraph.types import Overwrite
 
-from ..beginning import begin
-from ..context import NodeRuntime
-from ..objective import additions
+from ..shared.context import NodeRuntime
+from ..shared.objective import additions
+from ..shared.task import begin
 from .state import ReactState, ReactUpdate
 
 

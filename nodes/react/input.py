@@ -1,10 +1,10 @@
 """INPUT: the next recursion begins, if the budget allows."""
 
-from segue.events import RecursionStart, Thinking
+from segue.core.events import RecursionStart, Thinking
 from segue.prompts.phrases import phrase
 
-from ..context import Bench, NodeRuntime, announce, bench
-from .repeats import only_over_budget
+from ..shared.context import Bench, NodeRuntime, announce, bench
+from .call_limits import only_over_budget
 from .state import ReactState, ReactUpdate
 
 

@@ -5,19 +5,19 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.decision import Decision, decode
-from segue.errors import UnreadableReply
+from segue.core.decision import Decision, decode
+from segue.core.errors import UnreadableReply
+from segue.core.ports import ModelReply, ModelRequest
 from segue.prompts.load import fill, has_slot, render, template
-from segue.services import ModelReply, ModelRequest
 
-from ..budgeting import as_json, conversation, cut, cut_result, tokens
-from ..compaction import kept_from, window
-from ..context import Bench
-from ..objective import before_objective
-from ..showing_tools import described, envelope_schema
+from ..shared.context import Bench
+from ..shared.history_window import kept_from, window
+from ..shared.objective import before_objective
+from ..shared.prompt_budget import as_json, conversation, cut, cut_result, tokens
+from ..shared.tool_schemas import described, envelope_schema
+from .call_limits import stuck
+from .prompt_state import MEMORY_SHARE, current_state, line_of, view
 from .recalling import tools_at_hand
-from .repeats import stuck
-from .snapshot import MEMORY_SHARE, current_state, line_of, view
 from .state import ReactState
 
 

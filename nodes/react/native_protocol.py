@@ -9,18 +9,18 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.decision import ActionType, Decision, WantedCall, check_storable, read_steps
-from segue.errors import UnreadableReply
+from segue.core.decision import ActionType, Decision, WantedCall, check_storable, read_steps
+from segue.core.errors import UnreadableReply
+from segue.core.ports import ModelReply, ModelRequest, RawCall
 from segue.prompts.load import render
-from segue.services import ModelReply, ModelRequest, RawCall
 
-from ..budgeting import as_json, tokens
-from ..compaction import Exchange, shown_text, split, window
-from ..context import Bench
-from ..persona import own_prompt
-from ..showing_tools import CONTROL_TOOLS
+from ..shared.context import Bench
+from ..shared.history_window import Exchange, shown_text, split, window
+from ..shared.persona import own_prompt
+from ..shared.prompt_budget import as_json, tokens
+from ..shared.tool_schemas import CONTROL_TOOLS
+from .prompt_state import LINE_CHARS, current_state, view
 from .recalling import tools_at_hand
-from .snapshot import LINE_CHARS, current_state, view
 from .state import ReactState
 
 

@@ -1,10 +1,10 @@
 """PLAN: write the plan, or rewrite it and keep what is done."""
 
-from segue.errors import InvalidPlan
-from segue.events import ErrorRaised, PlanUpdate
-from segue.plan import Plan, Step, keep_finished, validate
+from segue.core.errors import InvalidPlan
+from segue.core.events import ErrorRaised, PlanUpdate
+from segue.core.plan import Plan, Step, keep_finished, validate
 
-from ..context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce
 from .records import control_exchange, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from segue.decision import Decision
-from segue.services import ModelReply, ModelRequest
+from segue.core.decision import Decision
+from segue.core.ports import ModelReply, ModelRequest
 
-from ..calling import Listener, LiveEnvelope, LiveText
-from ..context import Bench
+from ..shared.context import Bench
+from ..shared.model_call import Listener, LiveEnvelope, LiveText
 from . import json_protocol, native_protocol
 from .state import ReactState
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from segue.services import CallKey, Tool
+from segue.core.ports import CallKey, Tool
 from segue.tools.recall import recall_tool
 
-from ..budgeting import as_json, ref_of
-from ..context import Bench
+from ..shared.context import Bench
+from ..shared.prompt_budget import as_json, ref_of
 from .state import ReactState
 
 

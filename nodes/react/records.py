@@ -5,11 +5,11 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from segue.decision import ActionType, Decision
-from segue.events import ToolCall
-from segue.services import CallKey
+from segue.core.decision import ActionType, Decision
+from segue.core.events import ToolCall
+from segue.core.ports import CallKey
 
-from ..exchange import Settled, exchange
+from ..shared.tool_messages import Settled, exchange
 from .state import ReactState
 
 

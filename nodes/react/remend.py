@@ -1,11 +1,11 @@
 """REMEND: take a diagnosis and carry its correction on."""
 
-from segue.events import ErrorRaised
-from segue.plan import Step
+from segue.core.events import ErrorRaised
+from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
-from ..context import NodeRuntime, announce
-from .progress import begin_step, step_events
+from ..shared.context import NodeRuntime, announce
+from .plan_progress import begin_step, step_events
 from .records import call_events, calls_of, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 

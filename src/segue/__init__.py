@@ -7,17 +7,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agents import Agent, Budget, load_agents
     from .app import App, ask, open
-    from .engine import ConversationEngine
+    from .core.agents import Agent, Budget, load_agents
+    from .lifecycle import ConversationEngine
     from .tools.registry import tool
 
 _HOMES = {
-    "Agent": "agents",
-    "Budget": "agents",
-    "load_agents": "agents",
+    "Agent": "core.agents",
+    "Budget": "core.agents",
+    "load_agents": "core.agents",
     "App": "app",
-    "ConversationEngine": "engine",
+    "ConversationEngine": "lifecycle",
     "ask": "app",
     "open": "app",
     "tool": "tools.registry",

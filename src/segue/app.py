@@ -9,25 +9,25 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
-from .agents import Agent
-from .archive import Archive, check_session
-from .bootstrap import Registry
-from .checkpoints.database import Database, open_database
-from .checkpoints.states import state_at
-from .errors import InvalidMessage, TaskUnfinished, UnknownMode
-from .events import Event
-from .extraction import extract
+from .checkpoints.sqlite.database import Database, open_database
+from .checkpoints.sqlite.state_reading import state_at
+from .core.agents import Agent
+from .core.errors import InvalidMessage, TaskUnfinished, UnknownMode
+from .core.events import Event
+from .core.ids import Ids
+from .core.ports import Model
+from .core.task_status import OPEN, TaskStatus
 from .graphs.chat import MODES
-from .ids import Ids
-from .modes import mode_graphs
 from .nodes.chat.run_mode import ModeGraph
 from .nodes.chat.select_mode import AUTO
-from .recovering import make_again
-from .runner import Runner, thread_config
-from .runs import Row
-from .services import Model
-from .statuses import OPEN, TaskStatus
-from .wired import wired_graph
+from .registry import Registry
+from .runtime.extraction import extract
+from .runtime.modes import mode_graphs
+from .runtime.recovery import make_again
+from .runtime.run import Row
+from .runtime.runner import Runner, thread_config
+from .runtime.sessions import Archive, check_session
+from .runtime.wired import wired_graph
 
 
 class App(Archive):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.sqlite.database import Database, open_database
 
 from .graphs import Place
 

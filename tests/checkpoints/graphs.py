@@ -11,10 +11,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from segue.checkpoints.database import Database
-from segue.checkpoints.event_log import EventLog
-from segue.checkpoints.saver import FencedSqliteSaver
-from segue.events import Thought, to_dict
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.event_log import EventLog
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.core.events import Thought, to_dict
 
 
 class Announced(EphemeralValue[Any]):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints import schema
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Lease
-from segue.errors import DatabaseTooNew, DatabaseUnavailable
+from segue.checkpoints.sqlite import schema
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
 
 
 @contextmanager

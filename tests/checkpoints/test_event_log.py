@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from segue.checkpoints.database import Database
-from segue.checkpoints.event_log import EventLog, insert_event
-from segue.events import Event, Paused, Resumed, TaskStarted, from_dict, to_dict
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.event_log import EventLog, insert_event
+from segue.core.events import Event, Paused, Resumed, TaskStarted, from_dict, to_dict
 
 
 async def append(database: Database, event: Event) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.agents import Agent
-from segue.checkpoints.database import Database
-from segue.checkpoints.forking import fork
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.saver import FencedSqliteSaver
-from segue.checkpoints.snapshots import snapshots
-from segue.checkpoints.tasks import Tasks
-from segue.errors import (
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.checkpoints.sqlite.sessions.fork import fork
+from segue.checkpoints.sqlite.sessions.snapshots import snapshots
+from segue.checkpoints.sqlite.tasks import Tasks
+from segue.core.agents import Agent
+from segue.core.errors import (
     DamagedCheckpoint,
     ModelRefused,
     TaskError,
@@ -27,8 +27,8 @@ from segue.errors import (
     UnknownSnapshot,
     UnknownThread,
 )
-from segue.ids import Ids
-from segue.runner import thread_config
+from segue.core.ids import Ids
+from segue.runtime.runner import thread_config
 from segue.tools.binding import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 

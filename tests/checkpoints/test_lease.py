@@ -8,9 +8,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Heartbeat, Lease, renew
-from segue.errors import ThreadBusy
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.leases import Heartbeat, Lease, renew
+from segue.core.errors import ThreadBusy
 
 from .conftest import Clock
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.ledger import LedgerConflict, ToolLedger
-from segue.errors import DamagedRow, DatabaseUnavailable, StaleOwner
-from segue.services import CallKey, Claim, Ledger
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.ledger import LedgerConflict, ToolLedger
+from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
+from segue.core.ports import CallKey, Claim, Ledger
 
 from .conftest import Clock
 from .damage import damage

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import segue
-from segue.agents import Agent, Budget
-from segue.checkpoints.checking import check_rows
-from segue.checkpoints.inspecting import refuse_damaged
-from segue.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
-from segue.events import Steered
+from segue.checkpoints.sqlite.database_check import check_rows
+from segue.checkpoints.sqlite.integrity import refuse_damaged
+from segue.core.agents import Agent, Budget
+from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
+from segue.core.events import Steered
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.fakes import answer as final_answer
 

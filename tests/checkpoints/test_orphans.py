@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from segue.checkpoints.database import open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.ledger import ToolLedger
-from segue.services import CallKey, Claim
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.ports import CallKey, Claim
 
 KEY, LATER = CallKey("t1", "trace", 0), CallKey("t1", "trace later", 0)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.preferences import Preferences
-from segue.checkpoints.snapshots import snapshots
-from segue.errors import InvalidAnswer, UnknownTask
-from segue.forks import export, fork, import_
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.preferences import Preferences
+from segue.checkpoints.sqlite.sessions.snapshots import snapshots
+from segue.core.errors import InvalidAnswer, UnknownTask
+from segue.runtime.forks import export, fork, import_
 
 from .worlds import World, note_the_turn, world
 

@@ -13,16 +13,16 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 import segue
-from segue.agents import Agent
 from segue.app import App
-from segue.checkpoints.database import open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.recovery import recover
-from segue.checkpoints.saver import FencedSqliteSaver
-from segue.checkpoints.states import state_at
-from segue.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
-from segue.recovering import recover_session
-from segue.runner import thread_config
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.repair.recover import recover
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.checkpoints.sqlite.state_reading import state_at
+from segue.core.agents import Agent
+from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
+from segue.runtime.recovery import recover_session
+from segue.runtime.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 LABELS = ("one", "two", "three")

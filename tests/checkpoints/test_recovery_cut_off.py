@@ -4,8 +4,8 @@ from pathlib import Path
 
 from langchain_core.runnables import RunnableConfig
 
-from segue.checkpoints.recovery import recover
-from segue.checkpoints.states import state_at
+from segue.checkpoints.sqlite.repair.recover import recover
+from segue.checkpoints.sqlite.state_reading import state_at
 
 from .test_recovery import ANSWER, OUTER, Work, garble, rows
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.checkpoints.decoding import CheckedSerializer
-from segue.checkpoints.renaming import Renaming
-from segue.errors import TaskError
-from segue.ids import Ids
+from segue.checkpoints.sqlite.serializer import CheckedSerializer
+from segue.checkpoints.sqlite.sessions.new_ids import Renaming
+from segue.core.errors import TaskError
+from segue.core.ids import Ids
 
 OLD, OTHER, STRANGER = (Ids().task() for _ in range(3))
 SERDE = CheckedSerializer(allowed_msgpack_modules=[])

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from segue.checkpoints.event_log import EventLog
-from segue.checkpoints.saver import FencedSqliteSaver
+from segue.checkpoints.sqlite.event_log import EventLog
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 
 from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, at, chain, compiled, config_of, run, thought
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from langgraph.graph import StateGraph
 
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.saver import FencedSqliteSaver
-from segue.errors import DatabaseUnavailable, StaleOwner
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.core.errors import DatabaseUnavailable, StaleOwner
 
 from .conftest import Clock
 from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, build, chain, compiled, config_of, run

@@ -8,11 +8,11 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import StateSnapshot
 
-from segue.checkpoints.database import Database
-from segue.checkpoints.saver import FencedSqliteSaver
-from segue.checkpoints.snapshots import snapshots
-from segue.errors import UnknownThread
-from segue.runner import thread_config
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.checkpoints.sqlite.sessions.snapshots import snapshots
+from segue.core.errors import UnknownThread
+from segue.runtime.runner import thread_config
 
 from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run
 from .worlds import World, look_at_once, note_the_turn, note_up_to, world

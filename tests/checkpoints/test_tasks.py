@@ -4,14 +4,14 @@ from itertools import product
 
 import pytest
 
-from segue.checkpoints.database import Database
-from segue.checkpoints.event_log import EventLog
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.rows import Row
-from segue.checkpoints.tasks import Tasks
-from segue.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
-from segue.events import Paused, Steered
-from segue.statuses import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
+from segue.checkpoints.sqlite.columns import Row
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.event_log import EventLog
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.tasks import Tasks
+from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
+from segue.core.events import Paused, Steered
+from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock
 

@@ -11,9 +11,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 import segue
-from segue.agents import Agent
 from segue.app import App
-from segue.checkpoints.database import Database, open_database
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.core.agents import Agent
 from segue.tools.binding import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import segue
 from segue import Agent, App
-from segue.errors import SegueError, TaskError
-from segue.events import Event
+from segue.core.errors import SegueError, TaskError
+from segue.core.events import Event
 
 from . import controls
 from .deciding import Deciding

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from segue import bootstrap
-from segue.checkpoints import lease as leases
-from segue.checkpoints.database import Database
-from segue.checkpoints.ledger import ToolLedger
-from segue.services import CallKey, Claim
+from segue import registry as bootstrap
+from segue.checkpoints.sqlite import leases
+from segue.checkpoints.sqlite.database import Database
+from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.ports import CallKey, Claim
 
 NO_LEDGER = "ledger"
 NO_LEASE = "lease"

@@ -10,7 +10,7 @@ from typing import Any
 
 import segue
 from segue import App
-from segue.errors import DamagedSession, SegueError, ThreadExists
+from segue.core.errors import DamagedSession, SegueError, ThreadExists
 
 from .child import AGENT, agent_over, write
 from .commands import BASE, COPY

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 
 import segue
 from segue.app import App
-from segue.checkpoints.database import open_database
-from segue.checkpoints.lease import Heartbeat, Lease
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.sqlite.leases import Heartbeat, Lease
 from segue.cli import app as command_line
-from segue.errors import SegueError, StorageError
+from segue.core.errors import SegueError, StorageError
 from tests.checkpoints.damage import damage
-from tests.segue.server.serving import Served
+from tests.server.serving import Served
 
 PAGE = 4096
 SECONDS = 60

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 import segue
 from segue import Agent, tool
 from segue.app import App
-from segue.errors import TaskError
+from segue.core.errors import TaskError
 
 from .deciding import Deciding
 from .scenarios import ANSWER, Call, Round, Turn, step

@@ -5,7 +5,7 @@ import threading
 
 _LATE = (
     "aiosqlite", "segue.app", "segue.graphs.chat", "segue.models.chat_object", "segue.models.build",
-    "segue.tools.langchain_tools", "segue.checkpoints.saver", "langchain_core.tools", "uuid", "sqlite3",
+    "segue.tools.adapters.langchain", "segue.checkpoints.sqlite.saver", "langchain_core.tools", "uuid", "sqlite3",
 )  # fmt: skip
 
 

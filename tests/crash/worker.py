@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import segue
 from segue import App
-from segue.errors import SegueError
+from segue.core.errors import SegueError
 
 from . import controls
 from .child import AGENT, agent_over

@@ -14,10 +14,10 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 
-from segue.agents import Agent
-from segue.bootstrap import Registry, RunServices
-from segue.events import Event
-from segue.services import AppContext
+from segue.core.agents import Agent
+from segue.core.events import Event
+from segue.core.ports import AppContext
+from segue.registry import Registry, RunServices
 from segue.tools.registry import tool
 from tests.fakes import CountedIds, ScriptedChatModel
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.agents import Budget
-from segue.checkpoints.database import Database, open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.ledger import ToolLedger
-from segue.errors import InvalidAnswer
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.agents import Budget
+from segue.core.errors import InvalidAnswer
+from segue.core.ports import CallKey
 from segue.graphs.chat import build_chat
 from segue.graphs.plan import build_plan
 from segue.graphs.plan_react import build_plan_react
 from segue.graphs.react import build_react
-from segue.nodes.approving import check_answer
-from segue.services import CallKey
+from segue.nodes.shared.approval import check_answer
+from segue.tools.calls.run import unknown_outcome
 from segue.tools.registry import as_tool, tool
-from segue.tools.run import unknown_outcome
 from tests.fakes import answer, call_tool, plan_json, remend
 from tests.graphs.conftest import Bed, Make
 

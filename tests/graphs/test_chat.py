@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from segue.errors import ModelRefused, UnknownMode
+from segue.core.errors import ModelRefused, UnknownMode
 from segue.graphs.chat import MODES, build_chat
 from segue.graphs.direct import build_direct
 from segue.nodes.chat.auto import pick_mode

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from langgraph.runtime import RunControl, Runtime
 
-from segue.agents import Budget
-from segue.engine.ledger import MemoryLedger
-from segue.errors import ModelUnreachable
+from segue.core.agents import Budget
+from segue.core.errors import ModelUnreachable
+from segue.core.ports import CallKey, Claim, RunContext
 from segue.graphs.lifecycle import build_lifecycle
+from segue.lifecycle.ledger import MemoryLedger
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState
-from segue.services import CallKey, Claim, RunContext
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool
 from tests.graphs.conftest import Make

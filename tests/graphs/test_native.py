@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from segue.agents import Budget, Prices
+from segue.core.agents import Budget, Prices
 from segue.graphs.chat import build_chat
 from segue.graphs.react import build_react
 from tests.fakes import answer, call_tool

@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from segue.agents import Budget
-from segue.engine.ledger import MemoryLedger
+from segue.core.agents import Budget
+from segue.core.ports import CallKey
 from segue.graphs.plan import build_plan
-from segue.services import CallKey
+from segue.lifecycle.ledger import MemoryLedger
 from segue.tools.registry import tool
 from tests.fakes import plan_json
 from tests.graphs.conftest import Make

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from segue.agents import Budget
+from segue.core.agents import Budget
+from segue.core.ports import ModelRequest
 from segue.graphs.react import build_react
-from segue.services import ModelRequest
 from tests.fakes import answer, call_tool, plan, reflect, remend
 from tests.graphs.conftest import Make
 

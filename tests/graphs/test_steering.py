@@ -4,8 +4,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from segue.agents import Budget
-from segue.errors import ModelRefused
+from segue.core.agents import Budget
+from segue.core.errors import ModelRefused
 from segue.graphs.chat import build_chat
 from segue.graphs.direct import build_direct
 from segue.graphs.plan import build_plan

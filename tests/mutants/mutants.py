@@ -16,10 +16,10 @@ class Mutant:
     tests: str
 
 
-FOLLOWING = "src/segue/engine/following.py"
-CONVERSATION = "src/segue/engine/conversation.py"
+FOLLOWING = "src/segue/lifecycle/following.py"
+CONVERSATION = "src/segue/lifecycle/engine.py"
 CARRY_OUT = "nodes/lifecycle/carry_out.py"
-SUBTASKS = "src/segue/subtasks.py"
+SUBTASKS = "src/segue/core/subtasks.py"
 
 LIFECYCLE = (
     Mutant(
@@ -80,7 +80,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a restored run does everything again",
-        "src/segue/engine/mirror.py",
+        "src/segue/lifecycle/run_state.py",
         '"steps": [task.model_dump(mode="json") for task in self.tasks],',
         '"steps": [{**task.model_dump(mode="json"), "status": "pending"} for task in self.tasks],',
         f"{ENGINE}test_snapshots.py::test_wherever_it_is_taken_another_engine_does_exactly_what_is_left",
@@ -94,7 +94,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "a closed run cuts off what is under way",
-        "src/segue/engine/memory.py",
+        "src/segue/lifecycle/in_memory.py",
         "                await self._drained(parts, arrived)\n",
         "",
         f"{ENGINE}test_pausing.py::test_closed_while_tasks_are_under_way_it_drains_them",
@@ -108,7 +108,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "an illegal transition is only warned of",
-        "src/segue/lifecycle.py",
+        "src/segue/core/lifecycle.py",
         "        raise IllegalTransition(str(EngineState(old)), str(EngineState(new)))\n",
         "        pass\n",
         f"{ENGINE}test_run.py::test_only_the_tables_moves_are_allowed",
@@ -151,17 +151,17 @@ LIFECYCLE = (
     ),
     Mutant(
         "the database runs ahead of what was told",
-        "nodes/lifecycle/gate.py",
+        "nodes/lifecycle/pacing.py",
         "        await gate.arrive(runtime)\n",
         "",
         f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",
     ),
     Mutant(
         "two characters of Chinese are not found",
-        "src/segue/coordinators/passage_index.py",
+        "src/segue/lifecycle/coordinators/passage_index.py",
         """f" {' '.join(run[0])} \"""",
         "run[0]",
-        "tests/segue/coordinators/test_folder.py::"
+        "tests/lifecycle/coordinators/test_folder.py::"
         "test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
     ),
 )

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from segue.nodes.compaction import exchanges, kept_from, split, window
+from segue.nodes.shared.history_window import exchanges, kept_from, split, window
 
 SIZES = st.lists(st.integers(1, 50), max_size=60)
 

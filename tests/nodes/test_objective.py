@@ -3,8 +3,8 @@
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from segue.errors import InvalidMessage
-from segue.nodes.objective import additions, before_objective, objective_of
+from segue.core.errors import InvalidMessage
+from segue.nodes.shared.objective import additions, before_objective, objective_of
 
 
 def added(text: str) -> HumanMessage:

@@ -9,14 +9,14 @@ from langchain_core.messages import AIMessage, convert_to_openai_messages
 from langgraph.graph import StateGraph
 from syrupy.assertion import SnapshotAssertion
 
-from segue.agents import Agent
-from segue.bootstrap import Registry, RunServices
+from segue.core.agents import Agent
+from segue.core.ports import AppContext
 from segue.graphs.direct import build_direct
 from segue.graphs.lifecycle import build_lifecycle
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
 from segue.prompts.load import FOLDER, fill, has_slot, render, template
-from segue.services import AppContext
+from segue.registry import Registry, RunServices
 from tests.fakes import CountedIds, FixedClock, ScriptedChatModel, answer, call_tool, plan_json
 
 MESSAGES = {"zh": "二的两倍是多少？", "en": "What is twice two?"}

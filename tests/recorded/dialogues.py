@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import segue
-from segue.agents import Agent, Budget
 from segue.app import App
+from segue.core.agents import Agent, Budget
 from tests.loopback_wire import USAGE, Wire, deltas
 from tests.recorded.tools import RecordedCall, RecordedTools
 

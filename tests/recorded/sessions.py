@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from segue.decision import SYNONYMS
+from segue.core.decision import SYNONYMS
 from tests.fakes import envelope
 from tests.recorded.tools import RecordedCall
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import segue
-from segue.agents import Agent
 from segue.app import App
-from segue.decision import decode
-from segue.errors import UnreadableReply
+from segue.core.agents import Agent
+from segue.core.decision import decode
+from segue.core.errors import UnreadableReply
 from segue.prompts.language import language_of
 from segue.prompts.phrases import phrase
 from tests.fakes import ScriptedChatModel, answer

@@ -15,7 +15,7 @@ from langchain_core.tools import tool as langchain_tool
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
-from segue.errors import ConfigurationError
+from segue.core.errors import ConfigurationError
 from segue.tools.registry import BadArguments, BoundTool, Marks, as_tool, tool
 
 LATER = "Undefined"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from segue.errors import MissingExtra
+from segue.core.errors import MissingExtra
 from segue.tools.data_example import COLUMNS, NAMES, sales_csv, sales_rows, write_sales
 from segue.tools.data_set import data_tools
 from segue.tools.registry import BadArguments

@@ -12,8 +12,8 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.bootstrap import DATA_EXAMPLE, EXAMPLE, EXAMPLES, Registry
-from segue.errors import MissingExtra
+from segue.core.errors import MissingExtra
+from segue.registry import DATA_EXAMPLE, EXAMPLE, EXAMPLES, Registry
 from segue.tools.data_example import sales_rows, write_sales
 from segue.tools.data_files import import_file
 from segue.tools.data_set import data_tools

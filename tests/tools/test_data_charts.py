@@ -274,7 +274,7 @@ def test_neither_engine_nor_drawing_is_loaded_before_it_is_used() -> None:
         "import sys\n"
         "def show(): print({'duckdb', 'matplotlib', 'numpy'} & sys.modules.keys())\n"
         "import segue; show()\n"
-        "from segue.bootstrap import EXAMPLES, Registry; Registry().tools_for(EXAMPLES[0]); show()\n"
+        "from segue.registry import EXAMPLES, Registry; Registry().tools_for(EXAMPLES[0]); show()\n"
         "import segue.tools.data_set; show()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.errors import ConfigurationError
+from segue.core.errors import ConfigurationError
 from segue.tools import data_files
 from segue.tools.data_files import DataFolder, import_file
 

@@ -12,11 +12,11 @@ import pytest
 
 import segue
 from segue import Agent
-from segue.agents import McpServer, load_agents
-from segue.errors import ConfigurationError, SegueError, ToolServerUnavailable
-from segue.services import CallKey
-from segue.tools.mcp import McpTool, McpTools, ServerToolError
-from segue.tools.run import run_call
+from segue.core.agents import McpServer, load_agents
+from segue.core.errors import ConfigurationError, SegueError, ToolServerUnavailable
+from segue.core.ports import CallKey
+from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
+from segue.tools.calls.run import run_call
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 PROGRAM = str(Path(__file__).parents[1] / "mcp_server.py")
@@ -274,8 +274,8 @@ def test_a_server_that_is_half_described_is_refused(tmp_path: Path, fields: str,
 def test_without_the_extra_the_error_names_it() -> None:
     code = (
         "import sys, asyncio; sys.modules['mcp'] = None\n"
-        "from segue.tools.mcp import McpTools\n"
-        "from segue.agents import McpServer\n"
+        "from segue.tools.adapters.mcp import McpTools\n"
+        "from segue.core.agents import McpServer\n"
         "asyncio.run(McpTools().open([McpServer(name='x', command='y')]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from segue.services import CallKey
+from segue.core.ports import CallKey
 from segue.tools.binding import BadArguments
+from segue.tools.calls.run import run_call
 from segue.tools.recall import recall_tool
-from segue.tools.run import run_call
 
 STORED = {"t.1.0": "0123456789", "t.1.1": ""}
 

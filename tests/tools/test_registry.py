@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from segue.errors import ConfigurationError, UnknownTool
+from segue.core.errors import ConfigurationError, UnknownTool
 from segue.tools.builtin import BUILTIN
 from segue.tools.calculator import calculate
 from segue.tools.registry import BoundTool, ToolSets, as_tool, tool

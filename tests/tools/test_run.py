@@ -15,15 +15,15 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import AfterValidator
 
-from segue.checkpoints.database import open_database
-from segue.checkpoints.lease import Lease
-from segue.checkpoints.ledger import ToolLedger
-from segue.errors import UnknownAgent
-from segue.services import CallKey, Claim
-from segue.tools.failures import STACK_CHARS
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.errors import UnknownAgent
+from segue.core.ports import CallKey, Claim
+from segue.tools.calls.failures import STACK_CHARS
+from segue.tools.calls.run import Outcome, misfit, run_call
+from segue.tools.calls.threads import abandoned
 from segue.tools.registry import as_tool, tool
-from segue.tools.run import Outcome, misfit, run_call
-from segue.tools.threads import abandoned
 
 KEY = CallKey("t", "s", 0)
 BRIEF = 0.05

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from segue.tools.threads import abandoned, left_a_thread, run_in_thread
+from segue.tools.calls.threads import abandoned, left_a_thread, run_in_thread
 
 SEEN = contextvars.ContextVar("SEEN", default="nothing")
 
 HANGS = """
 import asyncio, time
-from segue.services import CallKey
+from segue.core.ports import CallKey
 from segue.tools.registry import as_tool, tool
-from segue.tools.run import run_call
+from segue.tools.calls.run import run_call
 
 @tool(timeout=0.05)
 def hang(seconds: int) -> None:

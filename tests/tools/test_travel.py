@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import segue.tools.travel as travel
+import segue.tools.travel.tools as travel
 from segue.tools.registry import BadArguments, BoundTool, as_tool
-from segue.tools.travel_facts import CITIES, interest_named
+from segue.tools.travel.facts import CITIES, interest_named
 
 TOOLS: dict[str, BoundTool] = {bound.name: bound for bound in map(as_tool, travel.TRAVEL)}
 NAMES = [city["name"]["zh"] for city in CITIES]
@@ -47,7 +47,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def test_the_file_names_its_source_and_licence() -> None:
-    facts = json.loads((Path(travel.__file__).parent / "data" / "travel.json").read_text(encoding="utf-8"))
+    facts = json.loads((Path(travel.__file__).parent / "travel.json").read_text(encoding="utf-8"))
     assert facts["source"]["repository"].endswith("tiammomo/ShuaiTravelAgent")
     assert "MIT" in facts["source"]["licence"]
 

@@ -1,5 +1,5 @@
 """The command line `segue`."""
 
-from .commands import app, main
+from .main import app, main
 
 __all__ = ["app", "main"]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import typer
 from rich.text import Text
 
-from ..errors import (
+from ..core.errors import (
     ConfigurationError,
     DamagedSession,
     DatabaseUnavailable,
@@ -17,9 +17,9 @@ from ..errors import (
     SegueError,
     ToolServerUnavailable,
 )
-from .consoles import complaints
-from .printable import printable
 from .settings import Settings
+from .views.consoles import complaints
+from .views.sanitize import printable
 
 FAILED = 1
 USAGE = 2

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DatabaseUnavailable
+from ..core.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from ..agents import Agent
     from ..app import App
+    from ..core.agents import Agent
 
 DEFAULT_DATABASE = "segue.db"
 MOST = 200
@@ -46,7 +46,7 @@ class Settings:
         Raises:
             ConfigurationError: naming the file, the agent and the field that is wrong.
         """
-        from ..agents import load_agents
+        from ..core.agents import load_agents
 
         if not self.agents_file:
             return []
@@ -59,7 +59,7 @@ class Settings:
         Raises:
             ConfigurationError: naming the file and what is wrong.
         """
-        from ..agents import load_modes
+        from ..core.agents import load_modes
 
         if not self.agents_file:
             return {}

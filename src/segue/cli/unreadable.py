@@ -6,13 +6,13 @@ from pathlib import Path
 from langchain_core.runnables import RunnableConfig
 
 from ..app import open as open_app
-from ..bootstrap import Registry
-from ..checkpoints.database import open_database
-from ..checkpoints.states import state_at
-from ..checkpoints.surveying import Survey
-from ..errors import DamagedSession, NothingReadable, UnknownThread
+from ..checkpoints.sqlite.database import open_database
+from ..checkpoints.sqlite.repair.survey import Survey
+from ..checkpoints.sqlite.state_reading import state_at
+from ..core.errors import DamagedSession, NothingReadable, UnknownThread
 from ..graphs.chat import MODES
-from ..runner import Runner
+from ..registry import Registry
+from ..runtime.runner import Runner
 
 
 @dataclass(frozen=True)

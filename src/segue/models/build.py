@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..agents import Agent
-from ..errors import MissingKey, UnknownModel
-from ..services import Model
+from ..core.agents import Agent
+from ..core.errors import MissingKey, UnknownModel
+from ..core.ports import Model
 from .openai.retry import WHOLE, Patience
 
 if TYPE_CHECKING:

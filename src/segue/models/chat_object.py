@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ModelRefused
-from ..services import CallDelta, ModelPiece, ModelReply, ModelRequest, TextDelta
+from ..core.errors import ModelRefused
+from ..core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, TextDelta
 from .function_calls import GrowingCalls, as_text, plain_specs
 
 if TYPE_CHECKING:

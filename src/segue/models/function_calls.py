@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..schemas import plain_schema
-from ..services import RawCall
+from ..core.json_schema import plain_schema
+from ..core.ports import RawCall
 
 
 def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

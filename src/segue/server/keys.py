@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 
-from ..errors import ConfigurationError
+from ..core.errors import ConfigurationError
 from .tenants import NAME, SEPARATOR, Tenant
 
 DEFAULT = "default"

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..app import App
-from ..errors import UnknownTask
-from .frames import Framed
-from .problems import Problem, not_found
+from ..core.errors import UnknownTask
+from .errors import Problem, not_found
 from .rows import Row
 from .settings import ServerSettings
+from .sse.frames import Framed
 from .tenants import Tenant
 from .views import task_view
 

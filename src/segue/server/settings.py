@@ -5,7 +5,7 @@ import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
-from ..errors import ConfigurationError
+from ..core.errors import ConfigurationError
 from .keys import Keys, hashed, keys_of
 
 KEYS = "SEGUE_API_KEY"

@@ -5,8 +5,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from .frames import flat
 from .rows import Row
+from .sse.frames import flat
 from .tenants import Tenant
 
 Item = TypeVar("Item")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segue.decision import ActionType, decode
+from segue.core.decision import ActionType, decode
 from segue.models.offline import OfflinePlanner
 from segue.tools.registry import BoundTool, as_tool, tool
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 
-from segue.agents import Agent
-from segue.errors import ModelError
+from segue.core.agents import Agent
+from segue.core.errors import ModelError
+from segue.core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.openai.model import OpenAIModel
 from segue.models.openai.retry import Patience
-from segue.services import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from tests.loopback import Json, LoopbackServer, Scripted
 
 KEY = "test-key-0123456789"

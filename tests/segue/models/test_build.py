@@ -6,8 +6,8 @@ import pytest
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from pydantic import SecretStr
 
-from segue.agents import Agent
-from segue.errors import MissingKey, UnknownModel
+from segue.core.agents import Agent
+from segue.core.errors import MissingKey, UnknownModel
 from segue.models.build import build_model, chosen_model
 from segue.models.chat_object import ChatObject, Offline
 from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel

@@ -7,9 +7,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import invalid_tool_call
 
-from segue.errors import ModelRefused
+from segue.core.errors import ModelRefused
+from segue.core.ports import ModelReply, RawCall
 from segue.models.chat_object import ChatObject, Offline
-from segue.services import ModelReply, RawCall
 from tests.fakes import ScriptedChatModel
 
 from .openai_calls import JSON, NATIVE, PROSE, told

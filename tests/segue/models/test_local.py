@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from segue.agents import Agent
-from segue.errors import ConfigurationError, ModelRefused, UnknownModel
+from segue.core.agents import Agent
+from segue.core.errors import ConfigurationError, ModelRefused, UnknownModel
+from segue.core.ports import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.local.llama import Completion, Message, engine_of
 from segue.models.local.model import LocalModel, answer_only, stripped
-from segue.nodes.showing_tools import envelope_schema
-from segue.services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool
 from tests.fakes import answer, call_tool, pieces
 
@@ -238,7 +238,7 @@ def test_building_loads_no_weights(tmp_path: Path) -> None:
 def test_without_the_extra_the_error_names_it() -> None:
     code = (
         "import sys; sys.modules['xllamacpp'] = None\n"
-        "from segue.agents import Agent\n"
+        "from segue.core.agents import Agent\n"
         "from segue.models.build import build_model\n"
         "build_model(Agent(agent_id='a'), 'local:m.gguf', {})"
     )

@@ -9,9 +9,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 import segue.models.offline as offline
-from segue.decision import ActionType, decode
+from segue.core.decision import ActionType, decode
+from segue.core.plan import Plan, Step, validate
 from segue.models.offline import OfflinePlanner
-from segue.plan import Plan, Step, validate
 from segue.tools.builtin import BUILTIN
 from segue.tools.registry import as_tool
 
@@ -206,7 +206,7 @@ def test_its_source_names_none_of_the_shipped_tools_and_none_of_their_data() -> 
     names = {spec["function"]["name"] for spec in specs} | {spec["segue"]["title"] for spec in specs}
     schemas = [schema for spec in specs for schema in spec["function"]["parameters"]["properties"].values()]
     samples = {str(value) for schema in schemas for value in schema.get("examples", ()) if len(str(value)) > 1}
-    facts = Path(offline.__file__).parents[3] / "tools" / "data" / "travel.json"
+    facts = Path(offline.__file__).parents[3] / "tools" / "travel" / "travel.json"
     cities = {
         name for city in json.loads(facts.read_text(encoding="utf-8"))["cities"] for name in city["name"].values()
     }

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from segue.core.json_schema import plain_schema
 from segue.models.offline_cards import read_card
 from segue.models.offline_filling import read_arguments
-from segue.schemas import plain_schema
 from segue.tools.registry import as_tool, tool
 
 from .offline_tools import Talk, said

@@ -7,7 +7,7 @@ import pytest
 
 from segue.tools.calculator import CALCULATOR
 from segue.tools.clock import CLOCK
-from segue.tools.travel import TRAVEL
+from segue.tools.travel.tools import TRAVEL
 
 from .offline_tools import Talk, said
 

@@ -14,10 +14,10 @@ from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
 
-from segue.errors import ModelRefused, ModelUnreachable
+from segue.core.errors import ModelRefused, ModelUnreachable
+from segue.core.ports import ModelReply, ModelRequest, RawCall, TextDelta
 from segue.models.openai.capabilities import quirks_of
 from segue.models.openai.model import OpenAIModel
-from segue.services import ModelReply, ModelRequest, RawCall, TextDelta
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from segue.errors import ModelRefused, ModelUnreachable
-from segue.services import ModelRequest
+from segue.core.errors import ModelRefused, ModelUnreachable
+from segue.core.ports import ModelRequest
 from tests import loopback_script
 from tests.loopback import (
     BadJson,

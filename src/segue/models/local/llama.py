@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from ...errors import ConfigurationError
+from ...core.errors import ConfigurationError
 
 CONTEXT_TOKENS = 8192
 MAGIC = b"GGUF"

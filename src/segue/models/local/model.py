@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ...agents import Agent
-from ...decision import decode
-from ...errors import MissingExtra, ModelRefused, UnreadableReply
-from ...services import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from ...core.agents import Agent
+from ...core.decision import decode
+from ...core.errors import MissingExtra, ModelRefused, UnreadableReply
+from ...core.ports import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from .llama import Completion, Engine, Message, engine_of
 
 if TYPE_CHECKING:

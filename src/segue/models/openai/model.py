@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 from pydantic import SecretStr
 
-from ...errors import ModelError, ModelRefused, ModelUnreachable
-from ...services import ModelPiece, ModelRequest, Retry
+from ...core.errors import ModelError, ModelRefused, ModelUnreachable
+from ...core.ports import ModelPiece, ModelRequest, Retry
 from ..function_calls import plain_specs
 from .capabilities import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
 from .faults import Censor, Fault, Faulty

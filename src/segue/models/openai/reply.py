@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...services import CallDelta, ModelPiece, ModelReply, TextDelta
+from ...core.ports import CallDelta, ModelPiece, ModelReply, TextDelta
 from ..function_calls import GrowingCalls, as_text
 from .faults import Censor, Fault, Faulty, body_fault
 

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from ...agents import Agent
-from ..problems import Json, not_found
+from ...core.agents import Agent
+from ..errors import Json, not_found
 from ..rows import Row
 from ..views import Page, TaskView
 from .wiring import Before, Caller, Limit, Serving, routes

@@ -7,11 +7,11 @@ from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...ids import Ids
-from ..frames import position
+from ...core.ids import Ids
 from ..rows import Row
 from ..service import Service
-from ..streams import EventStream
+from ..sse.frames import position
+from ..sse.stream import EventStream
 from ..tenants import Tenant
 from .wiring import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ...approval import Verdict
-from ..problems import Json
+from ...core.approval import Verdict
+from ..errors import Json
 from ..rows import Row
 from ..service import Service
 from ..tenants import Tenant

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from ..drawings import drawing
-from ..problems import Json, not_found
+from ...runtime.drawings import drawing
+from ..errors import Json, not_found
 from .wiring import Caller, Serving, routes
 
 router = routes("graphs")

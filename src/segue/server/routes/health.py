@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from ..problems import ErrorBody, Json
+from ..errors import ErrorBody, Json
 from .wiring import Serving
 
 router = APIRouter(tags=["health"])

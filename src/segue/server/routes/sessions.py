@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...ids import Ids
-from ..problems import Json
+from ...core.ids import Ids
+from ..errors import Json
 from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
 from .wiring import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import Query
 
-from ...errors import StorageError, TaskError
-from .. import folding
-from ..problems import Json
+from ...core.errors import StorageError, TaskError
+from .. import projections as folding
+from ..errors import Json
 from ..views import EventView, Page, TraceView, event_view, trace_view
 from .wiring import Caller, Limit, Serving, TaskId, routes
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..problems import Json, not_found
+from ..errors import Json, not_found
 from .wiring import LONGEST, NAME, Caller, Serving, routes
 
 router = routes("users")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 
-from ..problems import ErrorBody
+from ..errors import ErrorBody
 from ..service import Service
 from ..tenants import Tenant
 

@@ -1,0 +1,1 @@
+"""SQLite storage: saver, tasks, ledger, event log, leases and preferences."""

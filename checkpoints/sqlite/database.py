@@ -1,0 +1,260 @@
+"""One SQLite file and the connections to it: opened here, shared by every module of this package."""
+
+import asyncio
+import contextlib
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import aiosqlite
+
+from segue.core.errors import DatabaseUnavailable
+
+from .schema import check_tables, check_version, upgrade
+
+T = TypeVar("T")
+
+LOCK_TIMEOUT = 30.0
+"""Seconds to wait for a lock that another connection holds."""
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_LOCKED: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PERM: "may not be used by this user: change its permissions, or name another file with --db",
+    sqlite3.SQLITE_READONLY: "is read-only: make it writable, or name another file with --db",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: check the disk, then try again",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy, or name a new file with --db",
+    sqlite3.SQLITE_FULL: "has no room left: free some space on the disk, then resume",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
+}
+_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's complaints about the file into a sentence; a faulty statement stays what it is.
+
+    Raises:
+        DatabaseUnavailable: locked, read-only, full, damaged or no database.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
+        reason = None if code is None else _REASONS.get(code & 0xFF)
+        if reason is None:
+            raise
+        raise DatabaseUnavailable(f"The database {path} {reason}.") from error
+    except UnicodeDecodeError as error:  # from sqlite3: the complaint itself quotes garbled text
+        raise DatabaseUnavailable(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
+
+
+def is_garbled(error: sqlite3.Error) -> bool:
+    """Whether a text or number in the file is not what it should be: of damage of this kind only the words tell."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
+
+
+class SerialConnection:
+    """A connection on a thread of its own: each transaction runs there in one piece, whatever the event loop does."""
+
+    def __init__(self, path: str, timeout: float, synchronous: str) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segue-sqlite")
+        self._connect = partial(_connect, path, timeout, synchronous)
+        self._connection: sqlite3.Connection | None = None
+
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """Begin `work` as one immediate transaction; shield the future to let it end when the waiter is cancelled."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry out `work` as one immediate transaction, to its end even if the caller is cancelled.
+
+        Raises:
+            DatabaseUnavailable: the database cannot be written; nothing was changed.
+        """
+        return await asyncio.shield(self.submit(work))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry out `work`, which only reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    async def close(self) -> None:
+        """Finish what was submitted, then close."""
+        await asyncio.to_thread(self._shut)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with translated(self._path):
+            return work(self._open())
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with translated(self._path):
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+            return result
+
+    def _shut(self) -> None:
+        self._thread.shutdown(wait=True)
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Database:
+    """An open database.
+
+    `checkpoints` is the saver's connection, written only inside `transaction()`; `rows` serves the other tables;
+    `intents` is synced to the disk at every commit, for the ledger. A `temporary` one is deleted on close.
+    """
+
+    def __init__(self, path: str, timeout: float, checkpoints: aiosqlite.Connection, temporary: bool = False) -> None:
+        self.path = path
+        self.temporary = temporary
+        self.timeout = timeout
+        self.checkpoints = checkpoints
+        self.rows = SerialConnection(path, timeout, "NORMAL")
+        self.intents = SerialConnection(path, timeout, "FULL")
+        self.writing = asyncio.Lock()
+        self._closing = contextlib.AsyncExitStack()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
+        """Hold the only write transaction of the saver's connection; roll it back on any error.
+
+        Raises:
+            DatabaseUnavailable: the database cannot be written; nothing was changed.
+        """
+        async with self.writing:
+            with translated(self.path):
+                try:
+                    await self.checkpoints.execute("BEGIN IMMEDIATE")
+                    yield self.checkpoints
+                    await self.checkpoints.commit()
+                except BaseException:
+                    await self.checkpoints.rollback()
+                    raise
+
+    def connect(self) -> sqlite3.Connection:
+        """Open one more plain connection, for a thread of its own; the caller closes it."""
+        return _connect(self.path, self.timeout, "NORMAL")
+
+    async def close(self) -> None:
+        """Finish what is under way, then close every connection; an in-memory database is gone."""
+        await self._closing.aclose()
+
+    async def __aenter__(self) -> "Database":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Database:
+    """Open the database at `path`, creating or upgrading it; `file:` URIs are understood.
+
+    `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `lock_timeout`
+    is in seconds.
+
+    Raises:
+        DatabaseUnavailable: no file that can be written; the message says what to do.
+        DatabaseTooNew: a newer Segue wrote it.
+    """
+    async with contextlib.AsyncExitStack() as opened:
+        temporary = path == ":memory:"
+        if temporary:
+            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="segue-"))
+            path = str(Path(folder, "memory.db"))
+        _check_place(path)
+        with translated(path):
+            await asyncio.to_thread(_prepare, path, lock_timeout)
+            checkpoints = await opened.enter_async_context(
+                aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
+            )
+            await checkpoints.execute("PRAGMA synchronous = NORMAL")
+            await checkpoints.execute("PRAGMA foreign_keys = ON")
+        database = Database(path, lock_timeout, checkpoints, temporary)
+        opened.push_async_callback(database.rows.close)
+        opened.push_async_callback(database.intents.close)
+        database._closing = opened.pop_all()
+        return database
+
+
+def touch(connection: sqlite3.Connection) -> None:
+    """Write a page of the file as it is, so that what would hinder a write shows."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version = {int(version)}")
+
+
+def _is_uri(path: str) -> bool:
+    return path.startswith("file:")
+
+
+def _check_place(path: str) -> None:
+    """Explain what SQLite would call «unable to open database file»."""
+    if _is_uri(path):
+        return
+    folder = Path(path).parent
+    if not path or Path(path).is_dir():
+        raise DatabaseUnavailable(f"«{path}» is a folder, not a database: name a file in it with --db.")
+    if not folder.is_dir():
+        raise DatabaseUnavailable(f"The folder {folder} does not exist: create it, or name another file with --db.")
+
+
+def _connect(path: str, timeout: float, synchronous: str) -> sqlite3.Connection:
+    """Open a connection in autocommit mode: transactions begin and end where they are written."""
+    connection = sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=_is_uri(path)
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _prepare(path: str, timeout: float) -> None:
+    """Check whose file it is, then create or upgrade the tables in one transaction."""
+    with contextlib.closing(
+        sqlite3.connect(path, timeout=timeout, isolation_level=None, uri=_is_uri(path))
+    ) as connection:
+        check_version(connection, path)
+        _use_wal(connection, time.monotonic() + timeout)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            upgrade(connection, path)
+            check_tables(connection, path)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            raise
+
+
+def _use_wal(connection: sqlite3.Connection, deadline: float) -> None:
+    """Switch to write-ahead logging; SQLite's own timeout does not cover two processes that do so at once."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

@@ -1,0 +1,92 @@
+"""Every row of tasks, events and calls, with what is wrong with it."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .call_records import read_call
+from .columns import Row, damaged, lenient, listed_faults, read_columns, what_of
+from .event_log import EVENT
+from .records import TASK
+
+_READ: Mapping[str, Callable[[sqlite3.Row], tuple[Row, dict[str, str]]]] = {
+    "tasks": lambda row: read_columns(row, TASK),
+    "events": lambda row: read_columns(row, EVENT),
+    "calls": read_call,
+}
+_ORDER = {"tasks": "position", "events": "task_id, seq", "calls": "position"}
+# A row whose session cannot be read any more is found by the other rows of its task.
+_OF_SESSION = {
+    "tasks": """thread_id = :thread OR task_id IN (
+        SELECT task_id FROM events WHERE thread_id = :thread UNION SELECT task_id FROM calls WHERE thread_id = :thread
+    )""",
+    "events": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
+    "calls": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
+}
+# Which of the calls are a thread's although they do not say so, only a scan of all tells.
+_QUICKLY = {**_OF_SESSION, "calls": "thread_id = :thread"}
+_SESSION = """
+    SELECT thread_id FROM tasks WHERE task_id = :task AND typeof(thread_id) = 'text'
+    UNION ALL SELECT thread_id FROM events WHERE task_id = :task AND typeof(thread_id) = 'text'
+    UNION ALL SELECT thread_id FROM calls WHERE task_id = :task AND typeof(thread_id) = 'text'
+"""
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """A row as it is stored, its columns that can be read, and what is wrong with the others."""
+
+    table: str
+    stored: Row
+    values: Row
+    faults: Mapping[str, str]
+
+    @property
+    def task_id(self) -> str:
+        """Empty where it cannot be read."""
+        return str(self.values.get("task_id", ""))
+
+    @property
+    def described(self) -> str:
+        """Which row it is, and what is wrong with it."""
+        return f"{what_of(self.table, self.values)} ({listed_faults(self.faults)})"
+
+
+def rows_of(
+    connection: sqlite3.Connection, table: str, thread_id: str | None = None, own: Mapping[str, str] = _OF_SESSION
+) -> Iterator[ReadRow]:
+    """The rows of a session in a table, or of all; leave the connection alone meanwhile."""
+    where = "" if thread_id is None else f"WHERE {own[table]}"
+    statement = f"SELECT * FROM {table} {where} ORDER BY {_ORDER[table]}"
+    with lenient(connection):
+        for row in connection.execute(statement, {"thread": thread_id}):
+            values, faults = _READ[table](row)
+            if thread_id is not None and values.get("thread_id", thread_id) != thread_id:
+                continue
+            yield ReadRow(table, dict(row), values, faults)
+
+
+def damaged_rows(connection: sqlite3.Connection, thread_id: str | None = None) -> list[ReadRow]:
+    """The damaged ones among a session's rows, or among all."""
+    return [row for table in _READ for row in rows_of(connection, table, thread_id) if row.faults]
+
+
+def refuse_damaged(connection: sqlite3.Connection, thread_id: str) -> None:
+    """Make sure that every row of a session can be read.
+
+    Raises:
+        DamagedRow: one cannot.
+    """
+    for table in _READ:
+        for row in rows_of(connection, table, thread_id, _QUICKLY):
+            if row.faults:
+                raise damaged(table, {**row.values, "thread_id": thread_id}, row.faults)
+
+
+def session_of(connection: sqlite3.Connection, row: ReadRow) -> str:
+    """The session that a row belongs to; empty where nothing tells."""
+    if "thread_id" in row.values:
+        return str(row.values["thread_id"])
+    with lenient(connection):
+        found = (each[0] for each in connection.execute(_SESSION, {"task": row.task_id}))
+        return next((thread_id for thread_id in found if isinstance(thread_id, str) and thread_id), "")

@@ -1,0 +1,175 @@
+"""The tool ledger: intent, then run, then outcome, so that no tool call is ever run twice."""
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from segue.core.errors import StorageError
+from segue.core.ports import CallKey, Claim
+
+from .call_records import call_of, calls_of, canonical
+from .columns import fetched
+from .database import Database
+from .leases import check_fence
+
+_FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
+_INSERT = """
+    INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
+    VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
+"""
+_DOUBT = """
+    SELECT 1 FROM calls
+    WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ?
+        AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
+"""
+_ORPHAN = """
+    SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned
+    ORDER BY position LIMIT 1
+"""
+_ADOPT = "UPDATE calls SET scope = ?, idx = ?, orphaned = 0 WHERE position = ?"
+_MOVE_ASIDE = "UPDATE calls SET scope = scope || '#' || position WHERE position = ?"
+_TAKE_OVER = "UPDATE calls SET fence = ? WHERE position = ?"
+_SETTLE = "UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? WHERE position = ?"
+_WITHDRAW = """
+    DELETE FROM calls
+    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
+"""
+_UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
+_UNKNOWN = """
+    SELECT * FROM calls
+    WHERE thread_id = ? AND task_id = ?
+        AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
+    GROUP BY name, arguments ORDER BY min(position)
+"""
+
+
+class LedgerConflict(StorageError):
+    """Two calls, or two outcomes of one, claim the same place in the ledger: this is a bug, please report it."""
+
+    def __init__(self, key: CallKey, what: str) -> None:
+        place = f"Call {key.index} of {key.scope} in task «{key.task_id}»"
+        super().__init__(f"{place} {what}: this is a bug, please report it.")
+
+
+class ToolLedger:
+    """One run's view of the ledger. Fences count from 1: without one it can only be read."""
+
+    def __init__(
+        self, database: Database, thread_id: str, fence: int = 0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._intents = database.intents
+        self._thread_id = thread_id
+        self._fence = fence
+        self._clock = clock
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        """Put down the intent to run a call; it is on the disk when this returns.
+
+        A call that is under way, whoever left it so, is `interrupted`: only one claim of a key is ever `fresh`, or
+        `doubtful` if nobody knows whether an earlier call with this name and these arguments took effect.
+
+        Raises:
+            StaleOwner: another owner took the thread; do not run the call.
+            LedgerConflict: the key belongs to a call with another name or other arguments.
+        """
+        intent = self._intents.submit(partial(self._claim, key, name, canonical(arguments)))
+        try:
+            return await asyncio.shield(intent)
+        except asyncio.CancelledError:
+            # The caller never learns that it may run the call, so an intent of ours is taken back.
+            await asyncio.wait([intent])
+            if intent.exception() is None and intent.result().state in ("fresh", "doubtful"):
+                values = (*self._row(key), self._fence)
+                await self._intents.write(lambda connection: connection.execute(_WITHDRAW, values))
+            raise
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile.
+
+        Raises:
+            StaleOwner: another owner took the thread, which will find the call interrupted.
+            LedgerConflict: the call was never claimed, or has another outcome already.
+        """
+        await self._intents.write(partial(self._settle, key, json.dumps(dict(outcome))))
+
+    async def read(self, key: CallKey) -> dict[str, Any] | None:
+        """Return one call as in `calls`, or None."""
+        rows = await self._intents.read(lambda connection: fetched(connection, _FIND, self._row(key)))
+        return call_of(rows[0]) if rows else None
+
+    async def calls(self, task_id: str) -> list[dict[str, Any]]:
+        """Return a task's calls in the order of their intents.
+
+        Each is {name, arguments, outcome, state, started_at, finished_at, scope, idx}; `state` is running or done,
+        times are Unix seconds.
+        """
+        return await calls_of(self._intents, self._thread_id, task_id)
+
+    async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Give each call of a task that is still under way the outcome for its name; return the task's calls.
+
+        Raises:
+            StaleOwner: another owner took the thread.
+        """
+        values = (self._thread_id, task_id)
+
+        def end(connection: sqlite3.Connection) -> None:
+            check_fence(connection, self._thread_id, self._fence)
+            for row in fetched(connection, _UNDER_WAY, values):
+                outcome = json.dumps(dict(outcome_of(call_of(row)["name"])))
+                connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+
+        await self._intents.write(end)
+        return await self.calls(task_id)
+
+    async def unknown(self, task_id: str) -> list[dict[str, Any]]:
+        """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
+        values = (self._thread_id, task_id)
+        calls = [call_of(row) for row in await self._intents.read(lambda db: fetched(db, _UNKNOWN, values))]
+        return [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+
+    def _row(self, key: CallKey) -> tuple[str, str, str, int]:
+        return (self._thread_id, key.task_id, key.scope, key.index)
+
+    def _claim(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> Claim:
+        check_fence(connection, self._thread_id, self._fence)
+        row = self._known(key, name, arguments, connection)
+        if row is None:
+            like = (self._thread_id, key.task_id, name, arguments)
+            doubtful = connection.execute(_DOUBT, like).fetchone()
+            connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
+            return Claim("doubtful" if doubtful else "fresh")
+        call = call_of(row)
+        if (row["name"], row["arguments"]) != (name, arguments):
+            raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
+        if call["state"] == "done":
+            return Claim("finished", call["outcome"])
+        connection.execute(_TAKE_OVER, (self._fence, row["position"]))
+        return Claim("interrupted")
+
+    def _known(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> sqlite3.Row | None:
+        """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""
+        row: sqlite3.Row | None = next(iter(fetched(connection, _FIND, self._row(key))), None)
+        if row is not None and not row["orphaned"]:
+            return row
+        if row is not None and (row["name"], row["arguments"]) != (name, arguments):
+            connection.execute(_MOVE_ASIDE, (row["position"],))
+            row = None
+        row = row or next(iter(fetched(connection, _ORPHAN, (self._thread_id, key.task_id, name, arguments))), None)
+        if row is not None:
+            connection.execute(_ADOPT, (key.scope, key.index, row["position"]))
+        return row
+
+    def _settle(self, key: CallKey, outcome: str, connection: sqlite3.Connection) -> None:
+        check_fence(connection, self._thread_id, self._fence)
+        row = connection.execute(_FIND, self._row(key)).fetchone()
+        if row is None:
+            raise LedgerConflict(key, "was settled but never claimed")
+        if row["state"] == "running":
+            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+        elif row["outcome"] != outcome:
+            raise LedgerConflict(key, "has an outcome already, and another one came")

@@ -1,0 +1,70 @@
+"""What a user prefers: a default mode, the modes that were used, and how the answers were rated."""
+
+import sqlite3
+from collections.abc import Mapping
+
+from segue.core.errors import InvalidAnswer, UnknownTask
+
+from .columns import Column, Row, fetched, read_columns, text
+from .database import Database
+from .records import BEST, TASK
+
+_SHOWN: Mapping[str, Column] = {"message": TASK["message"], "mode": text, "rating": TASK["rating"]}
+
+_DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
+# A copy counts where it was rated itself, or where its original is in another database.
+_HISTORY = """
+    SELECT message, json_extract(result, '$.mode') AS mode, rating FROM tasks
+    WHERE user_id = ? AND iif(typeof(result) = 'text' AND json_valid(result), json_extract(result, '$.mode'), NULL)
+        IS NOT NULL
+        AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
+    ORDER BY position DESC LIMIT ?
+"""
+_PUT = """
+    INSERT INTO preferences (user_id, default_mode) VALUES (?, ?)
+    ON CONFLICT (user_id) DO UPDATE SET default_mode = excluded.default_mode
+"""
+_RATE = "UPDATE tasks SET rating = ? WHERE task_id = ?"
+
+
+class Preferences:
+    """The preferences of every user."""
+
+    def __init__(self, database: Database) -> None:
+        self._rows = database.rows
+
+    async def default_mode(self, user_id: str) -> str:
+        """The mode that a user prefers; empty where they said nothing."""
+        row = await self._rows.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
+        return "" if row is None else str(row["default_mode"])
+
+    async def get(self, user_id: str, limit: int = 50) -> Row:
+        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
+
+        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
+        read is left out.
+        """
+        rows = await self._rows.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
+        told = [values for values, faults in (read_columns(row, _SHOWN) for row in rows) if not faults]
+        history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in told]
+        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
+
+    async def put(self, user_id: str, default_mode: str) -> None:
+        """Set a user's default mode, which the caller has checked; an empty one takes it back."""
+        await self._rows.write(lambda connection: connection.execute(_PUT, (user_id, default_mode)))
+
+    async def rate(self, task_id: str, rating: object) -> None:
+        """Rate a task's answer, in place of an earlier rating.
+
+        Raises:
+            InvalidAnswer: the rating is no whole number from 1 to 5.
+            UnknownTask: there is none.
+        """
+        if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
+            raise InvalidAnswer(f"The rating {rating!r} is none: give a whole number from 1 to {BEST}.")
+
+        def store(connection: sqlite3.Connection) -> None:
+            if connection.execute(_RATE, (rating, task_id)).rowcount != 1:
+                raise UnknownTask(task_id)
+
+        await self._rows.write(store)

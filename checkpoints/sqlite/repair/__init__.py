@@ -1,0 +1,1 @@
+"""Detection of damage, and the way back to the newest readable state."""

@@ -1,0 +1,82 @@
+"""The checkpoints that a log is rebuilt from, where some of them are damaged."""
+
+import json
+from collections.abc import Collection
+
+from segue.core.errors import DamagedCheckpoint
+
+from ..database import Database
+from ..saver import FencedSqliteSaver
+from ..serializer import Undecodable, decoding
+
+_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_CHAIN = """
+    WITH RECURSIVE ancestors(id, parent) AS (
+        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION
+        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints ON checkpoint_id = parent
+        WHERE thread_id = :thread_id AND checkpoint_ns = :ns
+    )
+    SELECT id, parent FROM ancestors
+"""
+# A text may be none any more: as bytes it can be read all the same.
+_CHECKPOINT = f"SELECT CAST(type AS BLOB), checkpoint, metadata FROM checkpoints WHERE {_PLACE}"
+_WRITES = f"""
+    SELECT CAST(type AS BLOB), value FROM writes WHERE {_PLACE} AND channel IN (SELECT value FROM json_each(?))
+"""
+
+
+class Ancestry:
+    """Looks behind the checkpoints of one namespace of a thread; changes nothing."""
+
+    def __init__(self, database: Database, saver: FencedSqliteSaver, thread_id: str, ns: str) -> None:
+        self._rows = database.rows
+        self._serde = saver.serde
+        self._thread_id = thread_id
+        self._ns = ns
+
+    async def husks(self, checkpoint_id: str, logs: Collection[str]) -> list[str]:
+        """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
+
+        Raises:
+            DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
+        """
+        values = {"thread_id": self._thread_id, "ns": self._ns, "id": checkpoint_id}
+        chain = await self._rows.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
+        left = set(logs)
+        husks: list[str] = []
+        for ancestor, _ in chain[1:]:
+            if not left:
+                return husks
+            await self._check_writes(ancestor, left)
+            begun = await self._beginnings(ancestor, left)
+            if begun is None:
+                husks.append(ancestor)
+            else:
+                left -= begun
+        if left and chain[-1]["parent"] is not None:
+            raise DamagedCheckpoint(self._thread_id, f"it builds on checkpoint {chain[-1]['parent']}, which is missing")
+        return husks
+
+    async def _beginnings(self, checkpoint_id: str, logs: Collection[str]) -> set[str] | None:
+        """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""
+        key = (self._thread_id, self._ns, checkpoint_id)
+        row = await self._rows.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
+        try:
+            with decoding(self._thread_id):
+                return set(self._serde.loads_typed((row[0].decode(), row[1]))["channel_values"])
+        except DamagedCheckpoint:
+            with decoding(self._thread_id):
+                # LangGraph counts on from where a log was last stored whole: what is counted was not stored here.
+                counted = json.loads(row[2])["counters_since_delta_snapshot"]
+                if not counted.keys() >= set(logs):
+                    raise Undecodable("a log begins in a checkpoint that cannot be read") from None
+            return None
+
+    async def _check_writes(self, checkpoint_id: str, logs: Collection[str]) -> None:
+        key = (self._thread_id, self._ns, checkpoint_id, json.dumps([*logs]))
+        rows = await self._rows.read(lambda connection: connection.execute(_WRITES, key).fetchall())
+        with decoding(self._thread_id):
+            for kind, value in rows:
+                self._serde.loads_typed((kind.decode(), value))

@@ -1,0 +1,140 @@
+"""A damaged thread: its rows are mended, and it goes back to the newest checkpoints that can be read."""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from segue.core.errors import NothingReadable, UnknownThread
+from segue.core.events import Recovered, StateChanged
+from segue.core.task_status import OPEN, TaskStatus
+
+from ..database import Database, translated
+from ..event_log import insert_event
+from ..integrity import damaged_rows
+from ..leases import check_fence
+from ..saver import FencedSqliteSaver
+from .rows import mend
+from .survey import Damage, Readable, Survey
+
+Row = dict[str, Any]
+
+_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
+_DROP_STEP = f"DELETE FROM writes WHERE {_PLACE} AND CAST(task_id AS BLOB) IS ?"
+# What came from outside, a message or an update, has no path, and went into a checkpoint that is dropped.
+_DROP_GIVEN = f"DELETE FROM writes WHERE {_PLACE} AND task_path = ''"
+_EMPTY = f"UPDATE checkpoints SET type = ?, checkpoint = ? WHERE {_PLACE}"
+_LATEST = "SELECT task_id, status FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+_ORPHAN = "UPDATE calls SET orphaned = 1 WHERE thread_id = ? AND task_id = ? AND started_at >= ?"
+_PAUSE = "UPDATE tasks SET status = ?, updated_at = ? WHERE task_id = ?"
+
+
+async def recover(
+    database: Database,
+    saver: FencedSqliteSaver,
+    readable: Readable,
+    thread_id: str,
+    clock: Callable[[], float] = time.time,
+) -> Row:
+    """Let a thread that `saver` holds go back to the newest state that can be read, and mend its rows.
+
+    A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
+    dropped, copy, mended}: where the thread stands, since when (Unix seconds), how many checkpoints and results of
+    steps were dropped, the path of the copy, and a sentence for each thing that was done to its rows. Where nothing is
+    damaged, nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
+    of any more are found again in the ledger, by their name and arguments.
+
+    A session that never had a checkpoint stands at "". Where there are some and none can be read, only the rows are
+    mended: `checkpoint_id` is None, and the last sentence says what that means.
+
+    Raises:
+        UnknownThread: it has no checkpoint, nor any damaged row.
+        NothingReadable: it has no checkpoint that can be read, nor any damaged row; nothing was changed.
+        StaleOwner: another owner took the thread; nothing was changed.
+        DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
+    """
+    damaged = await database.rows.read(partial(damaged_rows, thread_id=thread_id))
+    found: Damage | NothingReadable | UnknownThread
+    try:
+        found = await Survey(database, saver, readable, thread_id).damage()
+    except (NothingReadable, UnknownThread) as error:
+        if not damaged:
+            raise
+        found = error
+    if isinstance(found, Damage) and not found.size and not damaged:
+        return _report(found, "", [])
+    copy = await asyncio.to_thread(copy_aside, database, clock())
+    fence, now = saver.fence(thread_id), clock()
+
+    def work(connection: sqlite3.Connection) -> list[str]:
+        check_fence(connection, thread_id, fence)
+        mended = mend(connection, thread_id, now)
+        if isinstance(found, Damage) and found.size:
+            _drop(connection, found, saver, thread_id, now)
+        return mended
+
+    return _report(found, copy, await database.rows.write(work))
+
+
+def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Row:
+    if isinstance(found, Damage):
+        place = {"checkpoint_id": found.standing.checkpoint_id, "created_at": found.created_at, "dropped": found.size}
+        return {**place, "copy": copy, "mended": mended}
+    lost = isinstance(found, NothingReadable)
+    place = {"checkpoint_id": None if lost else "", "created_at": 0.0, "dropped": 0}
+    return {**place, "copy": copy, "mended": [*mended, str(found)] if lost else mended}
+
+
+def copy_aside(database: Database, now: float) -> str:
+    """Copy the whole database to a file beside it, and return its path; an in-memory database is not copied."""
+    with translated(database.path), contextlib.closing(database.connect()) as connection:
+        file = "" if database.temporary else connection.execute("PRAGMA database_list").fetchone()["file"]
+        if not file:
+            return ""
+        path = _free(f"{file}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}")
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as copy:
+                connection.backup(copy)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return str(path)
+
+
+def _free(path: str) -> Path:
+    """The path, with a number if there is such a file."""
+    number, free = 1, Path(path)
+    while free.exists():
+        number += 1
+        free = Path(f"{path}-{number}")
+    return free
+
+
+def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSaver, thread_id: str, now: float) -> None:
+    for place in damage.checkpoints:
+        for statement in _DROP:
+            connection.execute(statement, (thread_id, *place))
+    for step in damage.steps:
+        connection.execute(_DROP_STEP, (thread_id, *step))
+    for ns, checkpoint_id in damage.husks:
+        # Nobody can go back to one of these; logs are read past it.
+        husk = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
+        connection.execute(_EMPTY, (*husk, thread_id, ns, checkpoint_id))
+    standing = damage.standing
+    if standing.newer:
+        connection.execute(_DROP_GIVEN, (thread_id, standing.ns, standing.checkpoint_id))
+    task = connection.execute(_LATEST, (thread_id,)).fetchone()
+    if task is None:
+        return
+    task_id, status = task
+    connection.execute(_ORPHAN, (thread_id, task_id, damage.unknown_since))
+    recovered = Recovered(task_id=task_id, checkpoint_id=standing.checkpoint_id, reason=damage.reason)
+    insert_event(connection, thread_id, recovered)
+    if status in OPEN and status != TaskStatus.PAUSED:
+        connection.execute(_PAUSE, (TaskStatus.PAUSED, now, task_id))
+        insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=TaskStatus.PAUSED))

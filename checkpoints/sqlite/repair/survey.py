@@ -1,0 +1,213 @@
+"""What of a thread's checkpoints can still be read, in its own graph and in those that run inside it."""
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+
+from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
+
+from ..database import Database
+from ..saver import FencedSqliteSaver
+from ..serializer import Undecodable, check_form, decoding
+from ..sessions.snapshots import seconds_of
+from .ancestry import Ancestry
+
+Readable = Callable[[RunnableConfig], Awaitable[None]]
+"""Reads the whole state at a checkpoint, and raises DamagedCheckpoint where it cannot."""
+
+_IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id DESC"
+_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+# A text may be none any more: as bytes it can be read all the same.
+_CHECKPOINT = f"SELECT CAST(type AS BLOB), checkpoint, metadata FROM checkpoints WHERE {_PLACE}"
+_WRITES = f"SELECT CAST(task_id AS BLOB), CAST(type AS BLOB), value FROM writes WHERE {_PLACE}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The newest checkpoint of a namespace that can be read.
+
+    `at` is Unix seconds, `parents` the checkpoints outside that it belongs to, `broken` the steps upon it whose writes
+    cannot be read, `newer` the checkpoints that cannot, newest first, `husks` older ones that cannot and need not.
+    """
+
+    ns: str
+    checkpoint_id: str
+    at: float
+    parents: Mapping[str, str]
+    broken: Sequence[bytes | None] = ()
+    newer: Sequence[str] = ()
+    husks: Sequence[str] = ()
+
+    @property
+    def knows_until(self) -> float:
+        """When the last call may have begun that the state knows of, in Unix seconds.
+
+        The writes upon a checkpoint are all there when the next one is made, whose id tells when that was.
+        """
+        try:
+            return self.at if self.broken or not self.newer else seconds_of(self.newer[-1])
+        except ValueError:
+            return self.at
+
+
+@dataclass
+class Damage:
+    """What has to go so that the rest can be read, and what the thread stands at then."""
+
+    standing: Standing
+    """Of the thread's own graph."""
+    checkpoints: list[tuple[str, str]] = field(default_factory=list)
+    steps: list[tuple[str, str, bytes | None]] = field(default_factory=list)
+    husks: list[tuple[str, str]] = field(default_factory=list)
+    reason: str = ""
+    unknown_since: float = math.inf
+    """Unix seconds: calls that began then or later are not in the state any more."""
+    back_to: float = math.inf
+    """When the oldest state that something goes back to was saved; infinite where nothing does."""
+
+    @property
+    def created_at(self) -> float:
+        return self.standing.at if math.isinf(self.back_to) else self.back_to
+
+    @property
+    def size(self) -> int:
+        return len(self.checkpoints) + len(self.steps) + len(self.husks)
+
+    def add(self, found: Standing) -> None:
+        self.checkpoints += [(found.ns, checkpoint_id) for checkpoint_id in found.newer]
+        self.steps += [(found.ns, found.checkpoint_id, step) for step in found.broken]
+        self.husks += [(found.ns, checkpoint_id) for checkpoint_id in found.husks]
+        if found.broken or found.newer:
+            self.unknown_since = min(self.unknown_since, found.knows_until)
+            self.back_to = min(self.back_to, found.at)
+
+    def add_lost(self, ns: str, ids: Sequence[str]) -> None:
+        """A graph inside of which nothing can be read: its node begins again."""
+        self.checkpoints += [(ns, checkpoint_id) for checkpoint_id in ids]
+        self.unknown_since = min(self.unknown_since, self.standing.at)
+        self.back_to = min(self.back_to, self.standing.at)
+
+
+class Survey:
+    """Looks for the newest checkpoints that can be read; changes nothing."""
+
+    def __init__(self, database: Database, saver: FencedSqliteSaver, readable: Readable, thread_id: str) -> None:
+        self._database = database
+        self._rows = database.rows
+        self._saver = saver
+        self._readable = readable
+        self._thread_id = thread_id
+        self._reason = ""
+
+    async def damage(self) -> Damage:
+        """Find out what is damaged.
+
+        Raises:
+            UnknownThread: it has no checkpoint.
+            NothingReadable: it has none that can be read.
+        """
+        await self._saver.setup()
+        ids = await self._ids()
+        if "" not in ids:
+            raise UnknownThread(self._thread_id)
+        outermost = await self._newest("", ids.pop(""))
+        if outermost is None:
+            raise NothingReadable(self._thread_id, self._reason)
+        damage = Damage(outermost)
+        damage.add(outermost)
+        current = {"": outermost.checkpoint_id}
+        for ns in sorted(ids, key=lambda ns: ns.count("|")):
+            found = await self._newest(ns, ids[ns])
+            if found is None:
+                damage.add_lost(ns, ids[ns])
+            elif any(parent in damage.checkpoints for parent in found.parents.items()):
+                damage.checkpoints += [(ns, checkpoint_id) for checkpoint_id in ids[ns]]
+            elif all(current.get(parent) == checkpoint_id for parent, checkpoint_id in found.parents.items()):
+                damage.add(found)
+                current[ns] = found.checkpoint_id
+            # What is left belongs to a node that has ended: nobody reads it again.
+        damage.reason = self._reason
+        return damage
+
+    async def _ids(self) -> dict[str, list[str]]:
+        """The thread's checkpoints by namespace, newest first."""
+        rows = await self._rows.read(lambda connection: connection.execute(_IDS, (self._thread_id,)).fetchall())
+        ids: dict[str, list[str]] = {}
+        for ns, checkpoint_id in rows:
+            ids.setdefault(ns, []).append(checkpoint_id)
+        return ids
+
+    async def _newest(self, ns: str, ids: Sequence[str]) -> Standing | None:
+        for place, checkpoint_id in enumerate(ids):
+            try:
+                return await self._look(ns, checkpoint_id, ids[:place])
+            except DamagedCheckpoint as error:
+                self._reason = self._reason or error.reason
+        return None
+
+    async def _look(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> Standing:
+        """Read a checkpoint with everything that its state is made of.
+
+        Raises:
+            DamagedCheckpoint: that cannot be done. Damaged writes upon it are no hindrance, they make the next one.
+        """
+        place = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
+        config: RunnableConfig = {"configurable": place}
+        key = tuple(place.values())
+        row = await self._rows.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
+        with decoding(self._thread_id):
+            checkpoint = self._saver.serde.loads_typed((row[0].decode(), row[1]))
+            found = CheckpointTuple(config, checkpoint, json.loads(row[2]))
+            check_form(found)
+            at = _seconds(checkpoint["ts"])
+            metadata: Mapping[str, Any] = found.metadata
+            parents = metadata.get("parents", {})
+            logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
+        husks = await self._husks(config, sorted(logs))
+        broken = await self._broken(key)
+        if not (ns or husks or broken):
+            await self._readable(config)
+        return Standing(ns, checkpoint_id, at, parents, broken, newer, husks)
+
+    async def _husks(self, config: RunnableConfig, logs: Sequence[str]) -> list[str]:
+        """Read the logs at a checkpoint; return the damaged ones before it that they can be read without.
+
+        Raises:
+            DamagedCheckpoint: they cannot be read.
+        """
+        try:
+            await self._saver.aget_delta_channel_history(config=config, channels=logs)
+            return []
+        except DamagedCheckpoint as error:
+            place = config["configurable"]
+            ancestry = Ancestry(self._database, self._saver, self._thread_id, place["checkpoint_ns"])
+            husks = await ancestry.husks(place["checkpoint_id"], logs)
+            self._reason = self._reason or error.reason
+            return husks
+
+    async def _broken(self, key: tuple[str, ...]) -> list[bytes | None]:
+        """The steps upon a checkpoint of which something cannot be read; one without a name is None."""
+        broken: set[bytes | None] = set()
+        rows = await self._rows.read(lambda connection: connection.execute(_WRITES, key).fetchall())
+        for step, kind, value in rows:
+            try:
+                with decoding(self._thread_id):
+                    step.decode()
+                    self._saver.serde.loads_typed((kind.decode(), value))
+            except DamagedCheckpoint as error:
+                self._reason = self._reason or error.reason
+                broken.add(step)
+        return sorted(broken, key=lambda step: step or b"")
+
+
+def _seconds(written: str) -> float:
+    try:
+        return datetime.fromisoformat(written).timestamp()
+    except ValueError as error:
+        raise Undecodable("its time is none") from error

@@ -1,0 +1,93 @@
+"""What a checkpoint's bytes are checked by, so that damage is noticed instead of read."""
+
+import contextlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from segue.core.errors import DamagedCheckpoint
+
+from .database import is_garbled
+
+_MARK = "+crc32:"
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
+# What a read of whole rows may raise over and above: no ValueError, aiosqlite's own complaints are of that kind.
+_MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
+_PARTS: Mapping[str, type] = {
+    "id": str,
+    "ts": str,
+    "channel_values": dict,
+    "channel_versions": dict,
+    "versions_seen": dict,
+}
+_BESIDE: Mapping[str, type] = {"step": int, "parents": dict, "counters_since_delta_snapshot": dict}
+"""What LangGraph reads of a checkpoint's metadata, which have no checksum."""
+
+
+class Undecodable(Exception):
+    """Stored bytes are not what was written; the message says how that shows."""
+
+
+class CheckedSerializer(JsonPlusSerializer):
+    """LangGraph's serializer with a checksum beside the type: a changed byte within a text would go unnoticed."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        kind, data = super().dumps_typed(obj)
+        return f"{kind}{_MARK}{zlib.crc32(data):08x}", data
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Decode what was stored; what was stored without a checksum is decoded as it is.
+
+        Raises:
+            Undecodable
+        """
+        try:
+            kind, mark, checksum = data[0].partition(_MARK)
+            if mark and f"{zlib.crc32(data[1]):08x}" != checksum:
+                raise Undecodable("its bytes have changed since they were stored")
+            return super().loads_typed((kind, data[1]))
+        except _UNREADABLE as error:
+            raise Undecodable(f"it cannot be decoded: {type(error).__name__}") from error
+
+
+@contextlib.contextmanager
+def decoding(thread_id: str) -> Iterator[None]:
+    """Turn what is wrong with stored bytes into a sentence; trouble with the database stays what it is.
+
+    Raises:
+        DamagedCheckpoint
+    """
+    try:
+        yield
+    except Undecodable as error:
+        raise DamagedCheckpoint(thread_id, str(error)) from error
+    except _MALFORMED as error:
+        raise DamagedCheckpoint(thread_id, f"it is malformed: {type(error).__name__}") from error
+    except sqlite3.OperationalError as error:
+        if not is_garbled(error):
+            raise
+        raise DamagedCheckpoint(thread_id, "it holds bytes that are no text") from error
+
+
+def check_form(found: CheckpointTuple) -> None:
+    """Make sure that what was decoded is a checkpoint, and the one that it is filed as.
+
+    Raises:
+        Undecodable
+    """
+    checkpoint: Any = found.checkpoint
+    if not isinstance(checkpoint, dict) or not isinstance(found.metadata, dict):
+        raise Undecodable("it is no checkpoint")
+    for name, kind in _PARTS.items():
+        if not isinstance(checkpoint.get(name), kind):
+            raise Undecodable(f"its {name} is missing")
+    for name, kind in _BESIDE.items():
+        if not isinstance(found.metadata.get(name, kind()), kind):
+            raise Undecodable(f"its {name} is malformed")
+    if checkpoint["id"] != found.config["configurable"]["checkpoint_id"]:
+        raise Undecodable("it is filed under the id of another one")

@@ -1,0 +1,1 @@
+"""Snapshots, forks and exports of sessions."""

@@ -1,0 +1,280 @@
+"""A thread as a JSON document: written out here, taken in elsewhere."""
+
+import base64
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage, messages_from_dict
+from langgraph.checkpoint.base import empty_checkpoint
+from pydantic import BaseModel
+
+from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
+from segue.core.task_status import ENDED, OPEN, TaskStatus
+
+from ..call_records import canonical
+from ..columns import decoded
+from ..database import Database
+from ..integrity import refuse_damaged
+from ..saver import FencedSqliteSaver
+from ..schema import SCHEMA_VERSION
+from ..serializer import CheckedSerializer, decoding
+from .export_format import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
+from .fork import refuse_taken, standing_task
+from .new_ids import Renaming
+from .snapshots import find, has_checkpoints, refuse_unknown
+
+Row = dict[str, Any]
+_S = TaskStatus
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+_JSON = frozenset({"result", "notes", "answer", "event", "arguments", "outcome"})
+"""The columns of JSON."""
+_CHECKPOINT_FORM = 4
+"""The version of LangGraph's checkpoints that an import is written in."""
+_FIRST_VERSION = f"{1:032}.{0:016}"
+"""A channel's version, in the form that LangGraph's SQLite saver counts in."""
+
+_TASKS = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position"
+_EVENTS = """
+    SELECT events.* FROM events JOIN tasks USING (task_id) WHERE tasks.thread_id = ? ORDER BY tasks.position, seq
+"""
+_CALLS = "SELECT * FROM calls WHERE thread_id = ? ORDER BY position"
+_NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
+_CHECKPOINTS = """
+    SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, CAST(metadata AS TEXT) AS metadata
+    FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id
+"""
+_WRITES = "SELECT * FROM writes WHERE thread_id = ? ORDER BY checkpoint_id, task_id, idx"
+
+# A rating counts once for the user: where the task is rated here already, its copy is not.
+_UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
+
+
+async def export(database: Database, thread_id: str, clock: Callable[[], float] = time.time) -> Row:
+    """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
+
+    {format, version, exported_at, thread: {thread_id, checkpoint_id}, tasks, events, calls, state}: `state` holds the
+    checkpoints if the newest task has not ended, else it is None.
+
+    Raises:
+        UnknownThread
+        DamagedSession: something of it cannot be read.
+    """
+    return await database.rows.read(partial(_export, thread_id, clock()))
+
+
+async def import_(
+    database: Database,
+    portable: Any,
+    thread_id: str,
+    user_id: str | None = None,
+    clock: Callable[[], float] = time.time,
+) -> str | None:
+    """Store a document, completed with `messages` and `messages_full`, as a new thread; returns its newest task's id.
+
+    A task that had not ended is paused, or waits, if the document holds its state, else it is cancelled. `user_id`
+    takes the place of the users that the document names.
+
+    Raises:
+        InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
+    """
+    document = read_document(portable)
+    renaming = Renaming(task.task_id for task in document.tasks)
+    rows = [*_task_rows(document, renaming, clock()), *_log_rows(document, renaming)]
+    rows += _state_rows(document, document.state, renaming) if document.state else _message_rows(document, renaming)
+
+    await FencedSqliteSaver(database).setup()  # a new database has none of LangGraph's tables yet
+
+    def store(connection: sqlite3.Connection) -> None:
+        refuse_taken(connection, thread_id, clock())
+        try:
+            for table, row in rows:
+                own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
+                _insert(connection, table, {**row, **own, "thread_id": thread_id})
+            connection.execute(_UNRATE, (thread_id,))
+        except sqlite3.IntegrityError as error:
+            raise InvalidExport(f"two of its rows contradict each other ({error})") from error
+
+    await database.rows.write(store)
+    return renaming.new[document.tasks[-1].task_id] if document.tasks else None
+
+
+def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Row:
+    connection.execute("BEGIN")  # one view of all tables
+    try:
+        refuse_unknown(connection, thread_id)
+        refuse_damaged(connection, thread_id)
+        tasks = connection.execute(_TASKS, (thread_id,)).fetchall()
+        newest = _newest(connection, thread_id)
+        outermost = find(connection, thread_id, newest) if newest else None
+        standing = standing_task(connection, outermost, tasks)
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "exported_at": now,
+            "thread": {"thread_id": thread_id, "checkpoint_id": newest},
+            "tasks": [_written_out(TaskPart, row) for row in tasks],
+            "events": [_written_out(EventPart, row) for row in connection.execute(_EVENTS, (thread_id,))],
+            "calls": [_written_out(CallPart, row) for row in connection.execute(_CALLS, (thread_id,))],
+            "state": _state(connection, thread_id) if standing else None,
+        }
+    finally:
+        connection.execute("COMMIT")
+
+
+def _newest(connection: sqlite3.Connection, thread_id: str) -> str | None:
+    if not has_checkpoints(connection):
+        return None
+    newest: str | None = connection.execute(_NEWEST, (thread_id,)).fetchone()[0]
+    return newest
+
+
+def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Row:
+    """The columns of a row that its part has, those of JSON as values."""
+    return {name: decoded(row[name]) if name in _JSON else row[name] for name in part.model_fields}
+
+
+def _state(connection: sqlite3.Connection, thread_id: str) -> Row:
+    if not has_checkpoints(connection):
+        return {"checkpoints": [], "writes": []}
+    try:
+        with decoding(thread_id):
+            return _checkpoints(connection, thread_id)
+    except DamagedCheckpoint as error:
+        raise UnreadableState(thread_id, error.reason) from error
+
+
+def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Row:
+    checkpoints = connection.execute(_CHECKPOINTS, (thread_id,)).fetchall()
+    writes = connection.execute(_WRITES, (thread_id,)).fetchall()
+    return {
+        "checkpoints": [
+            {
+                "inside": row["checkpoint_ns"],
+                "checkpoint_id": row["checkpoint_id"],
+                "parent_id": row["parent_checkpoint_id"],
+                "state": _blob(row["type"], row["checkpoint"]),
+                "metadata": json.loads(row["metadata"]),
+            }
+            for row in checkpoints
+        ],
+        "writes": [
+            {
+                "inside": row["checkpoint_ns"],
+                **{name: row[name] for name in ("checkpoint_id", "task_id", "task_path", "idx", "channel")},
+                "value": _blob(row["type"], row["value"]),
+            }
+            for row in writes
+        ],
+    }
+
+
+def _blob(kind: str, data: bytes) -> Row:
+    _SERDE.loads_typed((kind, data))  # what cannot be read is not imported either
+    return {"type": kind, "data": base64.b64encode(data).decode()}
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
+    names = ", ".join(row)
+    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(f':{name}' for name in row)})", row)
+
+
+def _stored(part: BaseModel, renaming: Renaming) -> Row:
+    """The columns of a part, with the new ids in them."""
+    values = part.model_dump(mode="json")
+    return {name: renaming.of(_text(name, value) if name in _JSON else value) for name, value in values.items()}
+
+
+def _text(name: str, value: Any) -> str | None:
+    """JSON as its column keeps it: the ledger compares a call's arguments as text."""
+    if value is None:
+        return None
+    return canonical(value) if name == "arguments" else json.dumps(value)
+
+
+def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Row]]:
+    for task in document.tasks:
+        row = _stored(task, renaming) | {"copy_of": task.task_id}
+        last = task is document.tasks[-1]
+        if last and document.state and task.status not in ENDED:
+            status = _S.WAITING if task.status is _S.WAITING else _S.PAUSED
+            wanted = "pause" if status is _S.PAUSED else None  # nothing but a person lets it go on
+            row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
+        elif task.status in OPEN:
+            row |= {"status": _S.CANCELLED.value}
+        yield "tasks", row | ({"updated_at": now} if last else {})
+
+
+def _log_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+    yield from (("events", _stored(part, renaming)) for part in document.events)
+    yield from (("calls", _stored(part, renaming) | {"fence": 0}) for part in document.calls)
+
+
+def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+    for checkpoint in state.checkpoints:
+        metadata = checkpoint.metadata
+        if checkpoint.checkpoint_id == document.thread.checkpoint_id:
+            metadata = metadata | _origin(document)
+        yield (
+            "checkpoints",
+            {
+                "checkpoint_ns": checkpoint.inside,
+                "checkpoint_id": checkpoint.checkpoint_id,
+                "parent_checkpoint_id": checkpoint.parent_id,
+                "type": renaming.type_of(checkpoint.state.type, checkpoint.state.stored()),
+                "checkpoint": renaming.of(checkpoint.state.stored()),
+                "metadata": renaming.of(json.dumps(metadata, ensure_ascii=False).encode()),
+            },
+        )
+    for write in state.writes:
+        yield (
+            "writes",
+            {
+                "checkpoint_ns": write.inside,
+                **write.model_dump(include={"checkpoint_id", "task_id", "task_path", "idx", "channel"}),
+                "type": renaming.type_of(write.value.type, write.value.stored()),
+                "value": renaming.of(write.value.stored()),
+            },
+        )
+
+
+def _message_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+    """One checkpoint that holds the messages, upon which the thread takes the next one."""
+    if not document.messages_full:
+        return
+    checkpoint = {
+        **empty_checkpoint(),
+        "v": _CHECKPOINT_FORM,
+        "channel_values": {"messages": _messages(document, renaming)},
+        "channel_versions": {"messages": _FIRST_VERSION},
+    }
+    kind, data = _SERDE.dumps_typed(checkpoint)
+    named = {"segue_task": renaming.new[document.tasks[-1].task_id]} if document.tasks else {}
+    metadata = {"source": "update", "step": 0, "parents": {}, "segue_schema": SCHEMA_VERSION, **named}
+    yield (
+        "checkpoints",
+        {
+            "checkpoint_ns": "",
+            "checkpoint_id": checkpoint["id"],
+            "parent_checkpoint_id": None,
+            "type": kind,
+            "checkpoint": data,
+            "metadata": json.dumps(metadata | _origin(document), ensure_ascii=False).encode(),
+        },
+    )
+
+
+def _messages(document: Document, renaming: Renaming) -> list[BaseMessage]:
+    """The messages, each with its place as its id: of two with one id the history would keep one."""
+    try:
+        messages = messages_from_dict(json.loads(renaming.of(json.dumps(document.messages_full))))
+    except (ValueError, TypeError, LookupError) as error:
+        raise InvalidExport(f"its messages_full cannot be read ({type(error).__name__})") from error
+    return [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(messages)]
+
+
+def _origin(document: Document) -> Row:
+    return {"segue_fork": document.thread.model_dump()}

@@ -1,0 +1,75 @@
+"""New ids for the tasks of a thread that is copied: in every row, also inside what is stored as bytes."""
+
+import re
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from segue.core.errors import TaskError
+from segue.core.ids import Ids
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
+_PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
+_IN_TEXT = re.compile(_PLACES)
+_IN_BYTES = re.compile(_PLACES.encode())
+_CHECKSUM = "+crc32:"
+"""What stands between a blob's type and its checksum, where it has one."""
+
+
+class Renaming:
+    """A new id for each of some tasks.
+
+    State, messages, ledger and events name a task by its id in many places. All ids are equally long, so one takes
+    another's place in msgpack and JSON alike without being decoded.
+    """
+
+    def __init__(self, task_ids: Iterable[str], ids: Ids | None = None) -> None:
+        mint = (ids or Ids()).task
+        self.new: dict[str, str] = {}
+        for old in task_ids:
+            if not re.fullmatch(_UUID, old):
+                raise TaskError(f"The task «{old}» has an id that Segue did not give it: its session cannot be copied.")
+            self.new[old] = mint()
+        self._texts = {**self.new, **{old[:8]: new[:8] for old, new in self.new.items()}}
+        self._bytes = {old.encode(): new.encode() for old, new in self._texts.items()}
+
+    def of(self, value: Any) -> Any:
+        """The value of a column with the new ids in it; numbers and None stay."""
+        if isinstance(value, str):
+            return _IN_TEXT.sub(lambda found: self._texts.get(found[0], found[0]), value)
+        if isinstance(value, bytes):
+            return _IN_BYTES.sub(lambda found: self._bytes.get(found[0], found[0]), value)
+        return value
+
+    def type_of(self, kind: str | None, data: bytes | None) -> str | None:
+        """The type of a blob once it is renamed: its checksum is made anew, unless it was wrong before."""
+        name, mark, checksum = (kind or "").partition(_CHECKSUM)
+        if not mark or data is None or checksum != f"{zlib.crc32(data):08x}":
+            return kind
+        return f"{name}{mark}{zlib.crc32(self.of(data)):08x}"
+
+    @contextmanager
+    def within(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Make the functions renamed(value) and renamed_type(type, data) known to SQL."""
+        functions = (("renamed", 1, self.of), ("renamed_type", 2, self.type_of))
+        for name, arguments, function in functions:
+            connection.create_function(name, arguments, function, deterministic=True)
+        try:
+            yield
+        finally:
+            for name, arguments, _ in functions:
+                connection.create_function(name, arguments, None)
+
+
+def copy_rows(
+    connection: sqlite3.Connection, table: str, where: str, values: dict[str, Any], instead: dict[str, str]
+) -> None:
+    """Insert a renamed copy of the rows of `table` for which `where` holds; `instead` has SQL for some columns."""
+    columns = [row["name"] for row in connection.execute(f"PRAGMA table_info({table})") if row["name"] != "position"]
+    picked = [instead.get(name, f"renamed({name})") for name in columns]
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(picked)} FROM {table} WHERE {where}", values
+    )

@@ -1,0 +1,210 @@
+"""The snapshots of a thread: its checkpoints, read without decoding the states that they hold."""
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from segue.core.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
+
+from ..columns import fetched
+from ..database import Database
+from ..serializer import CheckedSerializer, Undecodable, decoding
+
+Row = dict[str, Any]
+
+_BRANCH = "branch:to:"
+"""How LangGraph's channels begin that make a node run next."""
+_SENT = "__pregel_tasks"
+"""LangGraph's channel of nodes that are sent their own input."""
+_UUID_EPOCH = 0x01B21DD213814000
+"""100-nanosecond intervals from the epoch of UUIDs to that of Unix."""
+
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+
+_HAS = "SELECT count(*) FROM sqlite_master WHERE name IN ('checkpoints', 'writes')"
+# The newest ids come from the index alone: metadata lies behind the state in a row.
+_PAGE = """
+    SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
+    FROM checkpoints JOIN (
+        SELECT checkpoint_ns, checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread AND (:before IS NULL OR checkpoint_id < :before)
+        ORDER BY checkpoint_id DESC LIMIT :limit
+    ) USING (checkpoint_ns, checkpoint_id)
+    WHERE thread_id = :thread ORDER BY checkpoint_id DESC
+"""
+_ONE = """
+    SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
+    FROM checkpoints WHERE thread_id = :thread AND checkpoint_id = :checkpoint
+"""
+_STATE = "SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_WRITTEN = f"""
+    SELECT channel, iif(channel = '{_SENT}', type, NULL) AS type, iif(channel = '{_SENT}', value, NULL) AS value
+    FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx
+"""
+_TASK_OF = """
+    SELECT json_extract(CAST(metadata AS TEXT), '$.segue_task') AS task_id FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_id <= ? AND json_valid(CAST(metadata AS TEXT)) AND task_id IS NOT NULL
+    ORDER BY checkpoint_id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A checkpoint; `inside` is LangGraph's namespace of the graph that it belongs to, empty for the outermost."""
+
+    thread_id: str
+    inside: str
+    checkpoint_id: str
+    parent_id: str | None
+    metadata: Mapping[str, Any]
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The checkpoints that were current when this one was written: namespace to id, this one last."""
+        return {**self.metadata.get("parents", {}), self.inside: self.checkpoint_id}
+
+    @property
+    def created_at(self) -> float:
+        return seconds_of(self.checkpoint_id)
+
+
+def seconds_of(checkpoint_id: str) -> float:
+    """When a checkpoint was made, in Unix seconds: its id says so."""
+    fields = uuid.UUID(checkpoint_id).int
+    ticks = (fields >> 80) << 12 | (fields >> 64) & 0x0FFF
+    return (ticks - _UUID_EPOCH) / 1e7
+
+
+async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Row]:
+    """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
+
+    Each is {checkpoint_id, created_at, source, step, inside, task_id, nodes, next, forked_from?}: `nodes` ran last,
+    `next` would run; `inside` names the node whose own graph it is a checkpoint of, those are dropped when their task
+    has ended; `source` is input, loop or update. One that is damaged says so in `damaged`, and little else.
+
+    Raises:
+        UnknownThread: the thread has none at all.
+    """
+
+    def read(connection: sqlite3.Connection) -> list[Row]:
+        values = {"thread": thread_id, "before": before, "limit": limit}
+        rows = fetched(connection, _PAGE, values) if has_checkpoints(connection) else []
+        if not rows:
+            refuse_unknown(connection, thread_id)
+        return [_described(connection, thread_id, row) for row in rows]
+
+    return await database.rows.read(read)
+
+
+def has_checkpoints(connection: sqlite3.Connection) -> bool:
+    """Whether LangGraph's tables are there; its saver creates them when it first needs them."""
+    return bool(connection.execute(_HAS).fetchone()[0] == 2)
+
+
+def refuse_unknown(connection: sqlite3.Connection, thread_id: str) -> None:
+    """Make sure that there is a thread of that name.
+
+    Raises:
+        UnknownThread
+    """
+    for table in ("tasks", *(("checkpoints",) if has_checkpoints(connection) else ())):
+        if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
+            return
+    raise UnknownThread(thread_id)
+
+
+def find(connection: sqlite3.Connection, thread_id: str, checkpoint_id: str) -> Snapshot:
+    """One snapshot.
+
+    Raises:
+        UnknownThread, UnknownSnapshot.
+    """
+    refuse_unknown(connection, thread_id)
+    values = {"thread": thread_id, "checkpoint": checkpoint_id}
+    rows = fetched(connection, _ONE, values) if has_checkpoints(connection) else []
+    if not rows:
+        raise UnknownSnapshot(thread_id, checkpoint_id)
+    return _snapshot(thread_id, rows[0])
+
+
+def _snapshot(thread_id: str, row: sqlite3.Row) -> Snapshot:
+    with decoding(thread_id):
+        metadata = json.loads(row["metadata"] or "{}")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("parents", {}), dict):
+            raise Undecodable("its metadata is malformed")
+        return Snapshot(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
+
+
+def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Row:
+    try:
+        with decoding(thread_id):
+            return _details(connection, _snapshot(thread_id, row))
+    except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
+        why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
+        told: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
+        return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **told, "damaged": why}
+
+
+def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
+    metadata = snapshot.metadata
+    described: Row = {
+        "checkpoint_id": snapshot.checkpoint_id,
+        "created_at": snapshot.created_at,
+        "source": metadata.get("source"),
+        "step": metadata.get("step"),
+        "inside": "/".join(part.partition(":")[0] for part in snapshot.inside.split("|")),
+        "task_id": task_of(connection, snapshot),
+        "nodes": _ran(connection, snapshot),
+        "next": following(connection, snapshot),
+    }
+    return described | ({"forked_from": metadata["segue_fork"]} if "segue_fork" in metadata else {})
+
+
+def task_of(connection: sqlite3.Connection, snapshot: Snapshot) -> str | None:
+    """The task whose work led to a snapshot; None where it was made outside of any."""
+    if named := snapshot.metadata.get("segue_task"):
+        return str(named)
+    row = connection.execute(_TASK_OF, (snapshot.thread_id, snapshot.checkpoint_id)).fetchone()
+    return None if row is None else str(row["task_id"])
+
+
+def following(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+    """The nodes that would run next, one entry for each time; none where the graph has ended."""
+    match snapshot.metadata.get("source"):
+        case "input":
+            return ["__start__"]
+        case "loop":
+            return _called(connection, snapshot)
+    return _standing(connection, snapshot)
+
+
+def _called(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+    """What the writes that led to a snapshot make run."""
+    place = (snapshot.thread_id, snapshot.inside, snapshot.parent_id)
+    rows = connection.execute(_WRITTEN, place).fetchall()
+    with decoding(snapshot.thread_id):
+        sent = [_SERDE.loads_typed((row["type"], row["value"])).node for row in rows if row["channel"] == _SENT]
+        return sent + _branches(row["channel"] for row in rows)
+
+
+def _standing(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+    """What the state itself makes run: an update from outside leaves no writes from which that could be told."""
+    place = (snapshot.thread_id, snapshot.inside, snapshot.checkpoint_id)
+    row = connection.execute(_STATE, place).fetchone()
+    with decoding(snapshot.thread_id):
+        channels = _SERDE.loads_typed((row["type"], row["checkpoint"]))["channel_values"]
+        return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
+
+
+def _branches(channels: Iterable[str]) -> list[str]:
+    return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
+
+
+def _ran(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+    """The nodes whose work led to a snapshot."""
+    if snapshot.metadata.get("source") != "loop" or snapshot.parent_id is None:
+        return []
+    return following(connection, find(connection, snapshot.thread_id, snapshot.parent_id))

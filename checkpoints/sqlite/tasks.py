@@ -1,0 +1,249 @@
+"""The tasks: what each message set going, and how far it got."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from segue.core.errors import TaskError, UnknownTask
+from segue.core.events import Event, StateChanged
+from segue.core.task_status import ENDED, TaskStatus, next_status
+
+from .columns import Row, fetched
+from .database import Database
+from .event_log import insert_event
+from .leases import check_fence
+from .records import shown_task, shown_thread, stored_task, task_of
+
+Rows = list[Row]
+Moved = tuple[Row, Rows]
+"""A task's row, and the events that were stored with the change."""
+
+SHORTEST = 6
+"""Characters that an id may be shortened to."""
+
+_INSERT = """
+    INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, message, status, created_at, updated_at)
+    VALUES (:task_id, :thread_id, :agent_id, :user_id, :mode, :model, :message, 'pending', :now, :now)
+    RETURNING *
+"""
+_GET = "SELECT * FROM tasks WHERE task_id = ?"
+_UPDATE = """
+    UPDATE tasks
+    SET status = :status, model = :model, result = :result, error = :error, wanted = :wanted, notes = :notes,
+        answer = :answer, updated_at = :now
+    WHERE task_id = :task_id
+    RETURNING *
+"""
+_LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+_BEGINNING = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
+_WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN (SELECT value FROM json_each(?))"
+# A task stands where its thread's lease has run out, or where it waits for a command.
+_UNFINISHED = """
+    SELECT tasks.*, iif(leases.expires_at > :now, leases.owner, '') AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
+"""
+_LIST = """
+    SELECT * FROM tasks
+    WHERE (:agent_id IS NULL OR agent_id = :agent_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+        AND (:before IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
+    ORDER BY position DESC LIMIT :limit
+"""
+_THREADS = """
+    SELECT last.thread_id, turns, last.message, last.status, last.updated_at
+    FROM (SELECT thread_id, count(*) AS turns, max(position) AS position FROM tasks GROUP BY thread_id) AS counted
+    JOIN tasks AS last ON last.position = counted.position
+    WHERE :prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix
+    ORDER BY last.updated_at DESC, last.position DESC LIMIT :limit
+"""
+
+
+class Tasks:
+    """The rows of tasks, as dicts with the fields of the table; `result` is a dict or None, times are Unix seconds.
+
+    A damaged row stops whatever works on its task, with DamagedRow. Lists show it: what of it can be read, with the
+    status error and a sentence for its error.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._rows = database.rows
+        self._clock = clock
+
+    async def create(
+        self,
+        *,
+        task_id: str,
+        thread_id: str,
+        agent_id: str,
+        user_id: str,
+        mode: str,
+        model: str,
+        message: str,
+        fence: int | None = None,
+    ) -> Row:
+        """Write down a pending task.
+
+        Raises:
+            StaleOwner: `fence` is given and another owner took the thread.
+        """
+        values = {
+            "task_id": task_id,
+            "thread_id": thread_id,
+            "agent_id": agent_id,
+            "user_id": user_id,
+            "mode": mode,
+            "model": model,
+            "message": message,
+            "now": self._clock(),
+        }
+
+        def insert(connection: sqlite3.Connection) -> sqlite3.Row:
+            if fence is not None:
+                check_fence(connection, thread_id, fence)
+            row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
+            return row
+
+        return task_of(await self._rows.write(insert))
+
+    async def get(self, task_id: str) -> Row:
+        """Return one task.
+
+        Raises:
+            UnknownTask: there is none.
+            DamagedRow: it cannot be read.
+        """
+        return task_of(await self._rows.read(lambda connection: _find(connection, task_id)))
+
+    async def show(self, task_id: str) -> Row:
+        """Return one task as lists show it.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        return shown_task(await self._rows.read(lambda connection: _find(connection, task_id)))
+
+    async def move(
+        self,
+        task_id: str,
+        status: TaskStatus | None,
+        *,
+        events: Iterable[Event] = (),
+        fence: int | None = None,
+        **changes: Any,
+    ) -> Moved:
+        """Change a task and store what is to be told of it, in one transaction.
+
+        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, wanted,
+        notes, answer; what is not named stays, but an error goes with the next status. Without `status` that stays too.
+
+        Raises:
+            UnknownTask: there is none.
+            IllegalTransition: it cannot go there from where it is.
+            StaleOwner: `fence` is given and another owner took its thread.
+        """
+
+        def change(connection: sqlite3.Connection) -> Moved:
+            old = task_of(_find(connection, task_id))
+            if fence is not None:
+                check_fence(connection, old["thread_id"], fence)
+            new = old["status"] if status is None else next_status(old["status"], status)
+            moved = [] if new == old["status"] else [StateChanged(task_id=task_id, old=old["status"], new=str(new))]
+            kept = old if status is None else {**old, "error": None}
+            values = stored_task({**kept, **changes, "status": str(new), "now": self._clock()})
+            row = connection.execute(_UPDATE, values).fetchone()
+            return task_of(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
+
+        return await self._rows.write(change)
+
+    async def add_note(self, task_id: str, text: str, event: Event) -> Moved:
+        """Add a text that steers a task which has not ended.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: it has ended.
+        """
+
+        def add(connection: sqlite3.Connection) -> Moved:
+            task = task_of(_find(connection, task_id))
+            if task["status"] in ENDED:
+                raise TaskError(f"Task «{task_id}» is {task['status']}: send a new message.")
+            values = stored_task({**task, "notes": [*task["notes"], text], "now": self._clock()})
+            row = connection.execute(_UPDATE, values).fetchone()
+            return task_of(row), [insert_event(connection, task["thread_id"], event)]
+
+        return await self._rows.write(add)
+
+    async def find(self, text: str) -> str:
+        """Return the id of the task that `text` is, or the beginning of, from six characters on.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: there are several, or `text` is too short to tell.
+        """
+        rows = await self._rows.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
+        found = [str(row["task_id"]) for row in rows]
+        if text in found:
+            return text
+        if len(text) < SHORTEST:
+            few = f"«{text}» is too short for a task's id: write at least its first {SHORTEST} characters"
+            raise TaskError(f"{few}; `segue tasks` lists what there is.")
+        if not found:
+            raise UnknownTask(text)
+        if len(found) > 1:
+            raise TaskError(f"Several tasks begin with «{text}»: write more of {', '.join(found)}.")
+        return found[0]
+
+    async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
+        """Return what a person wants of these tasks, pause or cancel, for those of which something is wanted."""
+        given = json.dumps([*task_ids])
+        rows = await self._rows.read(lambda connection: fetched(connection, _WANTED, (given,)))
+        return {row["task_id"]: row["wanted"] for row in rows}
+
+    async def unfinished(self) -> Rows:
+        """Return the tasks that have not ended and wait for no answer, oldest first, with the live `owner` or "".
+
+        One whose status cannot be read is among them.
+        """
+        values = {"now": self._clock()}
+        rows = await self._rows.read(lambda connection: fetched(connection, _UNFINISHED, values))
+        return [shown_task(row) for row in rows]
+
+    async def latest_of(self, thread_id: str) -> Row | None:
+        """Return the thread's newest task, or None.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        rows = await self._rows.read(lambda connection: fetched(connection, _LATEST, (thread_id,)))
+        return task_of(rows[0]) if rows else None
+
+    async def list(
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        prefix: str = "",
+    ) -> Rows:
+        """Return tasks, newest first, of threads whose names begin with `prefix`.
+
+        `before` is the task_id that the last page ended with.
+        """
+        values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before, "prefix": prefix}
+        return [shown_task(row) for row in await self._rows.read(lambda db: fetched(db, _LIST, values))]
+
+    async def threads(self, limit: int = 50, prefix: str = "") -> Rows:
+        """Return the threads, last used first: {thread_id, turns, message, status, updated_at} of the newest task."""
+        values = {"limit": limit, "prefix": prefix}
+        rows = await self._rows.read(lambda connection: fetched(connection, _THREADS, values))
+        return [shown_thread(row) for row in rows]
+
+
+def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:
+    rows = fetched(connection, _GET, (task_id,))
+    if not rows:
+        raise UnknownTask(task_id)
+    return rows[0]

@@ -1,0 +1,54 @@
+"""The engine's events, and the tasks as the state keeps them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from segue.core.events import Lifecycle, StepUpdate
+from segue.core.lifecycle import EngineEventType, EngineState, next_state
+from segue.core.plan import Status
+from segue.core.subtasks import SubTask
+from segue.prompts.phrases import phrase
+
+
+def told(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:
+    """An event of the engine; `task_id` is the whole run's, a subtask's is in the details."""
+    return Lifecycle(task_id=task_id, event_type=kind.value, details=dict(details))
+
+
+def changed(task_id: str, old: str, new: EngineState) -> Lifecycle:
+    """The engine's state changes.
+
+    Raises:
+        IllegalTransition: the table has no such move.
+    """
+    return told(
+        task_id, EngineEventType.STATE_CHANGED, {"from": EngineState(old).value, "to": next_state(old, new).value}
+    )
+
+
+def step_told(task_id: str, task: SubTask) -> StepUpdate:
+    """The event of a task that changed, in the words that every mode's plan has."""
+    return StepUpdate(
+        task_id=task_id, step_id=task.step_id, status=task.status.value, description=task.description, note=task.note
+    )
+
+
+def unknown_calls(history: Iterable[Mapping[str, Any]], language: str) -> list[str]:
+    """A line for each tool of which a call may or may not have taken effect."""
+    unknown = (e["action"] for e in history if str(e["result"].get("error", "")).startswith("unknown_outcome:"))
+    return [phrase("unknown_call", language, tool=tool) for tool in dict.fromkeys(unknown)]
+
+
+def tasks_of(steps: Iterable[Mapping[str, Any]]) -> tuple[SubTask, ...]:
+    """The state's tasks."""
+    return tuple(SubTask(**step) for step in steps)
+
+
+def as_steps(tasks: Iterable[SubTask]) -> list[dict[str, Any]]:
+    """The tasks as the state keeps them."""
+    return [task.model_dump(mode="json") for task in tasks]
+
+
+def completed(tasks: Sequence[SubTask]) -> int:
+    """How many of the tasks are completed."""
+    return sum(task.status is Status.DONE for task in tasks)

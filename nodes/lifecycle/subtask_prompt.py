@@ -1,0 +1,66 @@
+"""What a subtask is given: its own description, the goal, the rules, and what the tasks that it needs came to."""
+
+from typing import Any
+
+from langchain_core.messages import AnyMessage, HumanMessage
+
+from segue.core.subtasks import SubTask
+from segue.prompts.load import render
+
+from ..shared.context import Bench
+from ..shared.prompt_budget import as_json, cut, cut_together
+from ..shared.task import Assignment
+from ..shared.tool_messages import Settled, exchange
+from .state import SubTaskWork
+
+
+def brief(state: SubTaskWork, task: SubTask, work: Bench) -> dict[str, Any]:
+    """The react graph's input."""
+    done = [*_results_as_calls(state, task, work), *state["calls"]]
+    assignment: Assignment = {"task_id": state["task_id"], "started_at": state["started_at"], "done": done}
+    messages = [*_before(state, task, work), HumanMessage(task.description, additional_kwargs=_BRIEF)]
+    return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
+
+
+_BRIEF = {"brief": True}
+"""Marks what a subtask was told, which is no part of the thread's history."""
+
+
+def _before(state: SubTaskWork, task: SubTask, work: Bench) -> list[AnyMessage]:
+    """The message before the task itself; none where it would say nothing."""
+    rules, knowledge = (state["context"].get(kind, []) for kind in ("rules", "knowledge"))
+    if not (rules or knowledge or state["needed"]) and state["goal"] == task.description:
+        return []
+    language, budget = state["language"], work.agent.budget
+    nothing = "（无）" if language == "zh" else "(none)"
+    entries = [{"task": need["description"], "result": {"success": need["answer"]}} for need in state["needed"]]
+    shown = cut_together(entries, budget.result_chars, budget.prompt_tokens // 4)
+    results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
+    parts = {"rules": rules, "knowledge": knowledge, "results": results}
+    texts = {name: "\n".join(f"- {item}" for item in items) or nothing for name, items in parts.items()}
+    goal = cut(state["goal"], budget.prompt_tokens // 4)
+    return [HumanMessage(render("subtask", language, goal=goal, **texts), additional_kwargs=_BRIEF)]
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _made(state: SubTaskWork, task: SubTask) -> list[AnyMessage]:
+    """The calls that the task made before it was cut off, as its history."""
+    calls = [
+        Settled(f"{task.step_id}-{place}", call["name"], call["arguments"], call["result"])
+        for place, call in enumerate(state["calls"])
+    ]
+    return exchange("", calls) if calls else []
+
+
+def _results_as_calls(state: SubTaskWork, task: SubTask, work: Bench) -> list[dict[str, Any]]:
+    """For a planner that reads no prompt: the calls of the tasks that it needs, where it only has to conclude."""
+    if work.model.is_language_model or task.phase != "generation":
+        return []
+    return [call for need in state["needed"] for call in need["calls"] or [_as_call(need)]]
+
+
+def _as_call(need: dict[str, Any]) -> dict[str, Any]:
+    return {"name": need["description"], "arguments": {}, "result": {"success": need["answer"]}, "ref": ""}

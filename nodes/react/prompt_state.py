@@ -1,0 +1,87 @@
+"""`current_state`: what the model is told of its task, fresh each round."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from segue.prompts.phrases import phrase
+
+from ..shared.context import Bench
+from ..shared.prompt_budget import as_json, cut, tokens
+from .state import ReactState
+
+LINE_CHARS = 160
+MEMORY_SHARE = 8
+"""One part in so many of the prompt's budget goes to lines of what no longer fits whole."""
+
+
+def current_state(state: ReactState, work: Bench, memory: Sequence[str], conversation: Sequence[Any]) -> dict[str, Any]:
+    """The snapshot; `memory` has a line for each round that no longer fits whole, `conversation` the earlier turns."""
+    budget = work.agent.budget
+    return {
+        "global": {
+            "task_id": state["task_id"],
+            "iteration": state["iteration"],
+            "max_iteration": work.agent.max_iteration,
+            "status": "running",
+        },
+        "current_recursion": {"trace_id": state["trace_id"]},
+        "context": {
+            "objective": state["objective"],
+            "constraints": {"tool_calls_left": budget.tool_calls - state["tool_calls"]},
+            "plan": [_step(step) for step in state["plan"]],
+            "memory": _newest(memory, budget.prompt_tokens // MEMORY_SHARE),
+            "conversation": list(conversation),
+        },
+        "last_recursion": _last(state, budget.result_chars),
+    }
+
+
+def _newest(lines: Sequence[str], most_tokens: int) -> list[str]:
+    used = 0
+    for place in range(len(lines) - 1, -1, -1):
+        used += tokens(lines[place])
+        if used > most_tokens:
+            return list(lines[place + 1 :])
+    return list(lines)
+
+
+def _step(step: dict[str, Any]) -> dict[str, Any]:
+    shown = ("step_id", "description", "status", "note", "action", "params")
+    return {name: step[name] for name in shown if step.get(name)}
+
+
+def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
+    if not state["records"]:
+        return {"failed": False, "note": phrase("first_round", state["language"])}
+    record = state["records"][-1]
+    kept = {name: record[name] for name in ("trace_id", "iteration", "action_type")}
+    edited = [o for o in record["results"] if "original" in o]
+    if edited:
+        kept["edited_by_user"] = [
+            {"name": o["name"], "original_arguments": cut(as_json(o["original"]), result_chars)} for o in edited
+        ]
+    if not record.get("error"):
+        return {**kept, "failed": False}
+    return {**kept, "failed": True, "error_log": cut(record["error"], result_chars)}
+
+
+def line_of(record: dict[str, Any]) -> str:
+    """A record in one line."""
+    outcome = "error" if record.get("error") else "ok"
+    names = ", ".join(o["name"] for o in record.get("results", ()))
+    line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
+    return cut(line, LINE_CHARS)
+
+
+def view(state: ReactState, conversation: Sequence[Any]) -> dict[str, Any]:
+    """What the prompt was rendered from, for a model that plans from data."""
+    results = [outcome for record in state["records"] for outcome in record.get("results", ())]
+    last = state["records"][-1] if state["records"] else {}
+    return {
+        "language": state["language"],
+        "objective": state["objective"],
+        "conversation": list(conversation),
+        "results": results,
+        "plan": state["plan"],
+        "error": last.get("error"),
+    }

@@ -1,0 +1,1 @@
+"""What the nodes of several graphs share."""

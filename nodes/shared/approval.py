@@ -1,0 +1,103 @@
+"""Ask a person about the calls whose tools need approval, before any call of their batch runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langgraph.types import interrupt
+
+from segue.core.approval import Verdict, settled, unfit
+from segue.core.errors import InvalidAnswer
+from segue.core.ports import Tool
+from segue.prompts.phrases import phrase
+from segue.tools.calls.run import misfit
+
+from .context import Bench
+
+Call = dict[str, Any]
+"""{name, arguments, …}; with `approved`, `original` (the arguments before an edit) or `rejected` (why) once decided."""
+Calls = Sequence[Mapping[str, Any]]
+
+
+def undecided(call: Call, tools: Mapping[str, Tool]) -> bool:
+    """Whether the call's tool needs approval and nobody has decided about it yet."""
+    tool = tools.get(call["name"])
+    return tool is not None and tool.needs_approval and not (call.get("approved") or "rejected" in call)
+
+
+async def question_of(index: int, call: Call, task_id: str, work: Bench, *also: str) -> dict[str, Any]:
+    """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
+    asked = {"index": index} | {name: call[name] for name in ("name", *also)}
+    asked["arguments"] = {**_defaults(work.tools[call["name"]]), **call["arguments"]}
+    ledger = work.services.ledger
+    unknown = await ledger.unknown(task_id) if ledger else ()
+    like = {"name": call["name"], "arguments": call["arguments"]}
+    return {**asked, "unknown_outcome": True} if like in unknown else asked
+
+
+def _defaults(tool: Tool) -> dict[str, Any]:
+    """What the tool takes where a call says nothing: a person has to see it."""
+    properties = tool.spec["function"].get("parameters", {}).get("properties", {})
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def ask_person(calls: Calls, tools: Mapping[str, Tool]) -> dict[int, Verdict]:
+    """The verdicts by index. The graph stands until a person has answered, and asks again where it does not fit."""
+    question: dict[str, Any] = {"kind": "approval", "calls": [dict(call) for call in calls]}
+    while True:
+        answer = interrupt(question)
+        try:
+            return {verdict.index: verdict for verdict in check_answer(calls, tools, answer)}
+        except InvalidAnswer as error:
+            question = {**question, "problem": str(error)}
+
+
+def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tuple[Verdict, ...]:
+    """The verdicts in the order of the calls that were asked about.
+
+    Raises:
+        InvalidAnswer: the answer does not fit them, or edited arguments do not fit their tool.
+    """
+    verdicts = settled(calls, answer)
+    found = []
+    for call, verdict in zip(calls, verdicts, strict=True):
+        if verdict.verdict == "edit" and (why := misfit(tools.get(call["name"]), verdict.arguments or {})):
+            found.append(f"call {verdict.index}: the arguments do not fit {call['name']}: {why}")
+    if found:
+        raise unfit(found)
+    return verdicts
+
+
+def decided(call: Call, verdict: Verdict | None) -> Call:
+    """The call with what a person decided about it, if one was asked."""
+    match verdict:
+        case Verdict(verdict="approve"):
+            return {**call, "approved": True}
+        case Verdict(verdict="edit"):
+            return {**call, "arguments": verdict.arguments, "original": call["arguments"], "approved": True}
+        case Verdict(verdict="reject"):
+            return {**call, "rejected": verdict.reason.strip()}
+        case _:
+            return call
+
+
+def told(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as the event tells them: {index, verdict, arguments?, original?, reason?}."""
+    entries = []
+    for call in calls:
+        verdict = verdicts[call["index"]]
+        entry: dict[str, Any] = {"index": verdict.index, "verdict": verdict.verdict}
+        if verdict.verdict == "edit":
+            entry |= {"arguments": verdict.arguments, "original": call["arguments"]}
+        entries.append(entry | ({"reason": verdict.reason} if verdict.reason else {}))
+    return entries
+
+
+def rejection(call: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """The result of a call that a person rejected: {"error", "rejected"}."""
+    error = phrase("rejected", language, tool=call["name"], why=because(call["rejected"], language))
+    return {"error": error, "rejected": True}
+
+
+def because(reason: str, language: str) -> str:
+    """A person's reason as the end of a sentence; empty where none was given."""
+    return phrase("why", language, reason=reason.rstrip(".。 ")) if reason else ""

@@ -1,0 +1,53 @@
+"""How a node reaches its services, its agent and its tools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from segue.core.agents import Agent
+from segue.core.events import Delta, Durable, to_dict
+from segue.core.ports import AppContext, Model, RunContext, Services, Tool
+from segue.registry import default_services
+
+NodeRuntime = Runtime[RunContext]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a node works with: the services, and the agent with its model and tools."""
+
+    services: Services
+    context: RunContext
+    agent: Agent
+
+    @property
+    def model(self) -> Model:
+        return self.services.model_for(self.agent, self.context.model)
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self.services.tools_for(self.agent)
+
+    def seconds_since(self, started_at: float) -> float:
+        """Seconds worked on a task: time that it was paused or without a process does not count."""
+        return self.services.clock() - max(started_at, self.services.began)
+
+    def emit(self, event: Delta) -> None:
+        """Stream a delta; what is durable is returned from the node under `events` instead."""
+        self.services.emit(event)
+
+
+def bench(runtime: NodeRuntime) -> Bench:
+    """The services that the app passed, or default ones in a bare graph."""
+    passed: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
+    context = passed or RunContext()
+    given = context.services if isinstance(context, AppContext) else None
+    services = given or default_services(runtime.stream_writer)
+    return Bench(services, context, services.agent(context.agent))
+
+
+def announce(*events: Durable) -> list[dict[str, Any]]:
+    """Durable events in the form that a node returns under `events`."""
+    return [to_dict(event) for event in events]

@@ -1,0 +1,65 @@
+"""Which messages still go into a prompt: whole exchanges, dropped in jumps so that the prompt's beginning stays put."""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from .objective import steers
+from .prompt_budget import as_json, cut, ref_of, tokens
+
+Exchange = list[AnyMessage]
+
+
+def shown_text(message: AnyMessage, result_chars: int) -> str:
+    """What a message costs in a prompt: a tool's result is cut there."""
+    if message.type == "tool":
+        return cut(message.text, result_chars, ref_of(message))
+    calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
+    return message.text + calls
+
+
+def exchanges(messages: Sequence[AnyMessage]) -> list[Exchange]:
+    """Messages that stay together: a call with all its results, anything else alone."""
+    units: list[Exchange] = []
+    for message in messages:
+        if message.type == "tool" and units:
+            units[-1].append(message)
+        else:
+            units.append([message])
+    return units
+
+
+def kept_from(sizes: Sequence[int], most: int) -> int:
+    """The place of the first unit that is kept; the last unit always is.
+
+    Whenever the units kept so far outgrow `most`, the oldest go until half of it is left: units that are added later
+    move the place seldom, and a prompt's prefix stays the same.
+    """
+    first = 0
+    used = 0
+    for place, size in enumerate(sizes):
+        used += size
+        if used > most:
+            while first < place and used > most // 2:
+                used -= sizes[first]
+                first += 1
+    return first
+
+
+def split(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> tuple[list[Exchange], list[Exchange]]:
+    """The exchanges that are left out and those that are kept."""
+    units = exchanges(messages)
+    sizes = [sum(tokens(shown_text(m, result_chars)) for m in unit) for unit in units]
+    first = kept_from(sizes, most_tokens)
+    return units[:first], units[first:]
+
+
+def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
+    """The latest exchanges that fit, behind the user's message that they answer and what was added to it."""
+    left_out, kept = split(messages, most_tokens, result_chars)
+    latest = [message for unit in kept for message in unit]
+    if not latest or (latest[0].type == "human" and not steers(latest[0])):
+        return latest
+    asked = [unit[0] for unit in left_out if unit[0].type == "human"]
+    began = [place for place, message in enumerate(asked) if not steers(message)]
+    return [*(asked[began[-1] :] if began else []), *latest]

@@ -1,0 +1,119 @@
+"""How tools stand in a prompt and in a reply's schema."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from segue.core.json_schema import NOISE, plain_schema
+from segue.core.ports import Tool
+
+from .prompt_budget import as_json
+
+MOST_STEPS = 20
+"""Steps that a model is asked for at most; a longer plan that it writes all the same is taken."""
+
+_TEXT = {"type": "string"}
+
+
+def described(tools: Mapping[str, Tool], language: str) -> str:
+    """One line a tool: name, parameters' schema, what it does."""
+    if not tools:
+        return "（没有工具）" if language == "zh" else "(none)"
+    return "\n".join(_line(tool.spec["function"]) for tool in tools.values())
+
+
+def _line(function: Mapping[str, Any]) -> str:
+    parameters = function.get("parameters", {})
+    shown = _plain(parameters).get("properties", {})
+    required = parameters.get("required", [])
+    about = " ".join(str(function.get("description", "")).split())
+    return f"- `{function['name']}` {as_json(shown)} required: {as_json(required)}: {about}"
+
+
+def _plain(schema: Any) -> Any:
+    """A parameter's schema without titles and what only Segue reads."""
+    return plain_schema(schema, (*NOISE, "title"))
+
+
+def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+
+
+def _call_schema(tool: Tool) -> dict[str, Any]:
+    function = tool.spec["function"]
+    return _object({"function": _object({"name": {"const": tool.name}, "arguments": _plain(function["parameters"])})})
+
+
+def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
+    return _object({"action_type": {"const": kind}, "output": output})
+
+
+ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
+
+
+def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTIONS) -> dict[str, Any]:
+    """The JSON schema of a decision: one arm an action that is offered, one a tool."""
+    step = _object({"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "done"]}})
+    plan = {"type": "array", "items": step, "minItems": 1}
+    outputs = {"ANSWER": _object({"answer": _TEXT}), "PLAN": _object({"plan": plan, "notes": _TEXT})}
+    if tools:
+        calls = {"type": "array", "items": {"anyOf": [_call_schema(tool) for tool in tools.values()]}, "minItems": 1}
+        outputs["CALL_TOOL"] = _object({"tool_calls": calls})
+        outputs["REMEND"] = _object({"diagnosis": _TEXT, "tool_calls": calls})
+    arms = [_action(kind, outputs[kind]) for kind in offered if kind in outputs]
+    return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
+
+
+def plan_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """The JSON schema of a plan: one arm a tool, with its own parameters."""
+    arms = [_step_schema(tool.name, _params_schema(tool)) for tool in tools.values()]
+    arms.append(_step_schema("none", {"type": "object", "properties": {}, "additionalProperties": False}))
+    steps = {"type": "array", "items": {"anyOf": arms}, "minItems": 1, "maxItems": MOST_STEPS}
+    return _object({"goal": _TEXT, "steps": steps})
+
+
+def _step_schema(action: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return _object(
+        {
+            "step": {"type": "integer"},
+            "action": {"const": action},
+            "params": params,
+            "description": _TEXT,
+            "phase": {"enum": ["planning", "execution", "generation"]},
+            "depends_on": {"type": "array", "items": {"type": "integer"}},
+        },
+        "depends_on",
+    )
+
+
+def _params_schema(tool: Tool) -> Any:
+    """The tool's parameters, each of which may refer to an earlier result instead."""
+    schema = _plain(tool.spec["function"]["parameters"])
+    refer = _object({"$ref": _TEXT})
+    either = {name: {"anyOf": [given, refer]} for name, given in schema.get("properties", {}).items()}
+    return {**schema, "properties": either} if either else schema
+
+
+def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+
+
+_STEP = _object(
+    {"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "running", "done", "error", "skipped"]}}
+)
+_STEPS = {"type": "array", "items": _STEP, "minItems": 1}
+_WANTED = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type": "object"}})}
+
+CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
+    "plan": _control_tool(
+        "plan",
+        "Write the plan, or rewrite it: all its steps with their status. Finished steps stay.",
+        _object({"plan": _STEPS, "notes": _TEXT}, "notes"),
+    ),
+    "remend": _control_tool(
+        "remend",
+        "Mend a failed call: say what went wrong, and give the corrected calls or a new plan.",
+        _object({"diagnosis": _TEXT, "tool_calls": _WANTED, "plan": _STEPS}, "tool_calls", "plan"),
+    ),
+}
+"""What the native protocol offers beside the agent's tools."""

@@ -1,0 +1,146 @@
+"""Turn by turn: read a line, answer it, until the person leaves."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.text import Text
+
+from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
+from ..dialog.next_commands import meanwhile, not_told_yet
+from ..dialog.stage import Stage
+from ..exits import complain
+from ..settings import Settings
+from ..views.consoles import read_line
+from ..views.tables import print_history
+from ..views.texts import HELP, greet, header
+
+PROMPT = "you> "
+HINT_WAITING = "Here: /resume asks you again, /cancel gives it up."
+HINT = "Here: /resume goes on with it, /steer TEXT goes on and tells it that as well, /cancel gives it up."
+
+
+def interactive(settings: Settings) -> int:
+    """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - importing it gives input() a history and editing keys
+    with Stage(settings, framed=False) as stage:
+        talk = Talk(stage, settings)
+        talk.open()
+        while (line := _read_line()) is not None and talk.take(line):
+            pass
+        talk.close()
+    return stage.leave(0)
+
+
+def _read_line() -> str | None:
+    try:
+        return read_line(PROMPT if sys.stdin.isatty() else "")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+
+
+class Talk:
+    """The commands that begin with a slash, and everything else, which is a message."""
+
+    def __init__(self, stage: Stage, settings: Settings) -> None:
+        self._stage = stage
+        self._settings = settings
+        self._talk = stage.conversation
+        self._commands: dict[str, Callable[[str], bool]] = {
+            "/exit": lambda _: False,
+            "/quit": lambda _: False,
+            "/help": self._help,
+            "/mode": self._mode,
+            "/history": self._history,
+            "/resume": self._resume,
+            "/steer": self._steer,
+            "/cancel": self._cancel,
+        }
+
+    def open(self) -> None:
+        """Print who answers, and how to get help."""
+        agents = self._talk.app.agents
+        agent = agents.get(self._talk.agent) or next(iter(agents.values()))
+        model = self._talk.app.model_for(agent.agent_id, self._settings.model)
+        mode = self._talk.mode or agent.mode
+        heading = header(agent.agent_id, model, mode, self._talk.session, self._settings.database)
+        greet(self._talk.console, model, heading, "en", "zh")
+        self._say("/help lists the commands.")
+
+    def close(self) -> None:
+        """Print how to come back, if anything was said."""
+        for task in self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
+            self._talk.say_how_to_go_on(task)
+
+    def take(self, line: str) -> bool:
+        """Carry a line out; False means that the person leaves."""
+        name, _, rest = line.strip().partition(" ")
+        try:
+            if command := self._commands.get(name):
+                return command(rest.strip())
+            if name.startswith("/") and "/" not in name[1:]:
+                self._say(f"There is no command {name}.\n{HELP}")
+            elif name:
+                self._stage.carry(self._talk.send(line))
+        except TaskUnfinished as error:
+            task = self._latest()
+            complain(str(error), HINT_WAITING if task and task["status"] == "waiting" else HINT)
+        except ThreadBusy as error:
+            self._say_what_runs(error)
+        except SegueError as error:
+            complain(str(error))
+        return True
+
+    def _say_what_runs(self, refused: ThreadBusy) -> None:
+        if task := self._latest():
+            complain(*self._stage.run(meanwhile(self._talk.app, self._settings, task["task_id"], refused)))
+
+    def _say(self, text: str) -> None:
+        self._talk.console.print(Text(text, style="dim"))
+
+    def _help(self, _: str) -> bool:
+        self._say(HELP)
+        return True
+
+    def _mode(self, name: str) -> bool:
+        modes = self._talk.app.modes
+        if name in modes:
+            self._talk.mode = name
+            self._say(f"From now on: mode {name}.")
+        else:
+            self._say(f"Write /mode and one of: {', '.join(modes)}.")
+        return True
+
+    def _history(self, _: str) -> bool:
+        messages = self._stage.run(self._talk.app.history(self._talk.session))
+        hints = self._stage.run(not_told_yet(self._talk.app, self._settings, self._talk.session))
+        print_history(self._talk.console, messages, hints)
+        return True
+
+    def _resume(self, _: str) -> bool:
+        if task := self._latest():
+            self._stage.carry(self._talk.resume(task["task_id"]))
+        return True
+
+    def _steer(self, text: str) -> bool:
+        if text:
+            self._stage.carry(self._talk.send(text, steer=True))
+        else:
+            self._say("Write /steer and what the task should know.")
+        return True
+
+    def _cancel(self, _: str) -> bool:
+        if task := self._latest():
+            self._stage.run(self._talk.app.cancel(task["task_id"]))
+            self._say("It is given up; send a new message.")
+        return True
+
+    def _latest(self) -> dict[str, Any] | None:
+        tasks = self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))
+        if not tasks:
+            self._say("Nothing was sent in this session yet.")
+            return None
+        latest: dict[str, Any] = tasks[0]
+        return latest

@@ -1,0 +1,71 @@
+"""Pause, cancel, recover: what each came to, as lines."""
+
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.queries import is_over
+from ..dialog.next_commands import how_to_go_on
+from ..exits import FAILED
+from ..settings import Settings
+from ..views.sanitize import printable
+from ..views.tables import when
+
+if TYPE_CHECKING:
+    from ...app import App
+
+
+async def paused(app: "App", settings: Settings, text: str) -> list[str]:
+    """Ask a task to pause, and say how to go on with it."""
+    task_id = await app.find_task(text)
+    await app.pause(task_id)
+    status = (await app.trace(task_id))["task"]["status"]
+    said = {
+        "paused": f"Task {task_id} is paused. To go on with it:",
+        "done": f"Task {task_id} came to its end before it could pause.",
+    }
+    resume = [] if status == "done" else [settings.command_on("resume", task_id)]
+    pausing = f"Task {task_id} is pausing: it stops at its next boundary. To go on with it then:"
+    return [said.get(status, pausing), *resume]
+
+
+async def cancelled(app: "App", text: str) -> list[str]:
+    """Give a task up, and say what stays of it."""
+    task_id = await app.find_task(text)
+    await app.cancel(task_id)
+    task = (await app.trace(task_id))["task"]
+    unknown = (task["result"] or {}).get("unknown_outcomes") or []
+    names = ", ".join(printable(call["name"]) for call in unknown)
+    warning = [f"Check whether these calls took effect, which is not known: {names}."] if names else []
+    return [f"Task {task_id} is cancelled; session {task['thread_id']} takes the next message.", *warning]
+
+
+async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
+    """Mend a session and take it back to the newest snapshot that can be read.
+
+    Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
+    """
+    back: dict[str, Any] = await app.recover(session)
+    if not back["dropped"] and not back["mended"]:
+        return [f"Nothing of session {session} is damaged; nothing was changed."], 0
+    dropped = [
+        f"Session {session} went back to its snapshot of {when(back['created_at'])} ({back['checkpoint_id']}).",
+        f"Snapshots and results of steps that could not be read: {back['dropped']}.",
+    ]
+    kept = [f"The database as it was is kept in {back['copy']}."] if back["copy"] else []
+    lost = back["checkpoint_id"] is None
+    lines = [
+        *(dropped if back["dropped"] else []),
+        *(printable(sentence) for sentence in back["mended"]),
+        *kept,
+        *([] if lost else await _next_command(app, settings, session)),
+    ]
+    return lines, FAILED if lost else 0
+
+
+async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
+    tasks = await app.tasks(session_id=session, limit=1)
+    if not tasks:
+        return ["To go on:", settings.going_on(session)]
+    if is_over(tasks[0]):
+        return [*how_to_go_on(app, settings, tasks[0])]
+    verb = "answer" if tasks[0]["status"] == "waiting" else "resume"
+    return ["To go on:", settings.command_on(verb, tasks[0]["task_id"])]

@@ -1,0 +1,170 @@
+"""The commands of `segue` that only look at what there is."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...core.task_status import ACTIVE
+from .. import options
+from ..exits import USAGE, complain, told_in_a_sentence
+from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import output, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...app import App
+
+Row = dict[str, Any]
+
+
+def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
+    """List the sessions, the last used first."""
+    from ..views.tables import print_threads
+
+    settings = Settings(db)
+
+    async def listed(opened: "App") -> list[Row]:
+        return await _told_apart(opened, settings, await opened.threads())
+
+    rows = ask(settings, listed)
+    write_json(rows, indent=2) if as_json else print_threads(output(), rows)
+
+
+def tasks(
+    agent: options.OfAgent = "",
+    session: options.OfSession = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List the tasks of all sessions, the latest first."""
+    from ..views.tables import print_tasks
+
+    settings = Settings(db)
+
+    async def listed(opened: "App") -> list[Row]:
+        rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
+        return await _told_apart(opened, settings, rows)
+
+    rows = ask(settings, listed)
+    write_json(rows, indent=2) if as_json else print_tasks(output(), rows)
+
+
+async def _told_apart(opened: "App", settings: Settings, rows: list[Row]) -> list[Row]:
+    """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
+    unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
+    gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
+    return [{**row, **_cut_off(row, gone.get(row["thread_id"]), settings)} for row in rows]
+
+
+def _cut_off(row: Row, gone: str | None, settings: Settings) -> Row:
+    if row["status"] not in ACTIVE or gone is None or row.get("task_id", gone) != gone:
+        return {"cut_off": False}
+    return {"cut_off": True, "hint": settings.command_on("resume", gone)}
+
+
+def history(
+    session: options.SessionName,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Print what was said in a session."""
+    from ..dialog.next_commands import not_told_yet
+    from ..views.tables import print_history
+
+    settings = Settings(db)
+
+    async def told(opened: "App") -> tuple[list[Row], list[str]]:
+        return await opened.history(session), await not_told_yet(opened, settings, session)
+
+    messages, hints = ask(settings, told)
+    write_json(messages, indent=2) if as_json else print_history(output(), messages, hints)
+
+
+def trace(
+    task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+) -> None:
+    """Draw everything that a task did as a tree."""
+    from ..views.lines import signs_for
+    from ..views.trace_tree import trace_tree
+
+    settings = Settings(db)
+
+    async def traced(opened: "App") -> Row:
+        found = await opened.trace(await opened.find_task(task_id))
+        (task,) = await _told_apart(opened, settings, [found["task"]])
+        return {**found, "task": task}
+
+    found = ask(settings, traced)
+    if as_json:
+        write_json(found, indent=2)
+    else:
+        console = output()
+        console.print(trace_tree(found, signs_for(console)))
+
+
+def graph(
+    name: Annotated[str, typer.Argument(help="react, direct, plan, chat, …, or a mode of the agents file.")],
+    agents: options.MoreAgents = "",
+) -> None:
+    """Print a graph as Mermaid."""
+    from importlib import import_module
+    from pkgutil import iter_modules
+
+    from ... import graphs
+    from ...runtime.modes import mode_graphs
+
+    known = sorted(module.name for module in iter_modules(graphs.__path__))
+    with told_in_a_sentence():
+        own = mode_graphs(Settings(agents_file=agents).modes())
+    if name not in (*known, *own):
+        complain(f"There is no graph «{name}»; use one of: {', '.join((*known, *own))}.")
+        raise typer.Exit(USAGE)
+    compiled = own[name] if name in own else import_module(f"segue.graphs.{name}").graph
+    output().print(compiled.get_graph().draw_mermaid(), soft_wrap=True)
+
+
+def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
+    """List the modes, those of the agents file among them."""
+    from ..views.tables import print_modes
+
+    names = ask(Settings(":memory:", agents), _modes)
+    write_json(names) if as_json else print_modes(output(), names)
+
+
+async def _modes(opened: "App") -> list[str]:
+    return opened.modes
+
+
+def agents(agents: options.MoreAgents = "") -> None:
+    """List the agents, those of the agents file among them."""
+    from ...registry import EXAMPLES
+    from ..views.tables import print_agents
+
+    with told_in_a_sentence():
+        print_agents(output(), [*EXAMPLES, *Settings(agents_file=agents).agents()])
+
+
+def doctor(
+    agent: options.Agent = "",
+    agents: options.Agents = "",
+    model: options.Model = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Look over the installation, the model, the database and the agents."""
+    from .doctor import doctor as look_over
+
+    raise typer.Exit(look_over(output(), Settings(db, agents, agent, model=model)))
+
+
+def ask(settings: Settings, question: "Callable[[App], Awaitable[Any]]") -> Any:
+    """Ask the app over a database that is there already."""
+
+    async def asked() -> Any:
+        async with settings.reopened() as opened:
+            return await question(opened)
+
+    with told_in_a_sentence(settings):
+        return asyncio.run(asked())

@@ -1,0 +1,146 @@
+"""`segue resume --all`: every task that was paused or cut off goes on, a few at a time, and a summary closes it."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from segue.prompts.language import language_of
+
+from ...core.errors import SegueError, ThreadBusy
+from ..dialog.interrupts import Interrupts, listening
+from ..dialog.stage import Stage
+from ..exits import FAILED, PAUSED, WAITING, complain
+from ..settings import Settings
+from ..views.consoles import write_json
+from ..views.lines import Signs, signs_for, unknown_calls
+from ..views.plain import result_form
+from ..views.sanitize import one_line
+
+if TYPE_CHECKING:
+    from ...app import App
+
+Row = dict[str, Any]
+AT_ONCE = 4
+OUTCOMES = {
+    "done": "done",
+    "waiting": "waiting for a person",
+    "paused": "paused",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "busy": "busy elsewhere",
+    "left": "left as they were",
+}
+"""What can become of a task, and how the summary says it."""
+
+
+def resume_all(settings: Settings, *, as_json: bool) -> int:
+    """Go on with every task that can be resumed, and return the exit code."""
+    with Stage(settings, as_json=as_json, must_exist=True) as stage:
+        talk = stage.conversation
+        everything = Everything(talk.app, settings, talk.console, as_json)
+        code: int = stage.run(everything.resume())
+        talk.stopped = everything.stopped
+    return stage.leave(code)
+
+
+@dataclass
+class Everything:
+    """The tasks that are resumed together."""
+
+    app: "App"
+    settings: Settings
+    console: Console
+    as_json: bool
+    stopped: bool = False
+    _running: set[str] = field(default_factory=set)
+
+    async def resume(self) -> int:
+        rows = await self.app.resumable()
+        gate = asyncio.Semaphore(AT_ONCE)
+        with listening(self.app, self._running, complain) as interrupts:
+            outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
+        self.stopped = interrupts.stopped
+        self._sum_up(outcomes, await self._to_answer())
+        return _code(outcomes)
+
+    async def _to_answer(self) -> list[str]:
+        """The tasks that wait for a person, those that did so before among them."""
+        waiting = [row["thread_id"] for row in await self.app.threads() if row["status"] == "waiting"]
+        latest = [await self.app.tasks(session_id=thread_id, limit=1) for thread_id in waiting]
+        return [row["task_id"] for rows in latest for row in rows]
+
+    async def _one(self, row: Row, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
+        """Go on with one task until it stands, say what became of it, and return that."""
+        task_id = row["task_id"]
+        async with gate:
+            if interrupts.count:
+                return "left"
+            self._running.add(task_id)
+            began = time.monotonic()
+            try:
+                async for _ in self.app.resume_and_follow(task_id, model=self.settings.model):
+                    pass
+                refused = ""
+            except ThreadBusy as error:
+                return self._say("busy", row, str(error), 0.0)
+            except SegueError as error:
+                refused = str(error)
+            finally:
+                self._running.discard(task_id)
+            task = await self.app.task(task_id)
+            outcome = "failed" if refused or task["status"] not in OUTCOMES else task["status"]
+            return self._say(outcome, task, refused or task["error"] or "", time.monotonic() - began)
+
+    def _say(self, outcome: str, task: Row, problem: str, seconds: float) -> str:
+        if self.as_json:
+            write_json(result_form(task, outcome=outcome, error=problem or None))
+            return outcome
+        signs = signs_for(self.console)
+        sign, style = _sign(outcome, signs)
+        line = Text.assemble((f"{sign} {outcome}  ", style), (task["task_id"], "bold"), (f"  {seconds:.1f} s  ", "dim"))
+        self._print(line.append(one_line(task["message"], 80)))
+        if problem and outcome in ("failed", "busy"):
+            self._print(Text(f"    {one_line(problem, 300)}", style=style))
+        if unknown := unknown_calls(task, signs, language_of(task["message"])):
+            self._print(Text("    ") + unknown)
+        return outcome
+
+    def _sum_up(self, outcomes: list[str], to_answer: list[str]) -> None:
+        counted = Counter(outcomes)
+        if self.as_json:
+            write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}, "to_answer": to_answer})
+            return
+        parts = [f"{counted[name]} {said}" for name, said in OUTCOMES.items() if counted[name]]
+        word = "task" if len(outcomes) == 1 else "tasks"
+        none = "No task can be resumed before a person answers." if to_answer else "There is no task to resume."
+        said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else none
+        self._print(Text(said, style="bold"))
+        if to_answer:
+            self._print(Text("Waiting for a person:", style="yellow"))
+        for task_id in to_answer:
+            self._print(Text(f"  {self.settings.command_on('answer', task_id)}"))
+
+    def _print(self, text: Text) -> None:
+        self.console.print(text, soft_wrap=True)
+
+
+def _sign(outcome: str, signs: Signs) -> tuple[str, str]:
+    if outcome == "done":
+        return signs.ok, "green"
+    return (signs.failed, "red") if outcome == "failed" else (signs.begins, "yellow")
+
+
+def _code(outcomes: Iterable[str]) -> int:
+    """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not go on, else 0."""
+    found = set(outcomes)
+    if found & {"failed", "cancelled"}:
+        return FAILED
+    if "waiting" in found:
+        return WAITING
+    return PAUSED if found & {"paused", "left"} else 0

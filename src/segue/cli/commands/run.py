@@ -1,0 +1,58 @@
+"""`segue run`: a goal is broken down into subtasks, over files that are copied in for it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from unicodedata import normalize
+
+from segue.prompts.language import language_of
+
+from ..dialog.conversation import LIFECYCLE
+from ..dialog.stage import one_shot
+from ..exits import remark
+from ..settings import Settings
+from ..views.texts import told
+
+DATA_AGENT = "data"
+
+
+def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json: bool, steer: bool) -> int:
+    """Carry a goal out in the mode with subtasks, and return the exit code.
+
+    Raises:
+        MissingExtra: files cannot be read without it.
+        ConfigurationError: a file cannot be copied into the data folder.
+    """
+    settings = replace(settings, mode=LIFECYCLE, verb="run")
+    if files:
+        given = tuple(str(file) for file in files)
+        settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, said=text)
+        text = _naming(text, _copied(files))
+    return one_shot(settings, text, as_json=as_json, steer=steer)
+
+
+def _copied(files: Sequence[Path]) -> dict[str, str]:
+    """Copy the files into the data folder; by its name there the name that each had."""
+    from ...tools.data_engine import need_extra
+    from ...tools.data_files import DataFolder, import_file
+
+    need_extra()
+    folder = DataFolder.of().path
+    return {import_file(file, folder): normalize("NFC", file.name) for file in files}
+
+
+def _naming(text: str, copied: dict[str, str]) -> str:
+    """The text with the names that the files have in the data folder; those that it does not mention are added."""
+    for name, given in copied.items():
+        if name.casefold() != given.casefold():
+            remark(f"The file «{given}» is «{name}» in the data folder.")
+            if given not in copied:
+                text = name.join(_mention(given).split(text))
+    missing = [name for name in copied if not _mention(name).search(text)]
+    return f"{text.rstrip()}\n\n{told('files', language_of(text), names=', '.join(missing))}" if missing else text
+
+
+def _mention(name: str) -> re.Pattern[str]:
+    """The name as it stands in a text, and not as a piece of another one."""
+    return re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", re.IGNORECASE)

@@ -1,0 +1,1 @@
+"""The dialog with the person at the terminal."""

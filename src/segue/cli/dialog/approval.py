@@ -1,0 +1,177 @@
+"""Show calls that wait for a person, and ask the person at the terminal about each."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ..views.consoles import read_line
+from ..views.sanitize import json_line, visible
+from ..views.texts import told
+from .editing import edited, editor_of
+from .verdicts import Answer, Call, Verdict, arguments_of
+
+Question = Mapping[str, Any]
+
+MOST = 2_000
+"""Characters of an argument that are shown."""
+
+
+def can_ask() -> bool:
+    """Whether a person is there to be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def print_calls(console: Console, question: Question, language: str) -> None:
+    """Everything that waits, to be read and not to be answered here."""
+    console.print()
+    console.print(_heading(question, language), soft_wrap=True)
+    for call in question["calls"]:
+        console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
+        if not call["arguments"]:
+            console.print(Text(f"    {told('no_arguments', language)}", style="dim"), soft_wrap=True)
+        for name, value in call["arguments"].items():
+            shown = _value(value, language).replace("\n", "\n      ")
+            console.print(Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown), soft_wrap=True)
+        if warning := _warning(call, language):
+            console.print(Text.assemble("    ", warning), soft_wrap=True)
+
+
+def call_panel(call: Call, language: str) -> Panel:
+    """A call with its arguments one below the other, nothing of them hidden from the eye."""
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", overflow="fold")
+    rows.add_column(overflow="fold")
+    for name, value in call["arguments"].items():
+        rows.add_row(Text(visible(name)), Text(_value(value, language)))
+    body: list[RenderableType] = [rows if rows.row_count else Text(told("no_arguments", language), style="dim")]
+    if warning := _warning(call, language):
+        body.append(warning)
+    return Panel(Group(*body), title=_title(call), title_align="left", border_style="yellow")
+
+
+def _heading(question: Question, language: str) -> Text:
+    """How many calls wait; before it what was wrong with the last answer, if any."""
+    n = len(question["calls"])
+    heading = Text(told("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
+    problem = question.get("problem")
+    return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
+
+
+def _warning(call: Call, language: str) -> Text | None:
+    return Text(told("asked_unknown", language), style="bold yellow") if call.get("unknown_outcome") else None
+
+
+def _title(call: Call) -> Text:
+    return Text.assemble((f"{call['index']} ", "dim"), (visible(str(call["name"])), "bold"))
+
+
+def _value(value: Any, language: str) -> str:
+    """JSON, but a text of several lines as it reads; a long one cut, saying by how much."""
+    if isinstance(value, str) and "\n" in value:
+        text = f"\n{value}" if value[:1] != "\n" else value
+    elif isinstance(value, dict | list):
+        text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    else:
+        text = json_line(value)
+    left = len(text) - MOST
+    return visible(text) if left <= 0 else f"{visible(text[:MOST])}{told('more', language, n=left)}"
+
+
+class Questioner:
+    """Asks about one call after the other."""
+
+    def __init__(
+        self,
+        console: Console,
+        language: str,
+        read: Callable[[str], str] = read_line,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._console = console
+        self._language = language
+        self._read = read
+        self._editor = editor_of(environ)
+
+    def ask(self, question: Question) -> Answer | None:
+        """A verdict on each call; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
+        calls = question["calls"]
+        self._console.print()
+        self._console.print(_heading(question, self._language))
+        verdicts: list[Verdict] = []
+        try:
+            for place, call in enumerate(calls):
+                self._console.print(call_panel(call, self._language))
+                verdict = self._verdict(call, last=place == len(calls) - 1)
+                if verdict is None:
+                    verdicts += [{"index": left["index"], "verdict": "approve"} for left in calls[place:]]
+                    break
+                verdicts.append({"index": call["index"], **verdict})
+        except (EOFError, KeyboardInterrupt):
+            self._console.print()
+            return None
+        return {"verdicts": verdicts}
+
+    def _verdict(self, call: Call, *, last: bool) -> Verdict | None:
+        """What is decided on a call; None approves it and all the rest."""
+        question = told("choose" if last else "choose_all", self._language) + " "
+        while True:
+            match self._read(question).strip():
+                case "A" | "ALL" | "all":
+                    return None
+                case "a" | "approve":
+                    return {"verdict": "approve"}
+                case "r" | "R" | "reject":
+                    return {"verdict": "reject", "reason": self._read(f"{told('why', self._language)} ").strip()}
+                case "e" | "E" | "edit":
+                    if (arguments := self._edited(call["arguments"])) is not None:
+                        return {"verdict": "edit", "arguments": arguments}
+
+    def _edited(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arguments as the person writes them; None if they were left as they are."""
+        text = written = visible(json.dumps(arguments, ensure_ascii=False, indent=2 if self._editor else None))
+        while (text := self._change(text)).strip() not in ("", written):
+            try:
+                return arguments_of(text)
+            except ValueError as error:
+                self._say("no_object", why=error)
+                if self._editor:
+                    self._read(f"{told('again', self._language)} ")
+        self._console.print(Text(told("unchanged", self._language), style="dim"))
+        return None
+
+    def _change(self, text: str) -> str:
+        if self._editor:
+            try:
+                return edited(text, self._editor).strip()
+            except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                self._say("no_editor", editor=self._editor, why=error)
+                self._editor = ""
+        with _already_written(text.replace("\n", " ")):
+            return self._read(f"{told('write', self._language)} ")
+
+    def _say(self, name: str, **slots: object) -> None:
+        self._console.print(Text(visible(told(name, self._language, **slots)), style="red"), soft_wrap=True)
+
+
+@contextmanager
+def _already_written(text: str) -> Iterator[None]:
+    """Where the line can be edited, begin it with the text."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    readline.set_startup_hook(lambda: readline.insert_text(text))
+    try:
+        yield
+    finally:
+        readline.set_startup_hook()

@@ -1,0 +1,256 @@
+"""Talk with an agent: one message, a task to resume or to answer, or turn by turn."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from segue.prompts.language import language_of
+
+from ...core.events import Event, Paused, StateChanged, from_dict
+from ..exits import FAILED, PAUSED, WAITING, complain, remark
+from ..settings import Settings
+from ..views.lines import signs_for, status_line, unknown_calls
+from ..views.live import LiveView
+from ..views.plain import JsonView, PlainView, View
+from ..views.progress import LiveProgress, PlainProgress
+from ..views.sanitize import printable
+from ..views.texts import greet, header
+from .approval import can_ask, print_calls
+from .interrupts import Interrupts, listening, unless_interrupted
+from .next_commands import answering, how_to_go_on
+from .verdicts import Answer
+
+if TYPE_CHECKING:
+    from ...app import App
+
+Row = dict[str, Any]
+LIFECYCLE = "lifecycle"
+"""The mode whose tasks are shown as a table of their subtasks."""
+PATIENCE = 0.5
+"""Seconds until it is said that a message stands in line."""
+TAKING_UP = 2.0
+"""Seconds that whoever steers a task from elsewhere may need to take it up, once it is paused."""
+LOOK_EVERY = 0.1
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How a task, or a stretch of it, ended: an exit code, or the question that is put to the person."""
+
+    code: int
+    task: Row | None = None
+    question: Row | None = None
+
+
+@dataclass
+class Conversation:
+    """An open app, what was asked for, and where the answers are shown."""
+
+    app: "App"
+    settings: Settings
+    console: Console
+    session: str
+    mode: str
+    as_json: bool = False
+    framed: bool = True
+    """Whether each task has a header above it and the command that goes on below it."""
+    stopped: bool = False
+    """Whether a task was stopped without waiting; a tool of it may still run in a thread."""
+    view: View | None = None
+    """What shows the task that is talked about."""
+    seconds: float = 0.0
+    """How long it was worked on, without the time that a person was asked."""
+
+    @property
+    def agent(self) -> str:
+        return self.settings.chosen_agent()
+
+    async def send(self, message: str, *, steer: bool = False) -> Turn:
+        """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
+        known = await self._latest() if steer else None
+        starting = self.app.start(
+            message,
+            session_id=self.session,
+            agent=self.agent,
+            mode=self.mode,
+            user_id=self.settings.user,
+            model=self.settings.model,
+            wait=self.settings.wait,
+            steer=steer,
+        )
+        task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
+        if task is None:
+            complain("You left the line, and the message was not sent. To send it:", self._again(message, steer))
+            return Turn(PAUSED)
+        seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
+        self._begin(task, seen)
+        after = max((form["seq"] for form in seen), default=0)
+        return await self._carry(task["task_id"], self.app.follow(task["task_id"], after))
+
+    async def resume(self, task_id: str) -> Turn:
+        """Go on with a task, and show it from where it stood; one that waits puts its question once more."""
+        trace = await self.app.trace(task_id)
+        if trace["task"]["status"] == "waiting":
+            self._begin(trace["task"], trace["events"])
+            return await self._judge(trace["task"])
+        events = self.app.resume_and_follow(task_id, model=self.settings.model)
+        return await self._go_on(trace, events)
+
+    async def answer(self, task_id: str, answer: Answer) -> Turn:
+        """Tell a task that waits what was decided, and show how it goes on."""
+        trace = await self.app.trace(task_id) if self.view is None else None
+        events = self.app.answer_and_follow(task_id, answer)
+        if trace:
+            return await self._go_on(trace, events)
+        first = await anext(events, None)  # an answer that does not fit leaves the view as it is
+        return await self._carry(task_id, _with_first(first, events))
+
+    async def _go_on(self, trace: Row, events: AsyncIterator[Event]) -> Turn:
+        first = await anext(events, None)
+        task = trace["task"]
+        self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
+        return await self._carry(task["task_id"], _with_first(first, events))
+
+    async def _latest(self) -> Row | None:
+        tasks = await self.app.tasks(session_id=self.session, limit=1)
+        return await self.app.trace(tasks[0]["task_id"]) if tasks else None
+
+    def _again(self, message: str, steer: bool) -> str:
+        how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
+        return self.settings.sending(message, "--session", self.session, *how)
+
+    def _say_that_it_waits(self) -> None:
+        if self.settings.wait:
+            remark(f"Standing in line for session «{self.session}»… (Ctrl-C leaves the line)")
+
+    def _begin(self, task: Row, seen: list[Row]) -> None:
+        """A view of the task that knows what was seen of it before."""
+        self.view = self._new_view(task["mode"])
+        self.seconds = 0.0
+        for form in seen:
+            self.view.recall(from_dict(form))
+        if self.framed:
+            model = self.app.model_for(task["agent_id"], task["model"])
+            heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
+            greet(self.console, model, heading, language_of(task["message"]))
+
+    def _new_view(self, mode: str) -> View:
+        if self.as_json:
+            return JsonView()
+        in_subtasks = mode == LIFECYCLE
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            return LiveProgress(self.console) if in_subtasks else LiveView(self.console)
+        return PlainProgress(self.console) if in_subtasks else PlainView(self.console)
+
+    async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
+        view = self._shown()
+        began = time.monotonic()
+        paused = False
+        try:
+            with listening(self.app, (task_id,), view.notice) as interrupts:
+                async for event in events:
+                    view.show(event)
+                    if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
+                        view.notice("pausing at the next boundary, as asked for elsewhere…")
+                    paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
+                task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
+        except BaseException:
+            view.finish()
+            raise
+        self.seconds += time.monotonic() - began
+        self.stopped |= interrupts.stopped
+        if paused and task["status"] not in ("paused", "cancelled"):
+            return self._leave_to_others(task)
+        return await self._judge(task, interrupted=interrupts.count > 0)
+
+    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Row:
+        """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
+        deadline = time.monotonic() + TAKING_UP
+        while True:
+            task = await self.app.task(task_id)
+            if task["status"] != "paused" or interrupts.count or time.monotonic() > deadline:
+                return task
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _leave_to_others(self, task: Row) -> Turn:
+        view = self._shown()
+        view.finish()
+        if isinstance(view, JsonView):
+            view.result(task)
+        trace = self.settings.command_on("trace", task["task_id"])
+        complain("The task was paused and taken up elsewhere. To see what becomes of it:", trace)
+        return Turn(PAUSED)
+
+    def _shown(self) -> View:
+        if self.view is None:
+            raise RuntimeError("No task is shown yet.")
+        return self.view
+
+    async def _judge(self, task: Row, *, interrupted: bool = False) -> Turn:
+        """Close the view of a task that stands, or keep it for one that a person is asked about."""
+        view = self._shown()
+        question = None
+        if task["status"] == "waiting":
+            view.rest()
+            question = await self.app.question(task["task_id"])
+            if can_ask() and not self.as_json and not interrupted:
+                return Turn(WAITING, task, question)
+        else:
+            view.finish()
+        if isinstance(view, JsonView):
+            view.result(task, **({"question": question} if question else {}))
+        elif question:
+            print_calls(self.console, question, language_of(task["message"]))
+        else:
+            self._conclude(task)
+        return Turn(self._say_what_it_needs(task, question))
+
+    def _conclude(self, task: Row) -> None:
+        self.console.print()
+        if unknown := unknown_calls(task, signs_for(self.console), language_of(task["message"])):
+            self.console.print(unknown, soft_wrap=True)
+        if task["status"] in ("done", "error") and task["result"]:
+            self.console.print(status_line(task, self.seconds), soft_wrap=True)
+            if self.framed:
+                self.say_how_to_go_on(task)
+
+    def say_how_to_go_on(self, task: Row) -> None:
+        """Print the command that continues a task's session with its agent in another process, ready to be copied."""
+        heading, command = how_to_go_on(self.app, self.settings, task)
+        self.console.print(Text(heading, style="dim"))
+        self.console.print(Text(printable(command)), soft_wrap=True)
+
+    def say_how_to_answer(self, task: Row, question: Row) -> int:
+        """Print the commands that answer a task which waits, and return the exit code."""
+        remark("The task waits for a person.", *answering(self.settings, task["task_id"], question["calls"]))
+        return WAITING
+
+    def _say_what_it_needs(self, task: Row, question: Row | None) -> int:
+        """Say what a task that is not done needs, and return the exit code."""
+        resume = self.settings.command_on("resume", task["task_id"])
+        if question:
+            return self.say_how_to_answer(task, question)
+        match task["status"]:
+            case "done":
+                return 0
+            case "paused":
+                complain("The task is paused. To go on with it:", resume)
+                return PAUSED
+            case "cancelled":
+                complain("The session of a cancelled task takes the next message.")
+            case status:
+                hints = [] if task["result"] else [resume]
+                complain(task["error"] or f"The task is {status} and did not end.", *hints)
+        return FAILED
+
+
+async def _with_first(first: Event | None, rest: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    if first is not None:
+        yield first
+    async for event in rest:
+        yield event

@@ -1,0 +1,88 @@
+"""Ctrl-C and SIGTERM: while tasks run the first one pauses them and the second one stops them."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...core.errors import SegueError
+
+if TYPE_CHECKING:
+    from ...app import App
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
+
+
+class Interrupts:
+    """Counts the signals that came while tasks run, and passes them on to the app."""
+
+    def __init__(self, app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> None:
+        self._app = app
+        self._task_ids = task_ids
+        self._say = say
+        self._asking: asyncio.Task[None] | None = None
+        self.count = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the tasks were stopped without waiting for a boundary."""
+        return self.count > 1
+
+    def __call__(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._say("pausing at the next boundary… (press again to stop now)")
+            self._asking = asyncio.get_running_loop().create_task(self._pause())
+        elif self.count == 2:  # a third one must not cut off how the second one is written down
+            self._say("stopping now…")
+            for task_id in tuple(self._task_ids):
+                self._app.stop_now(task_id)
+
+    async def _pause(self) -> None:
+        for task_id in tuple(self._task_ids):
+            with suppress(SegueError):  # it ended before it could be asked, or says itself what is wrong
+                await self._app.pause(task_id)
+
+
+@contextmanager
+def listening(app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
+    """Take the signals over while the tasks run."""
+    interrupts = Interrupts(app, task_ids, say)
+    with _taken_over(interrupts):
+        yield interrupts
+
+
+@contextmanager
+def _taken_over(act: Callable[[], None]) -> Iterator[None]:
+    """Have the signals call `act`; where that is not possible they keep their usual effect."""
+    loop = asyncio.get_running_loop()
+    taken = []
+    for number in SIGNALS:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, act)
+            taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+
+
+async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_delay: Callable[[], None]) -> T | None:
+    """Do something, or None if a signal came before its end; `on_delay` is called after `patience` seconds."""
+    work = asyncio.ensure_future(doing)
+    interrupted = False
+
+    def leave() -> None:
+        nonlocal interrupted
+        interrupted = True
+        work.cancel()
+
+    with _taken_over(leave):
+        done, _ = await asyncio.wait({work}, timeout=patience)
+        if not done:
+            on_delay()
+            await asyncio.wait({work})
+    return None if interrupted and work.cancelled() else work.result()

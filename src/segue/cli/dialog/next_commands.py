@@ -1,0 +1,96 @@
+"""What a person can do where a session does not take a message, or a task waits: commands that are ready to be run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import TaskUnfinished, ThreadBusy
+from ...core.task_status import ACTIVE
+from ..settings import MOST, Settings
+from .verdicts import Call
+
+if TYPE_CHECKING:
+    from ...app import App
+
+WAIT_SECONDS = "60"
+
+
+def how_to_go_on(app: "App", settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
+    """A heading, and the command that continues a task's session with its agent in another process."""
+    usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
+    agent = "" if task["agent_id"] == usual else task["agent_id"]
+    command = replace(settings, agent=agent, user=task["user_id"]).going_on(task["thread_id"])
+    return "go on in this session, from any process:", command
+
+
+def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
+    """How to decide on the calls that a task waits with."""
+    first = calls[0]["index"]
+    edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
+    shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
+    return [
+        *_choice("to be asked about each call on a terminal:", settings.command_on("answer", task_id)),
+        *_choice("to approve, edit or reject without being asked:"),
+        f"  {settings.command_on('answer', task_id, '--approve', 'all')}",
+        f"  {settings.command_on('answer', task_id, '--edit', shown)}",
+        f"  {settings.command_on('answer', task_id, '--reject', 'REASON')}",
+    ]
+
+
+async def instead(app: "App", settings: Settings, refused: TaskUnfinished | ThreadBusy, message: str) -> list[str]:
+    """What to do instead of sending the message to a session that does not take it."""
+    tasks = await app.tasks(session_id=settings.session, limit=1)
+    if isinstance(refused, TaskUnfinished):
+        return _unfinished(settings, tasks[0], message)
+    here = ("--session", settings.session)
+    choices = [
+        *_choice("stand in line for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
+        *_choice("take another session:", settings.sending(message)),
+    ]
+    if tasks:
+        steering = settings.sending(message, *here, "--steer")
+        choices += _choice("pause what runs:", settings.command_on("pause", tasks[0]["task_id"]))
+        choices += _choice("tell what runs this as well, and go on with it here:", steering)
+    return choices
+
+
+async def meanwhile(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
+    """Why a task cannot be taken up while its session is busy, and what to do instead."""
+    thread_id = (await app.task(task_id))["thread_id"]
+    (latest,) = await app.tasks(session_id=thread_id, limit=1)
+    pausing = settings.command_on("pause", latest["task_id"])
+    if latest["status"] not in ACTIVE:
+        return [str(refused)]
+    if latest["task_id"] != task_id:
+        return [str(refused), *_choice("pause what runs:", pausing)]
+    watching = _choice("see how far it is:", settings.command_on("trace", task_id))
+    if latest["status"] == "pausing":
+        return [f"Task «{task_id}» is pausing, in another process: resume it once it is paused.", *watching]
+    runs = f"Task «{task_id}» runs already, in another process."
+    return [runs, *watching, *_choice("pause it, to go on with it here:", pausing)]
+
+
+async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[str]:
+    """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
+    from ...runtime.queries import is_over
+
+    open_ones = [task["task_id"] for task in await app.tasks(session_id=session_id, limit=1) if not is_over(task)]
+    said = "A task has not ended, and what it did so far is not in the history yet; to see it:"
+    return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
+
+
+def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
+    cancel = _choice("give it up:", settings.command_on("cancel", task["task_id"]))
+    if task["status"] == "waiting":
+        return [*_choice("decide on what it asks:", settings.command_on("answer", task["task_id"])), *cancel]
+    steer = settings.sending(message, "--session", task["thread_id"], "--steer")
+    return [
+        *_choice("go on with it:", settings.command_on("resume", task["task_id"])),
+        *cancel,
+        *_choice("go on with it, and tell it this as well:", steer),
+    ]
+
+
+def _choice(what: str, *commands: str) -> list[str]:
+    return [what, *(f"  {command}" for command in commands)]

@@ -1,0 +1,138 @@
+"""The event loop of a conversation, and what is asked of the person between two runs of it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from segue.prompts.language import language_of
+
+from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
+from ...core.ids import Ids
+from ..exits import FAILED, complain
+from ..settings import Settings
+from ..views.consoles import output
+from .approval import Questioner
+from .conversation import Conversation, Row, Turn
+from .next_commands import instead, meanwhile
+from .verdicts import answer_of
+
+if TYPE_CHECKING:
+    from ...app import App
+
+
+class Stage:
+    """An event loop with an open conversation; between two runs of it nothing else happens."""
+
+    def __init__(
+        self, settings: Settings, *, as_json: bool = False, framed: bool = True, must_exist: bool = False
+    ) -> None:
+        self._runner = asyncio.Runner()
+        self._open = AsyncExitStack()
+        self._opening = settings.reopened if must_exist else settings.opened
+        self._settings = settings
+        self._as_json = as_json
+        self._framed = framed and not as_json
+        self.conversation: Conversation
+
+    def __enter__(self) -> "Stage":
+        self._runner.__enter__()
+        try:
+            app = self.run(self._enter(self._opening))
+        except BaseException:
+            self._runner.close()
+            raise
+        settings = self._settings
+        self.conversation = Conversation(
+            app,
+            settings,
+            output(),
+            settings.session or Ids().thread(),
+            settings.mode,
+            self._as_json,
+            self._framed,
+        )
+        return self
+
+    async def _enter(self, opening: "Callable[[], AbstractAsyncContextManager[App]]") -> "App":
+        return await self._open.enter_async_context(opening())
+
+    def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(doing)
+
+    def carry(self, doing: Coroutine[Any, Any, Turn]) -> int:
+        """Carry a task through, asking the person whenever it comes to wait; returns the exit code."""
+        talk = self.conversation
+        turn: Turn = self.run(doing)
+        while turn.task and turn.question:
+            turn = self._asked(talk, turn.task, turn.question)
+        return turn.code
+
+    def _asked(self, talk: Conversation, task: Row, question: Row) -> Turn:
+        answer = Questioner(talk.console, language_of(task["message"])).ask(question)
+        if answer is None:
+            return Turn(talk.say_how_to_answer(task, question))
+        try:
+            turn: Turn = self.run(talk.answer(task["task_id"], answer))
+        except InvalidAnswer as error:
+            complain(str(error))
+            return Turn(FAILED, task, question)
+        return turn
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._open.aclose())
+        if not self.conversation.stopped:
+            self._runner.close()
+
+    def leave(self, code: int) -> int:
+        """The exit code; after a stop the process ends here, without waiting for a tool that still runs in a thread."""
+        if self.conversation.stopped:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
+
+
+def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = False) -> int:
+    """Send one message and return the exit code."""
+    with Stage(settings, as_json=as_json) as stage:
+        talk = stage.conversation
+        try:
+            code = stage.carry(talk.send(message, steer=steer))
+        except (TaskUnfinished, ThreadBusy) as refused:
+            complain(str(refused), *stage.run(instead(talk.app, settings, refused, message)))
+            code = FAILED
+    return stage.leave(code)
+
+
+def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
+    """Resume one task and return the exit code."""
+    with Stage(settings, as_json=as_json, must_exist=True) as stage:
+        talk = stage.conversation
+        found = stage.run(talk.app.find_task(task_id))
+        try:
+            code = stage.carry(talk.resume(found))
+        except ThreadBusy as refused:
+            complain(*stage.run(meanwhile(talk.app, settings, found, refused)))
+            code = FAILED
+    return stage.leave(code)
+
+
+def answered(
+    settings: Settings, task_id: str, given: tuple[Iterable[str], Iterable[str], Iterable[str]], *, as_json: bool
+) -> int:
+    """Decide on the calls that a task waits with, and return the exit code.
+
+    `given` are the options that approve, edit and reject; without any the person is asked.
+    """
+    with Stage(settings, as_json=as_json, must_exist=True) as stage:
+        talk = stage.conversation
+        found = stage.run(talk.app.find_task(task_id))
+        question = stage.run(talk.app.question(found))
+        if any(given):
+            code = stage.carry(talk.answer(found, answer_of(question["calls"], *given)))
+        else:
+            code = stage.carry(talk.resume(found))
+    return stage.leave(code)

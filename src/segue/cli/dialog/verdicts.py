@@ -1,0 +1,126 @@
+"""What the options of `segue answer` say about the calls that wait, as the answer that the app takes."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...core.errors import InvalidAnswer
+from ..views.sanitize import one_line
+
+Call = Mapping[str, Any]
+Verdict = dict[str, Any]
+Answer = dict[str, list[Verdict]]
+
+_NUMBERED = re.compile(r"(\d+|all)=(.*)", re.DOTALL)
+_NUMBERS = re.compile(r"\d{1,3}(,\d{1,3})*|all")
+ALL = "all"
+
+
+def with_bare_approvals(arguments: Sequence[str]) -> list[str]:
+    """Give an --approve that stands alone its value, `all`."""
+    filled: list[str] = []
+    for place, word in enumerate(arguments):
+        if word == "--":
+            return [*filled, *arguments[place:]]
+        filled.append(word)
+        following = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if word == "--approve" and not _NUMBERS.fullmatch(following):
+            filled.append(ALL)
+    return filled
+
+
+def answer_of(calls: Sequence[Call], approve: Iterable[str], edit: Iterable[str], reject: Iterable[str]) -> Answer:
+    """One verdict for each call, in their order; what is said of all calls is for those that no other option names.
+
+    Raises:
+        InvalidAnswer: saying which option does not fit.
+    """
+    given = _Given(calls)
+    for text in edit:
+        given.edit(text)
+    for text in reject:
+        given.reject(text)
+    for text in approve:
+        for target in text.split(","):
+            given.put(target.strip() or ALL, {"verdict": "approve"})
+    return {"verdicts": given.verdicts()}
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read edited arguments.
+
+    Raises:
+        ValueError: it is no JSON object, and why.
+    """
+    value = json.loads(text, parse_constant=_refuse)
+    if not isinstance(value, dict):
+        raise ValueError(f"it is {_KINDS[type(value)]}")
+    return value
+
+
+_KINDS = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+class _Given:
+    """The verdicts so far."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._names = {int(call["index"]): str(call["name"]) for call in calls}
+        self._by_call: dict[int, Verdict] = {}
+        self._of_the_rest: Verdict | None = None
+
+    def edit(self, text: str) -> None:
+        numbered = _NUMBERED.fullmatch(text)
+        if not numbered and len(self._names) > 1:
+            raise InvalidAnswer(f"--edit {one_line(text, 40)} names no call: write --edit '0={{…}}'; {self._there()}.")
+        target, written = numbered.groups() if numbered else (str(next(iter(self._names))), text)
+        if target == ALL:
+            raise InvalidAnswer(f"--edit names one call: write --edit '0={{…}}'; {self._there()}.")
+        try:
+            arguments = arguments_of(written)
+        except ValueError as error:
+            raise InvalidAnswer(f"--edit {one_line(text, 40)} holds no JSON object ({error}).") from error
+        self.put(target, {"verdict": "edit", "arguments": arguments})
+
+    def reject(self, text: str) -> None:
+        if numbered := _NUMBERED.fullmatch(text):
+            target, reason = numbered.groups()
+        elif text == ALL or (text.isdecimal() and int(text) in self._names):
+            target, reason = text, ""
+        else:
+            target, reason = ALL, text
+        self.put(target, {"verdict": "reject", "reason": reason})
+
+    def put(self, target: str, verdict: Verdict) -> None:
+        if target == ALL:
+            if self._of_the_rest:
+                raise InvalidAnswer(
+                    f"Two options speak of all calls: name the calls by their numbers; {self._there()}."
+                )
+            self._of_the_rest = verdict
+            return
+        if not target.isdecimal() or int(target) not in self._names:
+            raise InvalidAnswer(f"There is no call «{one_line(target, 40)}»; {self._there()}.")
+        if int(target) in self._by_call:
+            raise InvalidAnswer(f"Two options decide on call {target}: leave one out.")
+        self._by_call[int(target)] = verdict
+
+    def verdicts(self) -> list[Verdict]:
+        return [{"index": index, **self._verdict(index)} for index in self._names]
+
+    def _verdict(self, index: int) -> Verdict:
+        verdict = self._by_call.get(index) or self._of_the_rest
+        if verdict is None:
+            raise InvalidAnswer(
+                f"Nothing is decided on call {index} ({self._names[index]}): add --approve {index}, "
+                f"--reject {index}=REASON or --edit '{index}={{…}}'."
+            )
+        return verdict
+
+    def _there(self) -> str:
+        return "the calls are " + ", ".join(f"{index} ({name})" for index, name in self._names.items())

@@ -1,0 +1,230 @@
+"""The commands of `segue` that set work going or stop it: what each one takes, and who carries it out."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from . import options
+from .commands import inspect as lookups
+from .commands.inspect import ask
+from .dialog.verdicts import with_bare_approvals
+from .exits import EXIT_CODES, told_in_a_sentence
+from .settings import DEFAULT_DATABASE, Settings
+from .views.sanitize import from_shell
+
+app = typer.Typer(
+    name="segue",
+    help=f"Talk with tool-using agents that do not lose work.\n\nExit codes: {EXIT_CODES}.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    app(prog_name="segue")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"segue {version('segue')}")
+        raise typer.Exit
+
+
+@app.callback()
+def segue(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@app.command()
+def chat(
+    message: Annotated[
+        str | None, typer.Argument(help="The message, or - for standard input; without one you talk turn by turn.")
+    ] = None,
+    mode: options.Mode = "",
+    session: options.Session = "",
+    agent: options.Agent = "",
+    agents: options.Agents = "",
+    model: options.Model = "",
+    user: options.User = "default",
+    wait: options.Wait = 0.0,
+    steer: options.Steer = False,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.Json = False,
+) -> None:
+    """Send one message and watch its task, or talk turn by turn."""
+    settings = Settings(db, agents, agent, mode, model, user, session, wait)
+    if message is None and (as_json or steer):
+        raise typer.BadParameter(
+            "it needs a MESSAGE, or - to read one from standard input", param_hint="--json" if as_json else "--steer"
+        )
+    _check_steering(steer, session)
+    with told_in_a_sentence(settings):
+        if message is None:
+            from .commands.chat import interactive
+
+            raise typer.Exit(interactive(settings))
+        from .dialog.stage import one_shot
+
+        raise typer.Exit(one_shot(settings, _said(message), as_json=as_json, steer=steer))
+
+
+@app.command()
+def run(
+    text: Annotated[str, typer.Argument(help="What is to be done, or - for standard input.")],
+    file: options.Files = None,
+    session: options.Session = "",
+    agent: options.Agent = "",
+    agents: options.Agents = "",
+    model: options.Model = "",
+    user: options.User = "default",
+    wait: options.Wait = 0.0,
+    steer: options.Steer = False,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.Json = False,
+) -> None:
+    """Break a goal down into subtasks, carry them out one by one, and watch how far they are.
+
+    Ctrl-C pauses; `segue resume` goes on with what is left.
+    """
+    settings = Settings(db, agents, agent, "", model, user, session, wait)
+    _check_steering(steer, session)
+    with told_in_a_sentence(settings):
+        from .commands.run import carried_out
+
+        raise typer.Exit(carried_out(settings, _said(text), file or (), as_json=as_json, steer=steer))
+
+
+def _check_steering(steer: bool, session: str) -> None:
+    if steer and not session:
+        raise typer.BadParameter("name the session whose task the message is for, with --session", param_hint="--steer")
+
+
+def _said(message: str) -> str:
+    """The message, or what standard input says in its place."""
+    return sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else from_shell(message)
+
+
+@app.command()
+def resume(
+    task_id: Annotated[str | None, options.TASK_ID] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Go on with every task that was paused or cut off, four at a time.")
+    ] = False,
+    model: options.OtherModel = "",
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfResumed = False,
+) -> None:
+    """Go on with a task that was paused, cut off or failed; one that waits for a person asks again."""
+    if (task_id is None) != every:
+        raise typer.BadParameter("name one task, or all with --all, not both", param_hint="TASK_ID")
+    settings = Settings(db, agents, model=model)
+    with told_in_a_sentence(settings):
+        if task_id is None:
+            from .commands.resume import resume_all
+
+            raise typer.Exit(resume_all(settings, as_json=as_json))
+        from .dialog.stage import resumed
+
+        raise typer.Exit(resumed(settings, task_id, as_json=as_json))
+
+
+class _AnswerCommand(TyperCommand):
+    """Takes --approve also without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_bare_approvals(args))
+
+
+@app.command(cls=_AnswerCommand)
+def answer(
+    task_id: options.TaskId,
+    approve: options.Approve = None,
+    edit: options.Edit = None,
+    reject: options.Reject = None,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.Json = False,
+) -> None:
+    """Decide on the calls that a task waits with, and go on with it; without a verdict you are asked about each call.
+
+    A verdict names its call by the number that is shown with it, or is for every call that no other verdict names.
+    """
+    settings = Settings(db, agents)
+    with told_in_a_sentence(settings):
+        from .dialog.stage import answered
+
+        verdicts = (approve or (), edit or (), reject or ())
+        raise typer.Exit(answered(settings, task_id, verdicts, as_json=as_json))
+
+
+@app.command()
+def pause(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+    """Stop a task at its next boundary, wherever it runs."""
+    from .commands.control import paused
+
+    settings = Settings(db, agents)
+    for line in ask(settings, lambda opened: paused(opened, settings, task_id)):
+        typer.echo(line)
+
+
+@app.command()
+def cancel(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+    """Give a task up, wherever it runs or stands; its session takes the next message."""
+    from .commands.control import cancelled
+
+    for line in ask(Settings(db, agents), lambda opened: cancelled(opened, task_id)):
+        typer.echo(line)
+
+
+@app.command()
+def recover(
+    session: options.SessionName,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Mend a damaged session: its rows, and by going back to the newest snapshot that can be read."""
+    from .commands.control import recovered
+
+    settings = Settings(db, agents)
+    lines, code = ask(settings, lambda opened: recovered(opened, settings, session))
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
+
+
+@app.command()
+def serve(
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8000,
+    workers: options.Workers = 1,
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Answer over HTTP: on this machine only, unless SEGUE_API_KEY says who else may come in."""
+    with told_in_a_sentence():
+        from .commands.serve import serve as answer_over_http
+
+        answer_over_http(Settings(db, agents), host, port, workers)
+
+
+for look in (
+    lookups.threads,
+    lookups.tasks,
+    lookups.history,
+    lookups.trace,
+    lookups.graph,
+    lookups.modes,
+    lookups.agents,
+    lookups.doctor,
+):
+    app.command()(look)

@@ -1,0 +1,203 @@
+"""One line, or a few, for everything that can be seen of a task. Text from outside is never read as markup."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ...core.events import (
+    AttemptRestarted,
+    Cancelled,
+    ErrorRaised,
+    Fallback,
+    ModeSelected,
+    Recovered,
+    Steered,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Waiting,
+)
+from .sanitize import arguments_line, one_line, printable, result_line
+from .task_view import Item, is_unknown
+from .texts import told
+
+STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
+_RULE = "━"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The characters that stand for a status."""
+
+    steps: Mapping[str, str]
+    ok: str
+    failed: str
+    begins: str
+    unknown: str
+
+
+SIGNS = Signs({"pending": "☐", "running": "▶", "done": "☑", "error": "✗", "skipped": "⊘"}, "✓", "✗", "→", "?")
+PLAIN_SIGNS = Signs(
+    {"pending": "[ ]", "running": "[>]", "done": "[x]", "error": "[!]", "skipped": "[-]"},
+    "ok",
+    "FAILED",
+    "->",
+    "UNKNOWN",
+)
+UNKNOWN_STYLE = "bold yellow"
+
+
+def signs_for(console: Console) -> Signs:
+    """Signs that the console's encoding can write."""
+    return SIGNS if console.encoding.lower().startswith("utf") else PLAIN_SIGNS
+
+
+def mode_line(event: ModeSelected) -> Text:
+    reason = f" ({one_line(event.reason)})" if event.reason else ""
+    return Text.assemble(("mode ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
+
+
+def banner_lines(event: Thinking) -> list[str]:
+    """A banner's lines without its rule and its blank ones; the first is its heading."""
+    lines = [line.strip() for line in printable(event.content).splitlines()]
+    return [line for line in lines if line.strip(_RULE)]
+
+
+def banner_text(lines: Iterable[str]) -> Text:
+    heading, *rest = lines
+    return Text("\n").join([Text(heading, style="bold cyan"), *(Text(line, style="dim") for line in rest)])
+
+
+def thought_text(text: str) -> Text:
+    return Text(printable(text).strip(), style="dim italic")
+
+
+def call_line(event: ToolCall, signs: Signs) -> Text:
+    return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
+
+
+def decided_line(event: ToolCall, signs: Signs) -> Text:
+    """A call that was decided on and not begun."""
+    return Text.assemble(
+        (f"{signs.steps['pending']} ", "dim"), _call(event.name, event.arguments), ("  not begun", "dim")
+    )
+
+
+def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en") -> Text:
+    sign, style = outcome_sign(event.result, signs)
+    text = Text.assemble(
+        (f"{sign} ", style),
+        _call(event.name, event.arguments),
+        (f"  {event.seconds:.2f} s", "dim"),
+    )
+    if is_unknown(event.result):
+        text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
+    shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
+    return text.append(f"\n    {result_line(event.result, most)}", style=shade)
+
+
+def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
+    """The sign and the style of what a call came to."""
+    if is_unknown(result):
+        return signs.unknown, UNKNOWN_STYLE
+    return (signs.failed, "red") if "error" in result else (signs.ok, "green")
+
+
+def unknown_calls(task: Mapping[str, Any], signs: Signs, language: str) -> Text | None:
+    """The calls of an ended task of which nobody knows whether they took effect, or None."""
+    calls = (task["result"] or {}).get("unknown_outcomes")
+    if not calls:
+        return None
+    text = Text(told("unknown_calls", language), style="yellow")
+    for call in calls:
+        text.append(f"\n  {signs.unknown} ", style=UNKNOWN_STYLE).append(_call(call["name"], call["arguments"]))
+    return text
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> Text:
+    return Text.assemble((one_line(name), "bold"), (f"({arguments_line(arguments)})", "dim"))
+
+
+def item_sign(item: Item, signs: Signs) -> tuple[str, str]:
+    """The sign and the style of a step; one that is done is not ticked off where nobody knows what its calls did."""
+    if item.status == "done" and item.unsure:
+        return signs.unknown, UNKNOWN_STYLE
+    return signs.steps.get(item.status, "?"), STYLES.get(item.status, "")
+
+
+def item_line(item: Item, signs: Signs) -> Text:
+    """A step with its status, and why it has it."""
+    sign, style = item_sign(item, signs)
+    text = Text.assemble(
+        (f"{sign} ", style),
+        (f"{one_line(item.step_id)} ", "dim"),
+        (one_line(item.description or item.status, 120), style if item.status in ("running", "error") else ""),
+    )
+    if item.note and item.status in ("error", "skipped"):
+        text.append(f"  ({one_line(item.note, 80)})", style="dim")
+    return text
+
+
+def fallback_line(event: Fallback) -> Text:
+    old, new = one_line(event.from_mode), one_line(event.to_mode)
+    return Text(f"{old} gives up, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
+
+
+def restart_line(event: AttemptRestarted) -> Text:
+    return Text(f"attempt {event.attempt}, it starts again: {one_line(event.reason, 160)}", style="yellow")
+
+
+def waiting_line(event: Waiting) -> Text:
+    left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
+    return Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")
+
+
+def steered_line(event: Steered, most: int = 160) -> Text:
+    return Text.assemble(("added: ", "yellow"), one_line(event.message, most))
+
+
+def recovered_line(event: Recovered, most: int = 160) -> Text:
+    return Text(f"went back to an older snapshot: {one_line(event.reason, most)}", style="yellow")
+
+
+def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
+    """A call that a person is asked about."""
+    return Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
+
+
+def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs) -> Text:
+    """What a person decided on one call; edited arguments beside the original ones."""
+    name, original = call.get("name", f"call {verdict['index']}"), verdict.get("original", call.get("arguments", {}))
+    match verdict["verdict"]:
+        case "approve":
+            return Text.assemble((f"{signs.ok} approved ", "green"), _call(name, original))
+        case "edit":
+            edited = Text.assemble((f"{signs.ok} edited ", "green"), _call(name, verdict.get("arguments", {})))
+            return edited.append(f"  instead of ({arguments_line(original)})", style="dim")
+        case _:
+            why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
+            return Text.assemble((f"{signs.failed} rejected ", "red"), _call(name, original), (why, "red"))
+
+
+def cancelled_line(event: Cancelled, language: str) -> Text:
+    return Text(told("cancelled_partial" if event.partial else "cancelled", language), style="yellow")
+
+
+def error_line(event: ErrorRaised) -> Text:
+    return Text(f"! {one_line(event.message, 300)}", style="yellow")
+
+
+def status_line(task: Mapping[str, Any], seconds: float) -> Text:
+    """Mode, steps, tools and tokens of a task that ended."""
+    result = task["result"] or {}
+    reasoning = result.get("reasoning") or {}
+    usage = result.get("usage") or {}
+    parts = [f"mode {result.get('mode') or task['mode']}", f"{reasoning.get('total_steps', 0)} steps"]
+    if tools := reasoning.get("tools_used"):
+        parts.append(f"tools {', '.join(tools)}")
+    if usage.get("input") or usage.get("output"):
+        parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
+    return Text(printable(" · ".join([*parts, f"{seconds:.1f} s"])), style="dim")

@@ -1,0 +1,266 @@
+"""A task in a terminal: what is finished scrolls up, what is still moving is redrawn in place below it."""
+
+import time
+from collections.abc import Iterator
+from functools import singledispatchmethod
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.spinner import Spinner
+from rich.text import Text
+
+from ...core.events import (
+    Answer,
+    ApprovalGiven,
+    AttemptRestarted,
+    Cancelled,
+    ErrorRaised,
+    Event,
+    Fallback,
+    ModeSelected,
+    PlanUpdate,
+    Recovered,
+    Steered,
+    Thinking,
+    Thought,
+    ToolResult,
+    Waiting,
+)
+from . import lines
+from .sanitize import markdown_text, one_line
+from .task_view import Item, Scene, is_banner
+
+ITEMS_BESIDE = 8
+"""Rows kept free for the rest when a long plan is shown only around what is under way."""
+THOUGHT_CHARS = 400
+_ENDS = (ToolResult, Answer, Cancelled)
+"""What is printed when it is no longer moving."""
+
+
+class Tail:
+    """The last lines of something that may be higher than the terminal."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = console.render_lines(self._inner, options.update(height=None), pad=False)
+        for place, row in enumerate(rows[-max(console.height - 1, 1) :]):
+            if place:
+                yield Segment.line()
+            yield from row
+
+
+class LiveView:
+    """Redraws the plan, the calls under way and what is being written, until each is finished."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._signs = lines.signs_for(console)
+        self._scene = Scene()
+        self._headings: list[list[str]] = []
+        self._doing = ""
+        self._notice = ""
+        self._began = time.monotonic()
+        self._spinner = Spinner("dots" if self._signs is lines.SIGNS else "line", style="cyan")
+        self._live = self._still()
+
+    def _still(self) -> Live:
+        """What redraws, not begun yet; begun once more, a former one would erase what was printed since."""
+        return Live(console=self._console, transient=True, refresh_per_second=10, get_renderable=self.moving)
+
+    def recall(self, event: Event) -> None:
+        self._scene.fold(event)
+
+    def show(self, event: Event) -> None:
+        if not self._live.is_started:
+            self._live.start()
+        if not isinstance(event, Thinking | Thought):
+            self._flush_thought()
+        if isinstance(event, _ENDS):
+            self._scene.fold(event)
+            self._show(event)
+        else:
+            self._show(event)
+            self._scene.fold(event)
+
+    def notice(self, sentence: str) -> None:
+        self._notice = sentence
+
+    def rest(self) -> None:
+        """Leave the plan above as it stands; it is drawn again below when the task goes on."""
+        self._flush_thought()
+        self._notice = ""
+        if self._live.is_started:
+            for part in self._plan_and_headings(self._around_the_running()):
+                self._print(part)
+            self._live.stop()
+            self._live = self._still()
+
+    def finish(self) -> None:
+        self._flush_thought()
+        self._flush_plan()
+        if self._scene.answer:
+            self._print(_markdown(self._scene.answer))
+        self._live.stop()
+
+    # What is finished
+
+    def _print(self, what: RenderableType) -> None:
+        """Let it scroll up, above what is moving now; rich would draw what it drew last."""
+        if self._live.is_started:
+            self._live.refresh()
+        self._console.print(what)
+
+    def _flush_thought(self) -> None:
+        if thought := self._scene.take_thought():
+            self._print(lines.thought_text(thought))
+
+    def _flush_plan(self) -> None:
+        """Let the plan as it stands, and the headings that came since it was made, scroll up."""
+        finished = list(self._plan_and_headings(list(self._scene.items.values())))
+        self._headings = []
+        self._scene.items = {}
+        for part in finished:
+            self._print(part)
+
+    @singledispatchmethod
+    def _show(self, event: Event) -> None:
+        """Most kinds of events only change what is moving."""
+
+    @_show.register
+    def _(self, event: ModeSelected) -> None:
+        self._print(lines.mode_line(event))
+
+    @_show.register
+    def _(self, event: Thinking) -> None:
+        if not is_banner(event) or not (banner := lines.banner_lines(event)):
+            return
+        self._doing = banner[-1]
+        if not self._scene.items:
+            self._print(Group(Text(), lines.banner_text(banner)))
+        elif banner[0] not in [shown[0] for shown in self._headings]:
+            # Under a step the plan itself says what goes on.
+            self._headings.append(banner[:1] if event.step_id else banner)
+
+    @_show.register
+    def _(self, event: Thought) -> None:
+        if not self._scene.was_told(event):
+            self._print(lines.thought_text(event.text))
+
+    @_show.register
+    def _(self, event: ToolResult) -> None:
+        if event.step_id not in self._scene.items:
+            self._print(Padding(self._outcome(event), (0, 0, 0, 2)))
+
+    @_show.register
+    def _(self, event: PlanUpdate) -> None:
+        self._flush_plan()
+
+    @_show.register
+    def _(self, event: Answer) -> None:
+        self._flush_plan()
+        self._print(Group(Text(), _markdown(event.answer)))
+
+    @_show.register
+    def _(self, event: Fallback) -> None:
+        self._flush_plan()
+        self._print(lines.fallback_line(event))
+
+    @_show.register
+    def _(self, event: AttemptRestarted) -> None:
+        self._print(lines.restart_line(event))
+
+    @_show.register
+    def _(self, event: Waiting) -> None:
+        self._print(lines.waiting_line(event))
+
+    @_show.register
+    def _(self, event: Steered) -> None:
+        self._print(lines.steered_line(event))
+
+    @_show.register
+    def _(self, event: ApprovalGiven) -> None:
+        for verdict in event.verdicts:
+            call = self._scene.asked.get(verdict["index"], {})
+            self._print(Padding(lines.verdict_line(verdict, call, self._signs), (0, 0, 0, 2)))
+
+    @_show.register
+    def _(self, event: Recovered) -> None:
+        self._print(lines.recovered_line(event))
+
+    @_show.register
+    def _(self, event: Cancelled) -> None:
+        self._flush_plan()
+        if event.partial:
+            self._print(Group(Text(), _markdown(event.partial)))
+        self._print(lines.cancelled_line(event, self._scene.language))
+
+    @_show.register
+    def _(self, event: ErrorRaised) -> None:
+        if not event.final:
+            self._print(lines.error_line(event))
+
+    # What is still moving
+
+    def moving(self) -> RenderableType:
+        """What is redrawn; another thread asks for it, so it goes by copies of what the events change."""
+        scene = self._scene
+        parts = list(self._plan_and_headings(self._around_the_running()))
+        for call in list(scene.running.values()):
+            if call.step_id not in scene.items:
+                parts.append(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
+        if thought := scene.thought:
+            parts.append(lines.thought_text(thought[-THOUGHT_CHARS:]))
+        if answer := scene.answer:
+            parts += [Text(), _markdown(answer)]
+        if self._notice:
+            parts.append(Text(self._notice, style="bold yellow"))
+        self._spinner.update(text=self._progress())
+        return Tail(Group(*parts, self._spinner))
+
+    def _progress(self) -> Text:
+        """What is being done, how many steps are, and for how long."""
+        items = list(self._scene.items.values())
+        finished = sum(item.status in ("done", "skipped") for item in items)
+        parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
+        seconds = time.monotonic() - self._began
+        return Text(" · ".join(part for part in (*parts, f"{seconds:.0f} s") if part), style="dim")
+
+    def _around_the_running(self) -> list[Item]:
+        """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""
+        items = list(self._scene.items.values())
+        most = max((self._console.height - ITEMS_BESIDE) // 2, 3)
+        if len(items) <= most:
+            return items
+        unfinished = [place for place, item in enumerate(items) if item.status in ("running", "pending")]
+        start = max(0, min((unfinished or [len(items)])[0] - 1, len(items) - most))
+        return items[start : start + most]
+
+    def _plan_and_headings(self, items: list[Item]) -> Iterator[RenderableType]:
+        headings = list(self._headings)
+        for banner in headings[:1]:
+            yield Group(Text(), lines.banner_text(banner))
+        for item in items:
+            yield Padding(lines.item_line(item, self._signs), (0, 0, 0, 2))
+            for outcome in list(item.calls):
+                yield Padding(self._outcome(outcome), (0, 0, 0, 6))
+            for call in list(self._scene.running.values()):
+                if call.step_id == item.step_id:
+                    yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 6))
+        for banner in headings[1:]:
+            yield Group(Text(), lines.banner_text(banner))
+
+    def _outcome(self, result: ToolResult) -> Text:
+        return lines.outcome_line(result, self._signs, self._room(), self._scene.language)
+
+    def _room(self) -> int:
+        return max(self._console.width - 14, 20)
+
+
+def _markdown(text: str) -> Markdown:
+    """Links are shown with their address, so that none can pretend to lead elsewhere."""
+    return Markdown(markdown_text(text), hyperlinks=False)

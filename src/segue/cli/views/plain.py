@@ -1,0 +1,233 @@
+"""How a task's events are shown: line by line where there is no terminal, as JSON, or live (see `live`)."""
+
+from collections.abc import Mapping
+from functools import singledispatchmethod
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from ...core.events import (
+    Answer,
+    ApprovalGiven,
+    AttemptRestarted,
+    Cancelled,
+    ErrorRaised,
+    Event,
+    Fallback,
+    ModeSelected,
+    PlanUpdate,
+    Recovered,
+    Steered,
+    StepUpdate,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+    Waiting,
+    to_dict,
+)
+from ..exits import complain
+from . import lines
+from .consoles import write_json
+from .sanitize import printable
+from .task_view import Item, Scene, is_banner
+
+
+class View(Protocol):
+    """Shows one task's events as they come."""
+
+    def recall(self, event: Event) -> None:
+        """Take in what happened before, without showing it."""
+        ...
+
+    def show(self, event: Event) -> None: ...
+
+    def notice(self, sentence: str) -> None:
+        """Say something of the command line's own in between."""
+        ...
+
+    def rest(self) -> None:
+        """Stand still, since a person is asked; the next event goes on."""
+        ...
+
+    def finish(self) -> None: ...
+
+
+class JsonView:
+    """One JSON object a line."""
+
+    def recall(self, event: Event) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        write_json(to_dict(event))
+
+    def notice(self, sentence: str) -> None:
+        complain(sentence)
+
+    def rest(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+    def result(self, task: Mapping[str, Any], **more: Any) -> None:
+        """The last line: what the task came to."""
+        write_json(result_form(task, **more))
+
+
+def result_form(task: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What a task came to, as JSON; `unknown_outcomes` are the calls that may or may not have taken effect."""
+    named = {name: task[name] for name in ("task_id", "status", "error", "result")}
+    unknown = (task["result"] or {}).get("unknown_outcomes") or []
+    return {"type": "result", "session_id": task["thread_id"], **named, "unknown_outcomes": unknown, **more}
+
+
+class PlainView:
+    """Lines that stay as they are: a thought when it is whole, a step whenever it changes, the answer as it comes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._signs = lines.signs_for(console)
+        self._scene = Scene()
+        self._heading = ""
+        self._line_is_open = False
+
+    def recall(self, event: Event) -> None:
+        self._scene.fold(event)
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Thinking | Thought):
+            self._flush_thought()
+        self._show(event)
+        self._scene.fold(event)
+
+    def notice(self, sentence: str) -> None:
+        complain(sentence)
+
+    def rest(self) -> None:
+        self._flush_thought()
+        self._break_off()
+
+    def finish(self) -> None:
+        self.rest()
+
+    def _print(self, text: Text) -> None:
+        self._break_off()
+        self._console.print(text, soft_wrap=True)
+
+    def _break_off(self) -> None:
+        """End the line of an answer that was being written."""
+        if self._line_is_open:
+            self._console.print()
+            self._line_is_open = False
+
+    def _flush_thought(self) -> None:
+        if thought := self._scene.take_thought():
+            self._print(lines.thought_text(thought))
+
+    @singledispatchmethod
+    def _show(self, event: Event) -> None:
+        """Most kinds of events say nothing by themselves."""
+
+    @_show.register
+    def _(self, event: ModeSelected) -> None:
+        self._print(lines.mode_line(event))
+
+    @_show.register
+    def _(self, event: Thinking) -> None:
+        if not is_banner(event):
+            return
+        banner = lines.banner_lines(event)
+        if banner and banner[0] == self._heading:
+            banner = banner[1:]
+        elif banner:
+            self._heading = banner[0]
+            self._print(Text())
+        if banner:
+            self._print(lines.banner_text(banner))
+
+    @_show.register
+    def _(self, event: Thought) -> None:
+        if not self._scene.was_told(event):
+            self._print(lines.thought_text(event.text))
+
+    @_show.register
+    def _(self, event: ToolCall) -> None:
+        self._print(Text("  ") + lines.call_line(event, self._signs))
+
+    @_show.register
+    def _(self, event: ToolResult) -> None:
+        self._print(Text("  ") + lines.outcome_line(event, self._signs, language=self._scene.language))
+
+    @_show.register
+    def _(self, event: PlanUpdate) -> None:
+        shown = Scene(unsure=self._scene.unsure)
+        shown.fold(event)
+        for item in shown.items.values():
+            self._print(Text("  ") + lines.item_line(item, self._signs))
+
+    @_show.register
+    def _(self, event: StepUpdate) -> None:
+        known = self._scene.items.get(event.step_id)
+        described = event.description or (known.description if known else "")
+        item = Item(event.step_id, described, event.status, event.note, unsure=event.step_id in self._scene.unsure)
+        self._print(Text("  ") + lines.item_line(item, self._signs))
+
+    @_show.register
+    def _(self, event: Token) -> None:
+        if not self._line_is_open:
+            self._console.print()
+        self._console.print(Text(printable(event.content)), end="", soft_wrap=True)
+        self._console.file.flush()
+        self._line_is_open = True
+
+    @_show.register
+    def _(self, event: Answer) -> None:
+        if self._scene.answer.strip() != event.answer.strip():
+            self._print(Text("\n" + printable(event.answer)))
+
+    @_show.register
+    def _(self, event: Fallback) -> None:
+        self._discard()
+        self._print(lines.fallback_line(event))
+
+    @_show.register
+    def _(self, event: AttemptRestarted) -> None:
+        self._discard()
+        self._print(lines.restart_line(event))
+
+    @_show.register
+    def _(self, event: Waiting) -> None:
+        self._print(lines.waiting_line(event))
+
+    @_show.register
+    def _(self, event: Steered) -> None:
+        self._print(lines.steered_line(event))
+
+    @_show.register
+    def _(self, event: ApprovalGiven) -> None:
+        for verdict in event.verdicts:
+            call = self._scene.asked.get(verdict["index"], {})
+            self._print(Text("  ") + lines.verdict_line(verdict, call, self._signs))
+
+    @_show.register
+    def _(self, event: Recovered) -> None:
+        self._print(lines.recovered_line(event))
+
+    @_show.register
+    def _(self, event: Cancelled) -> None:
+        if event.partial and not self._scene.answer.strip().startswith(event.partial.strip()):
+            self._print(Text("\n" + printable(event.partial)))
+        self._print(lines.cancelled_line(event, self._scene.language))
+
+    @_show.register
+    def _(self, event: ErrorRaised) -> None:
+        if not event.final:
+            self._print(lines.error_line(event))
+
+    def _discard(self) -> None:
+        if self._scene.answer:
+            self._print(Text("(the answer above is discarded)", style="yellow"))

@@ -1,0 +1,145 @@
+"""Lists: threads, tasks, agents, modes, and what was said in a session."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from .lines import STYLES
+from .sanitize import arguments_line, markdown_text, one_line, printable
+
+if TYPE_CHECKING:
+    from ...core.agents import Agent
+
+_STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
+MODES: Mapping[str, str] = {
+    "auto": "picks one of the others by the message",
+    "direct": "one model call, no tools: greetings, common knowledge",
+    "react": "thinks and calls tools round by round: search, lookup, calculation",
+    "plan": "writes a plan first, shows it, then carries it out",
+    "plan_react": "a plan whose steps are carried out round by round",
+    "lifecycle": "breaks a goal down into tasks and carries each out by itself",
+}
+
+
+def when(seconds: float) -> str:
+    """Unix time as the local clock shows it."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def status_text(row: Mapping[str, Any]) -> Text:
+    """The status of a task or of a session's latest one."""
+    if row.get("cut_off"):
+        return Text(f"{printable(row['status'])} (cut off)", style="bold yellow")
+    return Text(printable(row["status"]), style=_STATUS.get(row["status"], ""))
+
+
+def _table(*columns: str, whole: Sequence[str] = ()) -> Table:
+    """A table without lines; the columns in `whole` are never cut, so that they can be copied."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, no_wrap=True, overflow="fold" if name in whole else "ellipsis")
+        if name in whole:
+            table.columns[-1].min_width = 36 if name == "task" else 14
+    return table
+
+
+def print_threads(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = _table("session", "turns", "status", "last used", "last message", whole=("session",))
+    for row in rows:
+        table.add_row(
+            Text(printable(row["thread_id"])),
+            Text(str(row["turns"])),
+            status_text(row),
+            Text(when(row["updated_at"])),
+            Text(one_line(row["message"], 80)),
+        )
+    console.print(table if table.row_count else Text("No session yet: `segue chat` begins one."))
+    _print_hints(console, rows)
+
+
+def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = _table("task", "status", "session", "agent", "mode", "begun", "message", whole=("task",))
+    for row in rows:
+        table.add_row(
+            Text(row["task_id"]),
+            status_text(row),
+            Text(printable(row["thread_id"])),
+            Text(printable(row["agent_id"])),
+            Text(printable(_mode(row))),
+            Text(when(row["created_at"])),
+            Text(one_line(row["message"], 80)),
+        )
+    console.print(table if table.row_count else Text("No task yet: `segue chat` begins one."))
+    _print_hints(console, rows)
+
+
+def _mode(row: Mapping[str, Any]) -> str:
+    """The mode that was asked for, and the one that was picked for it."""
+    picked = (row["result"] or {}).get("mode") if row["mode"] == "auto" else None
+    return f"auto: {picked}" if picked else str(row["mode"])
+
+
+def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
+    """How to go on with what was cut off."""
+    if hints := [row["hint"] for row in rows if row["cut_off"]]:
+        console.print(Text("\nCut off by the end of its process; to go on with it:", style="yellow"))
+        for hint in hints:
+            console.print(Text(f"  {printable(hint)}"), soft_wrap=True)
+
+
+def print_agents(console: Console, agents: Iterable["Agent"]) -> None:
+    table = _table("agent", "mode", "model", "tools", "what for", whole=("agent",))
+    for agent in agents:
+        model = "from the environment" if agent.model is None else agent.model
+        tools = ", ".join(tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools)
+        cells = (agent.agent_id, agent.mode, str(model), tools or "none", agent.description)
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    console.print(table)
+
+
+def print_modes(console: Console, names: Iterable[str]) -> None:
+    table = _table("mode", "what for", whole=("mode",))
+    for name in names:
+        table.add_row(Text(one_line(name)), Text(MODES.get(name, "registered by its own graph")))
+    console.print(table)
+
+
+def print_history(console: Console, messages: Iterable[Mapping[str, Any]], hints: Iterable[str] = ()) -> None:
+    """Who said what, calls and their results in a line each, and then the hints."""
+    for message in messages:
+        if message["role"] == "user":
+            console.print(Text(f"you: {printable(_content(message))}", style="bold"), soft_wrap=True)
+        elif message["role"] == "tool":
+            console.print(Text(f"    {one_line(_content(message), 160)}", style="dim"), soft_wrap=True)
+        for call in message.get("tool_calls") or ():
+            console.print(_call(call["function"]), soft_wrap=True)
+        if message["role"] == "assistant" and _content(message):
+            console.print(_answer(console, _content(message)), soft_wrap=not console.is_terminal)
+    for hint in hints:
+        console.print(Text(printable(hint)), soft_wrap=True)
+
+
+def _answer(console: Console, text: str) -> Any:
+    if not console.is_terminal:
+        return Text(printable(text) + "\n")
+    return Padding(Markdown(markdown_text(text), hyperlinks=False), (0, 0, 1, 0))
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _call(function: Mapping[str, Any]) -> Text:
+    try:
+        arguments = json.loads(function["arguments"])
+    except ValueError:
+        arguments = function["arguments"]
+    return Text.assemble(("  → ", "cyan"), one_line(function["name"]), (f"({arguments_line(arguments)})", "dim"))

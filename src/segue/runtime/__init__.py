@@ -1,0 +1,1 @@
+"""Running tasks: runner, leases, control, queries, the event stream, sessions and recovery."""

@@ -1,0 +1,96 @@
+"""A task that is given up: what it did and wrote so far stays in its thread's history."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateSnapshot
+
+from ..core.agents import Budget
+from ..core.events import Event, ModelCalled, Thought
+from ..core.ports import CallKey
+from ..nodes.shared.objective import STEER, additions
+from ..nodes.shared.prompt_budget import cut_result
+from ..nodes.shared.results import compose_result
+from ..nodes.shared.tool_messages import Settled, exchange
+from ..prompts.phrases import phrase
+
+Row = dict[str, Any]
+
+
+async def close_turn(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    config: RunnableConfig,
+    state: StateSnapshot,
+    row: Row,
+    calls: Sequence[Row],
+    partial: str,
+    result: Row,
+) -> None:
+    """End the turn of a task that will not go on, so that the thread can take the next message.
+
+    `calls` are the task's in the ledger, all settled. Their exchange and `partial`, marked as interrupted, follow what
+    the history has. `state` is the thread's, and belongs to the task.
+    """
+    values = state.values
+    if values.get("result") and not state.tasks:
+        return  # it had ended, or was closed before
+    mark = phrase("interrupted", values.get("language") or "en")
+    closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
+    said = values.get("messages", [])
+    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row["notes"][len(additions(said)) :]]
+    update = {
+        "messages": [*added, *_missing(said, row, calls), closing],
+        "result": result,
+        "assignment": None,
+    }
+    await graph.aupdate_state(config, {**update, "task_id": row["task_id"]}, as_node="FINISH")
+
+
+def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> list[AnyMessage]:
+    """The exchanges of the calls that the history does not have yet, a recursion's or step's together."""
+    known = [m.additional_kwargs.get("key") for m in messages if isinstance(m, ToolMessage)]
+    rounds: dict[str, list[Settled]] = {}
+    for place, call in enumerate(calls):
+        key = {"task_id": row["task_id"], "scope": call["scope"], "index": call["idx"]}
+        if key not in known:
+            call_id = f"{row['task_id'][:8]}-{place}"
+            settled = Settled(call_id, call["name"], call["arguments"], call["outcome"], CallKey(**key))
+            rounds.setdefault(call["scope"], []).append(settled)
+    return [message for made in rounds.values() for message in exchange("", made)]
+
+
+def given_up(
+    row: Row, partial: str, calls: Sequence[Row], unknown: Sequence[Row], events: Sequence[Event], budget: Budget
+) -> Row:
+    """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
+    history = [
+        {
+            "step": step,
+            "phase": "execution",
+            "action": call["name"],
+            "result": cut_result(call["outcome"], budget.result_chars),
+            "description": "",
+        }
+        for step, call in enumerate(calls, start=1)
+    ]
+    thoughts = [event.text for event in events if isinstance(event, Thought) and event.text]
+    spent = [event for event in events if isinstance(event, ModelCalled)]
+    costs = [event.cost for event in spent if event.cost is not None]
+    usage = {"input": sum(event.input for event in spent), "output": sum(event.output for event in spent)}
+    result = compose_result(
+        row["mode"],
+        partial,
+        history=history,
+        reasoning="\n".join(thoughts),
+        total_steps=len(history),
+        usage={**usage, "calls": len(spent), **({"cost": sum(costs)} if costs else {})},
+    )
+    return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
+
+
+def stopped(row: Row) -> Row:
+    """The result of a task that was stopped before it had one."""
+    return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}

@@ -1,0 +1,60 @@
+"""Turn an answer into an object of a model that the caller names."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel, ValidationError
+
+from ..core.decision import read_object
+from ..core.errors import ConfigurationError, UnreadableReply
+from ..core.ports import Model, ModelReply, ModelRequest
+from ..prompts.language import language_of
+from ..prompts.load import render
+
+T = TypeVar("T", bound=BaseModel)
+MOST_ASKS = 3
+
+
+async def extract(model: Model, answer: str, wanted: type[T]) -> tuple[T, dict[str, int]]:
+    """The answer as an object, and the tokens that it took: {"input", "output", "calls"}.
+
+    An answer that is such an object already costs no call.
+
+    Raises:
+        UnreadableReply: the model did not manage it in three tries.
+        ConfigurationError: the agent has no language model to ask.
+    """
+    usage = {"input": 0, "output": 0, "calls": 0}
+    try:
+        return wanted.model_validate(read_object(answer)), usage
+    except (UnreadableReply, ValidationError):
+        pass
+    if not model.is_language_model:
+        raise ConfigurationError(f"A {wanted.__name__} needs a language model to write it: give the agent a model.")
+    messages = _prompt(answer, wanted)
+    for _ in range(MOST_ASKS):
+        reply = await _ask(model, messages, wanted)
+        usage = {name: usage[name] + reply.usage.get(name, 0) for name in ("input", "output")} | {
+            "calls": usage["calls"] + 1
+        }
+        try:
+            return wanted.model_validate(read_object(reply.text)), usage
+        except (UnreadableReply, ValidationError) as error:
+            messages = [*messages, AIMessage(reply.text), HumanMessage(f"{error}")]
+    raise UnreadableReply(f"The model did not write a {wanted.__name__} in {MOST_ASKS} tries; its answer is kept.")
+
+
+def _prompt(answer: str, wanted: type[BaseModel]) -> list[BaseMessage]:
+    schema = json.dumps(wanted.model_json_schema(), ensure_ascii=False)
+    return [SystemMessage(render("extract", language_of(answer), schema=schema)), HumanMessage(answer)]
+
+
+async def _ask(model: Model, messages: list[BaseMessage], wanted: type[BaseModel]) -> ModelReply:
+    schema: Mapping[str, Any] = wanted.model_json_schema()
+    reply = ModelReply(text="")
+    async for piece in model.stream(ModelRequest(purpose="extract", messages=messages, schema=schema)):
+        if isinstance(piece, ModelReply):
+            reply = piece
+    return reply

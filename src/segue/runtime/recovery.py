@@ -1,0 +1,46 @@
+"""Let a damaged session go on: its rows are mended, and it stands at the newest state that can be read."""
+
+from langchain_core.runnables import RunnableConfig
+
+from ..checkpoints.sqlite.database import Database
+from ..checkpoints.sqlite.leases import Heartbeat
+from ..checkpoints.sqlite.repair.recover import recover
+from ..checkpoints.sqlite.state_reading import state_at
+from .run import Row
+from .runner import Runner, thread_config
+
+_NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
+"""LangGraph's channels of what a step that has not ended may write."""
+
+
+async def recover_session(database: Database, runner: Runner, thread_id: str) -> Row:
+    """Mend the rows and go back to the newest state that can be read.
+
+    Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was done to the rows.
+
+    Raises:
+        UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable; nothing was changed.
+    """
+
+    async def readable(config: RunnableConfig) -> None:
+        await state_at(runner.graph, config)
+
+    async with runner.leased(thread_id):
+        fence = runner.saver.fence(thread_id)
+        async with Heartbeat(database, thread_id, fence, on_lost=lambda: None):
+            return await recover(database, runner.saver, readable, thread_id)
+
+
+async def make_again(runner: Runner, thread_id: str) -> None:
+    """Make the next checkpoint from what the steps before it wrote, where that is all there: no node runs for it."""
+    found = await runner.saver.aget_tuple(thread_config(thread_id))
+    if found is None:
+        return
+    # By its id a checkpoint is shown as it was made, with the steps that have ended since.
+    state = await runner.graph.aget_state(found.config)
+    written = {step for step, channel, _ in found.pending_writes or () if channel not in _NO_RESULT}
+    if not state.tasks or any(task.id not in written for task in state.tasks):
+        return
+    metadata = {name: value for name, value in (state.metadata or {}).items() if name.startswith("segue_")}
+    config: RunnableConfig = {**thread_config(thread_id), "metadata": metadata}
+    await runner.graph.ainvoke(None, config, durability="sync", interrupt_after="*")

@@ -1,0 +1,90 @@
+"""One task under way in this process, and how it is told to stop."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from langgraph.runtime import RunControl
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from ..core.events import AttemptRestarted, Event, Fallback, Token
+from ..core.ports import PAUSE
+from ..nodes.shared.task import GraphInput
+
+Row = dict[str, Any]
+LEASE_LOST = "another process took over the session"
+
+
+@dataclass
+class Run:
+    """A task's row, the fence that it writes under, and what was streamed of its answer so far.
+
+    It is `stoppable` while the graph runs: how it stands then is written down to the end.
+    """
+
+    row: Row
+    fence: int
+    control: RunControl = field(default_factory=RunControl)
+    task: "asyncio.Task[Row] | None" = None
+    stoppable: bool = False
+    cancelled: bool = False
+    partial: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was told to stop."""
+        return self.control.drain_reason or ""
+
+    def pause(self, reason: str) -> None:
+        """Stop at the next boundary; the first reason counts, unless the lease is lost. From any thread."""
+        if not self.reason or reason == LEASE_LOST:
+            self.control.request_drain(reason)
+
+    def stop(self) -> None:
+        """Stop where it is: the step under way runs again on resume, its finished tool calls do not."""
+        if self.stoppable and self.task is not None:
+            self.task.cancel()
+        else:
+            self.pause("stopped before it began")
+
+    def cancel(self) -> None:
+        """Stop where it is and for good; once is enough, a second time would cut off how it is written down."""
+        if not self.cancelled:
+            self.cancelled = True
+            self.stop()
+
+    def note(self, event: Event) -> None:
+        """Keep what is streamed of the answer."""
+        if isinstance(event, Token):
+            self.partial += event.content
+        elif isinstance(event, AttemptRestarted | Fallback):
+            self.partial = ""
+
+
+def look_at(run: asyncio.Task[Row]) -> None:
+    """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
+    if not run.cancelled():
+        run.exception()
+
+
+def knows(state: StateSnapshot, task_id: str) -> bool:
+    """Whether the thread's newest checkpoint belongs to this task."""
+    values = state.values or {}
+    return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
+
+
+def given(state: StateSnapshot, row: Row) -> "GraphInput | Command[Any] | None":
+    """What to invoke the graph with: the message, a person's answer, or None to go on."""
+    if not knows(state, row["task_id"]):
+        return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}
+    answer = row["answer"]
+    if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
+        return Command(resume={answer["interrupt_id"]: answer["value"]})
+    return None
+
+
+def question_of(interrupts: Iterable[Interrupt]) -> Interrupt | None:
+    """What a person is asked, if a graph that stopped asks anything."""
+    return next((asked for asked in interrupts if asked.value != {"kind": PAUSE}), None)

@@ -1,0 +1,289 @@
+"""Run tasks in the background: lease, heartbeat, graph, and the status that each of them ends with."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
+
+from ..checkpoints.sqlite.database import Database
+from ..checkpoints.sqlite.event_log import EventLog
+from ..checkpoints.sqlite.leases import Heartbeat
+from ..checkpoints.sqlite.ledger import ToolLedger
+from ..checkpoints.sqlite.saver import FencedSqliteSaver
+from ..checkpoints.sqlite.schema import SCHEMA_VERSION
+from ..checkpoints.sqlite.state_reading import state_at
+from ..checkpoints.sqlite.tasks import Tasks
+from ..core.agents import Budget
+from ..core.errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
+from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, from_dict
+from ..core.ports import AppContext
+from ..core.task_status import TaskStatus
+from ..graphs.chat import build_chat
+from ..nodes.chat.run_mode import ModeGraph
+from ..registry import Registry, RunServices
+from ..tools.calls.run import left_open
+from .cancellation import close_turn, given_up, stopped
+from .event_stream import Hub
+from .lease_holder import Leasing
+from .run import LEASE_LOST, Row, Run, given, knows, look_at, question_of
+
+logger = logging.getLogger(__name__)
+
+WATCH_EVERY = 0.2
+"""Seconds between two looks at what other processes want of the tasks that run here."""
+
+
+class Runner:
+    """Owns the running tasks of one process."""
+
+    def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
+        self.hub = Hub()
+        self.tasks = Tasks(database)
+        self.log = EventLog(database)
+        self.leasing = Leasing(database)
+        self.saver = FencedSqliteSaver(database, self._publish, self._pause_run)
+        self.graph = build_chat(modes).compile(checkpointer=self.saver)
+        self._database = database
+        self._registry = registry
+        self._runs: dict[str, Run] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def _publish(self, stored: list[Row]) -> None:
+        for form in stored:
+            self.hub.publish(from_dict(form))
+
+    async def move(self, row: Row, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Row:
+        """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
+        fence = self.saver.fence(row["thread_id"]) or None
+        moved, stored = await self.tasks.move(row["task_id"], status, events=events, fence=fence, **changes)
+        self._publish(stored)
+        return moved
+
+    async def add_note(self, row: Row, text: str, event: Event) -> None:
+        """Add a text that steers a task, and tell of it."""
+        _, stored = await self.tasks.add_note(row["task_id"], text, event)
+        self._publish(stored)
+
+    def _pause_run(self, task_id: str) -> None:
+        if run := self.run_of(task_id):
+            run.pause("pause was asked for")
+
+    def run_of(self, task_id: str) -> Run | None:
+        """The run of a task that runs in this process."""
+        return self._runs.get(task_id)
+
+    @asynccontextmanager
+    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
+        """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
+
+        Raises:
+            ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
+        """
+        fence = await self.leasing.take(thread_id, wait)
+        await self._end_stale(thread_id)
+        self.saver.hold(thread_id, fence)
+        begun = False
+
+        def begin(row: Row) -> asyncio.Task[Row]:
+            nonlocal begun
+            begun = True
+            run = self._runs[row["task_id"]] = Run(row, fence)
+            run.task = asyncio.create_task(self._run(run), name=f"task {row['task_id']}")
+            run.task.add_done_callback(look_at)
+            if self._watching is None or self._watching.done():
+                self._watching = asyncio.create_task(self._watch(), name="watch")
+            return run.task
+
+        try:
+            yield begin
+        finally:
+            if not begun:
+                await self._let_go(thread_id, fence)
+
+    async def _end_stale(self, thread_id: str) -> None:
+        """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
+        for run in [run for run in self._runs.values() if run.row["thread_id"] == thread_id]:
+            run.pause(LEASE_LOST)
+            run.stop()
+            if run.task:
+                await asyncio.wait([run.task])
+
+    async def _let_go(self, thread_id: str, fence: int) -> None:
+        self.saver.release(thread_id)
+        await self.leasing.release(thread_id, fence)
+
+    async def _watch(self) -> None:
+        """Carry out what other processes want of the tasks that run here, as long as any does."""
+        while self._runs:
+            with suppress(DatabaseUnavailable, sqlite3.Error):
+                for task_id, what in (await self.tasks.wanted(self._runs)).items():
+                    run = self.run_of(task_id)
+                    if run and what == "cancel":
+                        run.cancel()
+                    elif run and not run.reason:
+                        self._pause_run(task_id)
+                        self._publish((await self.log.read(task_id))[-1:])  # that it is pausing, which another told
+            await asyncio.sleep(WATCH_EVERY)
+
+    async def _run(self, run: Run) -> Row:
+        thread_id, fence = run.row["thread_id"], run.fence
+        try:
+            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: run.pause(LEASE_LOST)):
+                return await self._carry(run)
+        finally:
+            try:
+                await self._let_go(thread_id, fence)
+            finally:
+                del self._runs[run.row["task_id"]]
+                self.hub.end(run.row["task_id"])
+
+    async def _carry(self, run: Run) -> Row:
+        """Run the graph to its end or to a boundary, and keep what it came to."""
+        try:
+            if run.row["status"] == TaskStatus.PENDING:
+                await self.move(run.row, TaskStatus.RUNNING)
+            run.stoppable = True
+            try:
+                out = await self._invoke(run)
+            finally:
+                run.stoppable = False
+        except GraphDrained:
+            if run.reason == LEASE_LOST:
+                raise StaleOwner(run.row["thread_id"]) from None
+            return await (self.give_up(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
+        except StaleOwner:
+            raise
+        except asyncio.CancelledError:
+            if run.cancelled:
+                return await self.give_up(run.row, run.partial)
+            await self._pause(run, "stopped at once")
+            raise
+        except Exception as error:
+            await self._fail(run.row, error)
+            raise
+        if asked := question_of(out.get("__interrupt__", ())):
+            return await self._wait(run, asked.id, asked.value)
+        return await self._end(run.row, dict(out["result"]))
+
+    async def _end(self, row: Row, result: Row) -> Row:
+        status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
+        await self.saver.drop_subgraphs(row["thread_id"])
+        await self.move(row, status, result=result, error=result.get("error"))
+        return result
+
+    async def _pause(self, run: Run, reason: str) -> Row:
+        await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row["task_id"], reason=reason)])
+        return stopped(run.row)
+
+    async def _wait(self, run: Run, interrupt_id: str, question: Row) -> Row:
+        asked = ApprovalRequested(
+            task_id=run.row["task_id"], interrupt_id=interrupt_id, calls=question.get("calls", [])
+        )
+        await self.move(run.row, TaskStatus.WAITING, events=[asked])
+        return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
+
+    async def _fail(self, row: Row, error: Exception) -> None:
+        known = isinstance(error, SegueError)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        if not known:
+            logger.error("Task %s failed on an error that Segue does not know.", row["task_id"], exc_info=error)
+        failed = ErrorRaised(task_id=row["task_id"], message=text, final=True)
+        await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
+
+    async def _invoke(self, run: Run) -> Row:
+        """What the graph returns, or the result of a task that had ended before its status was stored."""
+        row, agent = run.row, self._registry.agent(run.row["agent_id"])
+        config: RunnableConfig = {
+            **thread_config(row["thread_id"]),
+            "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
+            "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
+        }
+        state = await state_at(self.graph, thread_config(row["thread_id"]))
+        if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
+            return {"result": state.values["result"]}
+        out: Row = await self.graph.ainvoke(
+            given(state, row), config, context=self._context(run), durability="sync", control=run.control
+        )
+        if "__interrupt__" in out and not question_of(out["__interrupt__"]):
+            raise GraphDrained(run.reason)
+        return out
+
+    def _context(self, run: Run) -> AppContext:
+        row = run.row
+
+        def emit(event: Event) -> None:
+            run.note(event)
+            self.hub.publish(event)
+
+        async def notes(task_id: str) -> list[str]:
+            return list((await self.tasks.get(task_id))["notes"])
+
+        ledger = ToolLedger(self._database, row["thread_id"], run.fence)
+        services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
+        return AppContext.carrying(
+            services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
+        )
+
+    async def request_pause(self, run: Run) -> None:
+        """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
+        try:
+            with suppress(IllegalTransition):  # it may just have ended
+                running = (await self.tasks.get(run.row["task_id"]))["status"] == TaskStatus.RUNNING
+                await self.move(run.row, TaskStatus.PAUSING if running else None, wanted="pause")
+        finally:
+            run.pause("pause was asked for")
+
+    async def give_up(self, row: Row, partial: str = "") -> Row:
+        """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
+        result = await self.leave_behind(row, partial)
+        ended = [Cancelled(task_id=row["task_id"], partial=partial)]
+        await self.move(row, TaskStatus.CANCELLED, result=result, events=ended)
+        return result
+
+    async def leave_behind(self, row: Row, partial: str = "") -> Row:
+        """Put what a task did into its thread's history, so that the thread can take another message."""
+        row = await self.tasks.get(row["task_id"])
+        fence = self.saver.fence(row["thread_id"])
+        ledger = ToolLedger(self._database, row["thread_id"], fence)
+        self.saver.hold(row["thread_id"], fence)  # what could not be saved counts no more
+        agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
+        tools = self._registry.tools_for(agent) if agent else {}
+        calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
+        unknown = await ledger.unknown(row["task_id"])
+        events = [from_dict(form) for form in await self.log.read(row["task_id"])]
+        result = given_up(row, partial, calls, unknown, events, agent.budget if agent else Budget())
+        config = thread_config(row["thread_id"])
+        state = await state_at(self.graph, config)
+        if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began
+            await close_turn(self.graph, config, state, row, calls, partial, result)
+            await self.saver.drop_subgraphs(row["thread_id"])
+        return result
+
+    async def drain(self, seconds: float | None) -> None:
+        """Pause what runs; what reaches no boundary within `seconds` is stopped where it is."""
+        tasks = [run.task for run in self._runs.values() if run.task]
+        for run in self._runs.values():
+            run.pause("the app was closed")
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for run in self._runs.values():
+            run.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Pause what runs and wait until it stands."""
+        while self._runs:
+            await self.drain(None)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+
+def thread_config(thread_id: str) -> RunnableConfig:
+    """LangGraph's way to name a thread."""
+    return {"configurable": {"thread_id": thread_id}}

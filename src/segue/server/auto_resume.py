@@ -1,0 +1,79 @@
+"""Tasks that a crash or a shutdown cut off go on by themselves."""
+
+import asyncio
+from collections.abc import Iterable
+
+from ..core.errors import SegueError
+from .logging import logger
+from .rows import Row
+from .service import Service
+
+AT_ONCE = 4
+LOOK_EVERY = 30.0
+"""Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
+HOPELESS = 3
+"""A task that was resumed so often and came to nothing each time is left alone."""
+_NOTHING = ("resumed", "state_changed", "paused")
+_LIVE_ONLY = 2**62
+"""After this event there are none in the log."""
+
+
+class Resuming:
+    """Takes up each task once, the oldest first, a few at a time; none that a person paused."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._tried: set[str] = set()
+
+    async def look(self, *, standing: bool) -> list[str]:
+        """The tasks to take up: cut off by a crash, and with `standing` those that a shutdown paused.
+
+        Streams of them wait until they run.
+        """
+        try:
+            rows = await self._service.app.resumable()
+        except SegueError as error:
+            logger.error("not resumed", exc_info=error)
+            return []
+        wanted = [row for row in rows if row["wanted"] is None and (standing or row["cut_off"])]
+        ids = [row["task_id"] for row in wanted if row["task_id"] not in self._tried]
+        self._service.coming.update({task_id: asyncio.Event() for task_id in ids})
+        return ids
+
+    async def go_on(self, ids: Iterable[str]) -> None:
+        """Take up these, then what is found later, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for task_id in ids:
+                    self._tried.add(task_id)
+                    group.create_task(self._carry(task_id), name=f"resuming {task_id}")
+                await asyncio.sleep(LOOK_EVERY)
+                ids = await self.look(standing=False)
+
+    async def _carry(self, task_id: str) -> None:
+        """Take a task up and wait until it ends, so that not too many run at once."""
+        app = self._service.app
+        async with self._places:
+            try:
+                if self._service.draining or _hopeless(await app.events(task_id)):
+                    return
+                await app.take_up(task_id)
+                logger.info("resumed", extra={"task_id": task_id})
+                self._service.came(task_id)
+                async for _ in app.follow(task_id, _LIVE_ONLY):
+                    pass
+            except SegueError as error:  # another worker was faster, or its agent or model is gone
+                logger.info("not resumed", extra={"task_id": task_id, "type": type(error).__name__})
+            except Exception:  # noqa: BLE001  logged with its trace, and the others go on
+                logger.exception("not resumed", extra={"task_id": task_id})
+            finally:
+                self._service.came(task_id)
+
+
+def _hopeless(forms: Iterable[Row]) -> bool:
+    """Whether a task was resumed again and again, and nothing happened: it may be what brings its process down."""
+    resumed = 0
+    for form in forms:
+        resumed = resumed + (form["type"] == "resumed") if form["type"] in _NOTHING else 0
+    return resumed >= HOPELESS

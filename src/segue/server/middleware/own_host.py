@@ -1,0 +1,37 @@
+"""On a service without keys: only this machine's own pages and programs come in."""
+
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from ..errors import Problem
+from ..settings import is_loopback
+from .asgi import ASGIApp, Receive, Scope, Send, header, refuse
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
+
+
+class OwnHostOnly:
+    """Refuses requests under another machine's name (DNS rebinding) and from another site's page."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        host, origin = header(scope, b"host"), header(scope, b"origin")
+        if not is_loopback(_name(host)):
+            sentence = "This service is for this machine: call it as localhost, or set SEGUE_API_KEY on it."
+            return await refuse(Problem(421, "WrongHost", sentence), scope, receive, send)
+        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
+            sentence = "Another site's page may not use this service: name its origin in SEGUE_CORS_ORIGINS."
+            return await refuse(Problem(403, "WrongOrigin", sentence), scope, receive, send)
+        await self._app(scope, receive, send)
+
+
+def _name(host: str) -> str:
+    """A Host header without its port; empty where it is none."""
+    found = _HOST.fullmatch(host)
+    return found[1] if found else ""

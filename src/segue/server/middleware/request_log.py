@@ -1,0 +1,61 @@
+"""Each request's line in the log, and the last resort for an error of ours."""
+
+import re
+import time
+import uuid
+
+import structlog
+
+from ..errors import internal, told
+from ..logging import logger
+from .asgi import ASGIApp, Message, Receive, Scope, Send, header
+
+_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_QUIET = ("/healthz", "/readyz")
+
+
+class RequestLog:
+    """Gives every request an id, notes how it went, and answers what nobody else caught."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        asked = header(scope, b"x-request-id")
+        request_id = asked if _ID.fullmatch(asked) else uuid.uuid4().hex
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        began = time.monotonic()
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, noting)
+            except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, told without
+                problem = told(internal(), error)
+                if not status:
+                    await problem(scope, receive, noting)
+            finally:
+                _note(scope, status, time.monotonic() - began)
+
+
+def _note(scope: Scope, status: int, seconds: float) -> None:
+    tenant = scope.get("segue_tenant")
+    template = getattr(scope.get("route"), "path", "")
+    if template in _QUIET:
+        return
+    told = {
+        "method": scope["method"],
+        "path": template or "unknown",
+        "status": status,
+        "seconds": round(seconds, 4),
+        "tenant": tenant.name if tenant else None,
+    }
+    logger.info("request", extra=told)

@@ -1,0 +1,130 @@
+"""What a person is asked about calls, and what becomes of what is typed."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from segue.cli.dialog.approval import MOST, Questioner, print_calls
+
+CALLS: list[dict[str, Any]] = [
+    {"index": 0, "name": "refund", "arguments": {"amount": 50}},
+    {"index": 2, "name": "mail", "arguments": {"to": "ann"}},
+    {"index": 3, "name": "close", "arguments": {}},
+]
+APPROVED: list[dict[str, Any]] = [{"index": call["index"], "verdict": "approve"} for call in CALLS]
+
+
+def typing(*lines: str) -> Callable[[str], str]:
+    """Somebody who types these lines, and then Ctrl-D."""
+    left: Iterator[str] = iter(lines)
+
+    def read(_: str) -> str:
+        try:
+            return next(left)
+        except StopIteration:
+            raise EOFError from None
+
+    return read
+
+
+def ask(
+    *lines: str,
+    calls: list[dict[str, Any]] = CALLS,
+    language: str = "en",
+    environ: dict[str, str] | None = None,
+    **more: Any,
+) -> tuple[Any, str]:
+    """What was decided, and what was shown."""
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    questioner = Questioner(console, language, typing(*lines), environ or {})
+    answer = questioner.ask({"calls": calls, **more})
+    assert isinstance(console.file, io.StringIO)
+    return answer and answer["verdicts"], console.file.getvalue()
+
+
+def test_each_call_is_shown_and_gets_its_verdict() -> None:
+    verdicts, shown = ask("a", "r", " too dear ", "e", '{"now": true}')
+    assert verdicts == [
+        {"index": 0, "verdict": "approve"},
+        {"index": 2, "verdict": "reject", "reason": "too dear"},
+        {"index": 3, "verdict": "edit", "arguments": {"now": True}},
+    ]
+    assert shown.splitlines()[1] == "3 of the calls wait for your approval:"
+    for text in ("0 refund", "amount  50", "2 mail", 'to  "ann"', "3 close", "(no arguments)"):
+        assert text in shown
+
+
+def test_a_capital_a_approves_all_the_rest() -> None:
+    assert ask("A")[0] == APPROVED
+    assert ask("r", "", "A")[0] == [{"index": 0, "verdict": "reject", "reason": ""}, *APPROVED[1:]]
+
+
+def test_what_is_no_verdict_is_asked_again() -> None:
+    assert ask("", "yes", "approve", calls=CALLS[:1])[0] == APPROVED[:1]
+
+
+def test_an_edit_that_is_left_empty_or_unchanged_is_none() -> None:
+    verdicts, shown = ask("e", "", "e", '{"amount": 50}', "a", calls=CALLS[:1])
+    assert verdicts == APPROVED[:1]
+    assert shown.count("The arguments are unchanged.") == 2
+    assert "参数没有改动。" in ask("e", "", "a", calls=CALLS[:1], language="zh")[1]
+
+
+@pytest.mark.parametrize("wrong", ["{", "[]", '"text"', "5", "null", "true", '{"amount": NaN}'])
+def test_what_is_no_object_is_written_again(wrong: str) -> None:
+    verdicts, shown = ask("e", wrong, '{"amount": 5}', calls=CALLS[:1])
+    assert verdicts == [{"index": 0, "verdict": "edit", "arguments": {"amount": 5}}]
+    assert "That is no JSON object (" in shown
+
+
+@pytest.mark.parametrize("typed", [(), ("a",), ("a", "e"), ("a", "r")])
+def test_who_leaves_in_the_middle_has_decided_nothing(typed: tuple[str, ...]) -> None:
+    assert ask(*typed)[0] is None
+
+
+def test_an_editor_that_cannot_be_run_is_said_and_a_line_is_asked_for(tmp_path: Path) -> None:
+    environ = {"EDITOR": str(tmp_path / "none")}
+    verdicts, shown = ask("e", '{"amount": 5}', calls=CALLS[:1], environ=environ)
+    assert verdicts == [{"index": 0, "verdict": "edit", "arguments": {"amount": 5}}]
+    assert "cannot be used" in shown
+
+
+def test_an_editor_that_changes_nothing_leaves_the_call_as_it_was() -> None:
+    assert ask("e", "a", calls=CALLS[:1], environ={"VISUAL": "true", "EDITOR": "false"})[0] == APPROVED[:1]
+
+
+def test_nothing_of_a_call_is_hidden_from_the_eye() -> None:
+    nasty = "[red]pay\u202e\u200b 5\x1b[2J[/red]"
+    call = {"index": 0, "name": nasty, "arguments": {nasty: nasty, "list": [nasty], "text": f"a\n{nasty}"}}
+    for shown in (ask("a", calls=[call])[1], printed({"calls": [call]})):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert shown.count("[red]pay\\u202e\\u200b 5\\u001b[2J[/red]") == 5
+
+
+def printed(question: dict[str, Any], language: str = "en") -> str:
+    console = Console(file=io.StringIO(), width=400, color_system=None)
+    print_calls(console, question, language)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_long_argument_is_cut_and_says_so() -> None:
+    call = {"index": 0, "name": "mail", "arguments": {"text": "x" * (MOST + 98)}}
+    assert "100 more characters" in " ".join(ask("a", calls=[call])[1].split())
+
+
+def test_what_was_wrong_with_the_last_answer_and_what_may_have_happened_already_is_said() -> None:
+    call = {**CALLS[0], "unknown_outcome": True}
+    shown = ask("a", calls=[call], problem="call 0: amount is no number")[1]
+    assert "call 0: amount is no number" in shown
+    assert "may have taken effect already" in shown
+    assert "请先核实" in printed({"calls": [call]}, "zh")
+
+
+def test_a_person_who_writes_chinese_is_asked_in_chinese() -> None:
+    assert "有 3 个调用等待您批准" in ask("A", language="zh")[1]

@@ -1,0 +1,178 @@
+"""What the doctor finds, and what it keeps to itself."""
+
+import asyncio
+import io
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import segue
+from segue.checkpoints.sqlite.database_check import saving
+from segue.cli.commands.doctor import doctor, extras
+from segue.cli.settings import Settings
+from tests.checkpoints.damage import damage
+
+
+def examined(settings: Settings) -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=400, color_system=None)
+    code = doctor(console, settings)
+    assert isinstance(console.file, io.StringIO)
+    return code, console.file.getvalue()
+
+
+def test_nothing_configured_is_well(tmp_path: Path) -> None:
+    code, report = examined(Settings(str(tmp_path / "x.db")))
+    assert code == 0
+    assert "model      offline, from the default" in report
+    assert "✓ offline" in report
+    assert list(tmp_path.iterdir()) == [], "looking creates no database"
+
+
+def test_a_key_is_never_shown_and_a_dead_endpoint_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:hush@127.0.0.1:9/v1?key=hush")
+    code, report = examined(Settings(":memory:"))
+    assert code == 0
+    assert "OPENAI_API_KEY is set" in report
+    assert "! endpoint   http://127.0.0.1:9/v1 could not be reached" in report
+    assert "secret" not in report
+    assert "hush" not in report
+
+
+def test_a_missing_key_is_said() -> None:
+    code, report = examined(Settings(":memory:", model="openai:gpt-x"))
+    assert code == 0
+    assert "none is set" in report
+    assert "needs a key" in report
+
+
+def test_a_database_that_cannot_be_used_fails(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database" * 100, encoding="utf-8")
+    code, report = examined(Settings(str(tmp_path / "x.db")))
+    assert code == 1
+    assert "is not a SQLite database" in report
+    code, report = examined(Settings(str(tmp_path / "none" / "x.db")))
+    assert code == 1
+    assert "✗ database" in report
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_database_that_is_read_only_fails(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.touch(mode=0o400)
+    assert examined(Settings(str(path)))[0] == 1
+
+
+def test_an_agents_file_that_is_wrong_fails(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('[[agent]]\nagent_id = "x"\ntools = ["none"]\n', encoding="utf-8")
+    code, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
+    assert code == 1
+    assert "There is no tool «none»" in report
+
+
+def test_extras_say_what_is_missing_and_how_to_get_it() -> None:
+    declared = [
+        "pydantic>=2",
+        "no-such-thing>=1; extra == 'odd'",
+        "rich; extra == 'even'",
+        "segue[odd]; extra == 'all'",
+    ]
+    found = {finding.what: (finding.ok, finding.detail) for finding in extras(["odd", "even", "all"], declared)}
+    assert found == {
+        "[odd]": (None, "not installed (no-such-thing missing): pip install 'segue[odd]'"),
+        "[even]": (True, "installed"),
+    }
+
+
+async def written(path: Path, *sessions: str) -> dict[str, str]:
+    """A database with an ended task in each session; the tasks' ids."""
+    async with segue.open(path) as app:
+        return {name: (await app.ask("1 + 1", session_id=name, model="offline"))["task_id"] for name in sessions}
+
+
+async def test_damaged_rows_are_named_with_the_command_that_mends_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    tasks = await written(path, "s", "t", "u")
+    damage(
+        path,
+        "UPDATE tasks SET notes = '{', answer = x'00' WHERE thread_id = 's'",
+        "UPDATE events SET event = '' WHERE thread_id = 's'",
+        "UPDATE calls SET state = 'odd' WHERE thread_id = 't'",
+        "UPDATE checkpoints SET checkpoint = NULL WHERE thread_id = 't'",
+    )
+    code, report = await asyncio.to_thread(examined, Settings(str(path)))
+    first, second = [line for line in report.splitlines() if line.startswith("✗ database")]
+    assert code == 1
+    assert f"session «s» is damaged: task «{tasks['s']}» (notes: no JSON, answer: no text), event 1 of task «" in first
+    assert first.endswith(f"To mend it: segue recover s --db {path}")
+    assert "rows beside these: " in first
+    assert f"session «t» is damaged: call calculate of task «{tasks['t']}» (state: no word that it may be), " in second
+    assert second.endswith(
+        f"newest checkpoint (it cannot be decoded: TypeError). To mend it: segue recover t --db {path}"
+    )
+
+
+async def test_rows_that_belong_nowhere_can_be_taken_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    await written(path, "s")
+    lost = "task_id = x'01', thread_id = NULL"
+    damage(path, f"UPDATE tasks SET {lost}", f"UPDATE calls SET {lost}")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET task_id = x'00', thread_id = x'ff' WHERE seq = 1")
+    for _ in range(2):
+        _, report = await asyncio.to_thread(examined, Settings(str(path)))
+        (line,) = [line for line in report.splitlines() if line.startswith("✗ database")]
+        assert "nothing tells which session it belongs to" in line
+        _, _, command = line.partition("once you have a copy: ")
+        program, file, statements = shlex.split(command)
+        assert (program, file) == ("sqlite3", str(path))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript(statements)
+        if (await asyncio.to_thread(examined, Settings(str(path))))[0] == 0:
+            break
+    else:
+        raise AssertionError("they are still there")
+
+
+async def test_no_more_than_some_sessions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("segue.cli.commands.doctor.THREADS", 2)
+    await written(tmp_path / "x.db", "s", "t", "u")
+    damage(tmp_path / "x.db", "UPDATE tasks SET status = 'odd'")
+    _, report = await asyncio.to_thread(examined, Settings(str(tmp_path / "x.db")))
+    assert "damaged sessions beside these: 1; mend those, then look again" in report
+
+
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="SQLite's command line is not installed")
+def test_what_can_be_read_of_a_damaged_file_is_saved_by_the_commands(tmp_path: Path) -> None:
+    folder = tmp_path / 'odd "names"'
+    folder.mkdir()
+    file = folder / "it's.db"
+    asyncio.run(written(file, "s"))
+    subprocess.run(saving(file), shell=True, check=True, capture_output=True)
+    code, report = examined(Settings(str(folder / "it's-saved.db")))
+    assert (code, "no damage found" in report) == (0, True)
+
+
+async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_mended(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    await written(path, "s", "t")
+    newest = "(SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = 't')"
+    damage(
+        path,
+        "UPDATE checkpoints SET checkpoint = x'00ff' WHERE thread_id = 's'",
+        f"UPDATE checkpoints SET checkpoint = x'00ff' WHERE checkpoint_id = {newest}",
+    )
+    code, report = await asyncio.to_thread(examined, Settings(str(path)))
+    lines = {line.split("«")[1][0]: line for line in report.splitlines() if line.startswith("✗ database")}
+    assert code == 1
+    assert "No checkpoint of session «s» can be read" in lines["s"]
+    assert "go on in a new session" in lines["s"]
+    assert "segue recover" not in lines["s"]
+    assert lines["t"].endswith(f"To mend it: segue recover t --db {path}")

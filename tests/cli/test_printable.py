@@ -1,0 +1,45 @@
+"""Nothing that comes from outside can steer the terminal."""
+
+from rich.cells import cell_len
+
+from segue.cli.views.sanitize import arguments_line, from_shell, markdown_text, one_line, printable, result_line
+
+
+def test_control_characters_are_taken_out_and_lines_stay() -> None:
+    assert printable("a\x1b[31mb\x07\x9b2J\tc\r\nd\re\x00") == "a[31mb2J\tc\nd\ne"
+
+
+def test_text_cannot_turn_the_reading_direction() -> None:
+    assert printable("safe\u202egpj.exe\u2069") == "safegpj.exe"
+
+
+def test_half_characters_are_taken_out() -> None:
+    assert printable("a\udcffb") == "ab"
+
+
+def test_one_line_is_cut_by_columns() -> None:
+    line = one_line("北京\n" * 40, 20)
+    assert cell_len(line) <= 20
+    assert line.endswith("…")
+    assert one_line("北京 上海", 20) == "北京 上海"
+
+
+def test_bytes_of_the_shell_that_are_no_text_are_replaced() -> None:
+    assert from_shell(b"\xe4\xbd\xa0\xff".decode("utf-8", "surrogateescape")) == "你\ufffd"
+
+
+def test_arguments_read_like_code() -> None:
+    assert arguments_line({"city": "北京", "days": 3}) == 'city="北京", days=3'
+    assert arguments_line([1]) == "[1]"
+
+
+def test_a_result_is_its_summary_its_text_its_json_or_its_error() -> None:
+    assert result_line({"success": {"total": 5, "summary": "**Five**\n\nin all"}}) == "Five in all"
+    assert result_line({"success": "plain"}) == "plain"
+    assert result_line({"success": [1, 2]}) == "[1, 2]"
+    assert result_line({"success": None}) == "null"
+    assert result_line({"error": "no\nroom"}) == "no room"
+
+
+def test_line_breaks_of_markdown_are_kept_outside_of_code() -> None:
+    assert markdown_text("a\nb\n\n```\nc\nd\n```") == "a  \nb  \n\n```\nc\nd\n```  "

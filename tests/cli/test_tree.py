@@ -1,0 +1,309 @@
+"""The trace of a task as a tree."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from segue.cli.views.trace_tree import trace_tree
+from segue.core.events import (
+    Action,
+    Answer,
+    ApprovalGiven,
+    ApprovalRequested,
+    Cancelled,
+    ErrorRaised,
+    Event,
+    Fallback,
+    ModeSelected,
+    Observe,
+    Paused,
+    PlanUpdate,
+    Recovered,
+    RecursionStart,
+    Resumed,
+    Steered,
+    StepUpdate,
+    Thought,
+    ToolCall,
+    ToolResult,
+    to_dict,
+)
+
+TASK: dict[str, Any] = {"task_id": "t"}
+ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
+ROW = {
+    "task_id": "t",
+    "thread_id": "s1",
+    "agent_id": "travel",
+    "user_id": "default",
+    "mode": "auto",
+    "status": "done",
+    "message": "[red]hello[/red]",
+    "error": None,
+    "created_at": 0.0,
+}
+
+
+def call(name: str, state: str, outcome: dict[str, Any] | None) -> dict[str, Any]:
+    times = {"started_at": 1.0, "finished_at": 1.5 if outcome else None}
+    return {"name": name, "arguments": {"n": 1}, "state": state, "outcome": outcome, "scope": "1#1", "idx": 0, **times}
+
+
+def drawn(events: list[Event], calls: list[dict[str, Any]] | None = None, **row: Any) -> list[str]:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    trace = {"task": {**ROW, **row}, "events": [to_dict(event) for event in events], "calls": calls or []}
+    console.print(trace_tree(trace))
+    assert isinstance(console.file, io.StringIO)
+    return [line.strip(" │├└─") for line in console.file.getvalue().splitlines()]
+
+
+def test_a_round_holds_what_was_seen_thought_and_done() -> None:
+    shown = drawn(
+        [
+            ModeSelected(mode="react", reason="picked", **TASK),
+            RecursionStart(max_iteration=30, **ROUND),
+            Observe(text="first", **ROUND),
+            Thought(text="look", **ROUND),
+            Action(action_type="CALL_TOOL", output={}, **ROUND),
+            ToolCall(index=0, name="look", arguments={"n": 1}, **ROUND),
+            ToolResult(index=0, name="look", arguments={"n": 1}, result={"error": "dark"}, seconds=0.5, **ROUND),
+            ErrorRaised(message="odd", **ROUND),
+            Answer(answer="done", **ROUND),
+        ]
+    )
+    assert shown[:2] == ["task t  done", "[red]hello[/red]"]
+    assert shown[3:] == [
+        "mode react (picked)",
+        "round 1  trace abcdef01",
+        "observe: first",
+        "thought: look",
+        "action: CALL_TOOL",
+        "✗ look(n=1)  0.50 s",
+        "dark",
+        "error: odd",
+        "answer: done",
+    ]
+
+
+def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
+    steps = [{"step_id": "1", "description": "Look", "status": "pending"}]
+    shown = drawn(
+        [
+            ModeSelected(mode="plan", reason="asked for", **TASK),
+            PlanUpdate(goal="see", steps=steps, **TASK),
+            StepUpdate(step_id="1", status="running", **TASK),
+            ToolCall(step_id="1", index=0, name="look", arguments={}, **TASK),
+            Paused(reason="asked", **TASK),
+            Resumed(**TASK),
+            ToolResult(step_id="1", index=0, name="look", arguments={}, result={"success": "light"}, **TASK),
+            StepUpdate(step_id="1", status="done", **TASK),
+            Fallback(from_mode="plan", to_mode="react", reason="lost", **TASK),
+        ]
+    )
+    assert shown[3:] == [
+        "mode plan (asked for)",
+        "plan: see",
+        "☑ 1 Look",
+        "paused: asked",
+        "resumed",
+        "✓ look()  0.00 s",
+        "light",
+        "plan gives up, react takes over: lost",
+        "mode react",
+    ]
+
+
+LOST = {"error": "unknown_outcome: it was under way when its process stopped.", "unknown_outcome": True}
+UNKNOWN = "Whether it took effect is not known, and it was not run again: check before you have it repeated."
+
+
+def test_the_ledger_says_which_calls_ended_and_how() -> None:
+    calls = [
+        call("good", "done", {"success": "yes"}),
+        call("bad", "done", {"error": "no"}),
+        call("lost", "done", LOST),
+        {**call("cut", "running", None), "orphaned": 1},
+    ]
+    shown = drawn([], calls, status="error", error="gone")
+    assert shown[3:] == [
+        "ledger: 4 calls",
+        "✓ good(n=1)  done  0.50 s  1#1 #0",
+        "yes",
+        "✗ bad(n=1)  done  0.50 s  1#1 #0",
+        "no",
+        "? lost(n=1)  outcome unknown  1#1 #0",
+        UNKNOWN,
+        LOST["error"],
+        "? cut(n=1)  begun, outcome unknown  1#1 #0  from before the session went back",
+        UNKNOWN,
+        "error: gone",
+    ]
+
+
+def test_a_call_of_a_task_that_runs_is_under_way() -> None:
+    shown = drawn([], [call("cut", "running", None)], status="running")
+    assert shown[4:] == ["→ cut(n=1)  under way  1#1 #0"]
+
+
+def test_what_people_did_to_the_task_is_shown() -> None:
+    asked = [
+        {"index": 0, "name": "refund", "arguments": {"amount": 50}},
+        {"index": 1, "name": "mail", "arguments": {}},
+        {"index": 2, "name": "close", "arguments": {}},
+    ]
+    verdicts = [
+        {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}},
+        {"index": 1, "verdict": "reject", "reason": "too late"},
+        {"index": 2, "verdict": "approve"},
+    ]
+    shown = drawn(
+        [
+            ModeSelected(mode="react", reason="asked for", **TASK),
+            Steered(message="cheaply,\nplease", **TASK),
+            ApprovalRequested(interrupt_id="i", calls=asked, **TASK),
+            ApprovalGiven(verdicts=verdicts, **TASK),
+            ToolResult(index=3, name="lost", arguments={}, result=LOST, **TASK),
+            Recovered(checkpoint_id="c1", reason="it is no checkpoint", **TASK),
+            Cancelled(partial="half an answer", **TASK),
+        ]
+    )
+    assert shown[3:] == [
+        "mode react (asked for)",
+        "added: cheaply, please",
+        "approval asked",
+        "→ refund(amount=50)",
+        "→ mail()",
+        "→ close()",
+        "approval given",
+        "✓ edited refund(amount=5)  instead of (amount=50)",
+        "✗ rejected mail()  too late",
+        "✓ approved close()",
+        "? lost()  0.00 s",
+        UNKNOWN,
+        LOST["error"],
+        "went back to an older snapshot: it is no checkpoint  (c1)",
+        "cancelled",
+        "written so far: half an answer",
+    ]
+
+
+def at(seconds: float, **ids: Any) -> dict[str, Any]:
+    return {"task_id": "t", "timestamp": seconds, **ids}
+
+
+BATCH: list[Event] = [
+    ModeSelected(mode="react", reason="asked for", **at(1)),
+    RecursionStart(max_iteration=30, **at(1, trace_id="r1", iteration=1)),
+    *(ToolCall(index=index, name=name, arguments={}, **at(2, trace_id="r1")) for index, name in enumerate("abc")),
+]
+
+
+def ledger_of(name: str, index: int, began: float, ended: float | None) -> dict[str, Any]:
+    outcome = None if ended is None else {"success": name}
+    known = {"state": "running" if ended is None else "done", "outcome": outcome, "finished_at": ended}
+    return {"name": name, "arguments": {}, "scope": "r1", "idx": index, "started_at": began, **known}
+
+
+def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_it() -> None:
+    ended = {"result": {"success": "x"}, "arguments": {}}
+    paused: list[Event] = [
+        *BATCH,
+        ToolResult(index=0, name="a", **ended, seconds=1.0, **at(4, trace_id="r1")),
+        Paused(reason="stopped at once", **at(5)),
+    ]
+    calls = [ledger_of("a", 0, 3.0, 3.5), ledger_of("b", 1, 4.5, None)]
+    before = ["✓ a()  1.00 s", "x", "→ b()", "paused: stopped at once"]
+    shown = drawn(paused, calls, status="paused")
+    assert shown[5 : shown.index("ledger: 2 calls")] == [*before, "☐ c()  not begun"]
+    resumed: list[Event] = [
+        *paused,
+        Resumed(**at(105)),
+        ToolResult(index=1, name="b", **ended, seconds=0.25, **at(106, trace_id="r1")),
+        ToolResult(index=2, name="c", **ended, seconds=0.5, **at(107, trace_id="r1")),
+        RecursionStart(max_iteration=30, **at(108, trace_id="r2", iteration=2)),
+    ]
+    calls = [calls[0], ledger_of("b", 1, 4.5, 105.9), ledger_of("c", 2, 106.5, 107.0)]
+    shown = drawn(resumed, calls)
+    after = ["resumed", "✓ b()  0.25 s", "x", "✓ c()  0.50 s", "x", "round 2  trace r2"]
+    assert shown[5:] == [
+        *before,
+        *after,
+        "ledger: 3 calls",
+        *("✓ a()  done  0.50 s  r1 #0", "a"),
+        *("✓ b()  done, run again  0.25 s  r1 #1", "b"),
+        *("✓ c()  done  0.50 s  r1 #2", "c"),
+    ]
+
+
+def test_an_approval_stands_before_the_calls_that_it_allowed() -> None:
+    asked = [{"index": 0, "name": "a", "arguments": {"n": 1}}]
+    shown = drawn(
+        [
+            *BATCH[:3],
+            ApprovalRequested(interrupt_id="i", calls=asked, **at(3)),
+            Resumed(**at(100)),
+            ApprovalGiven(verdicts=[{"index": 0, "verdict": "approve"}], **at(101, trace_id="r1")),
+            ToolResult(index=0, name="a", arguments={}, result={"success": "x"}, **at(103, trace_id="r1")),
+            RecursionStart(max_iteration=30, **at(104, trace_id="r2", iteration=2)),
+        ],
+        [ledger_of("a", 0, 102.0, 102.5)],
+    )
+    assert shown[4 : shown.index("ledger: 1 call")] == [
+        "round 1  trace r1",
+        *("approval asked", "→ a(n=1)", "resumed", "approval given", "✓ approved a(n=1)", "✓ a()  0.00 s", "x"),
+        "round 2  trace r2",
+    ]
+
+
+def test_what_several_steps_ask_for_stands_in_each_of_them() -> None:
+    steps = [{"step_id": step, "description": f"Do {step}", "status": "pending"} for step in "12"]
+    asked = [{"index": int(step), "name": "a", "arguments": {}, "step_id": step} for step in "12"]
+    given = [{"index": 1, "verdict": "approve"}, {"index": 2, "verdict": "reject"}]
+    shown = drawn(
+        [
+            ModeSelected(mode="plan", reason="asked for", **TASK),
+            PlanUpdate(goal="do", steps=steps, **TASK),
+            ApprovalRequested(interrupt_id="i", calls=asked, **TASK),
+            ApprovalGiven(verdicts=given, **TASK),
+            Answer(answer="done", **TASK),
+        ]
+    )
+    assert shown[4:] == [
+        "plan: do",
+        *("☐ 1 Do 1", "approval asked", "→ a()", "approval given", "✓ approved a()"),
+        *("☐ 2 Do 2", "approval asked", "→ a()", "approval given", "✗ rejected a()"),
+        "answer: done",
+    ]
+
+
+def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
+    shown = drawn([], [call("cut", "running", None)], status="running", cut_off=True)
+    assert shown[0] == "task t  running (cut off)"
+    assert shown[4] == "? cut(n=1)  begun, outcome unknown  1#1 #0"
+
+
+def test_rounds_stand_in_their_subtask_and_a_call_of_unknown_outcome_leaves_it_unticked() -> None:
+    steps = [{"step_id": key, "description": name, "status": "pending"} for key, name in (("1", "Look"), ("2", "Pay"))]
+    rounds: list[Event] = []
+    for key, name, result in (("1", "look", {"success": "light"}), ("2", "pay", LOST)):
+        here: dict[str, Any] = {"task_id": "t", "trace_id": f"{key * 8}0", "iteration": 1, "step_id": key}
+        rounds += [
+            RecursionStart(max_iteration=30, **here),
+            ToolResult(index=0, name=name, arguments={}, result=result, **here),
+            StepUpdate(step_id=key, status="done", **TASK),
+        ]
+    mode = ModeSelected(mode="lifecycle", reason="asked for", **TASK)
+    shown = drawn([mode, PlanUpdate(goal="see", steps=steps, **TASK), *rounds])
+    assert shown[4:] == [
+        "plan: see",
+        "☑ 1 Look",
+        "round 1  trace 11111111",
+        "✓ look()  0.00 s",
+        "light",
+        "? 2 Pay",
+        "round 1  trace 22222222",
+        "? pay()  0.00 s",
+        UNKNOWN,
+        LOST["error"],
+    ]

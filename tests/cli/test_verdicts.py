@@ -1,0 +1,84 @@
+"""The options of `segue answer` as one verdict for each call."""
+
+from typing import Any
+
+import pytest
+
+from segue.cli.dialog.verdicts import answer_of, with_bare_approvals
+from segue.core.errors import InvalidAnswer
+
+ONE = [{"index": 3, "name": "refund", "arguments": {"amount": 50}}]
+TWO = [{"index": 0, "name": "refund", "arguments": {}}, {"index": 1, "name": "mail", "arguments": {}}]
+YES: dict[str, Any] = {"verdict": "approve"}
+
+
+def no(reason: str = "") -> dict[str, Any]:
+    return {"verdict": "reject", "reason": reason}
+
+
+def verdicts(calls: list[dict[str, Any]], approve: tuple[str, ...] = (), **more: tuple[str, ...]) -> dict[int, Any]:
+    given = answer_of(calls, approve, more.get("edit", ()), more.get("reject", ()))["verdicts"]
+    return {verdict.pop("index"): verdict for verdict in given}
+
+
+@pytest.mark.parametrize("said", ["all", "", "0,1"])
+def test_all_calls_are_approved(said: str) -> None:
+    assert verdicts(TWO, (said,)) == {0: YES, 1: YES}
+
+
+def test_what_is_said_of_all_calls_is_for_those_that_nothing_else_names() -> None:
+    assert verdicts(TWO, ("all",), reject=("1=too dear",)) == {0: YES, 1: no("too dear")}
+    assert verdicts(TWO, ("1",), reject=("never",)) == {0: no("never"), 1: YES}
+
+
+def test_a_rejection_needs_no_reason() -> None:
+    assert verdicts(ONE, reject=("",)) == {3: no()}
+    assert verdicts(TWO, reject=("0", "1=")) == {0: no(), 1: no()}
+    assert verdicts(TWO, reject=("all",)) == {0: no(), 1: no()}
+
+
+def test_a_reason_may_hold_anything() -> None:
+    assert verdicts(ONE, reject=("7",)) == {3: no("7")}, "there is no call 7, so it is a reason"
+    assert verdicts(ONE, reject=("3=a=b\nc",)) == {3: no("a=b\nc")}
+    assert verdicts(ONE, reject=("太贵",)) == {3: no("太贵")}
+
+
+def test_edited_arguments_are_json_and_name_their_call_where_there_are_several() -> None:
+    edited = {"verdict": "edit", "arguments": {"amount": 5, "to": {"a": [1]}}}
+    assert verdicts(ONE, edit=('{"amount": 5, "to": {"a": [1]}}',)) == {3: edited}
+    assert verdicts(TWO, ("0",), edit=('1={"amount": 5, "to": {"a": [1]}}',)) == {0: YES, 1: edited}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"approve": ("0",)}, "Nothing is decided on call 1 (mail): add --approve 1"),
+        ({"approve": ("0", "0", "1")}, "Two options decide on call 0"),
+        ({"approve": ("all",), "reject": ("no",)}, "Two options speak of all calls"),
+        ({"approve": ("0,5",)}, "There is no call «5»; the calls are 0 (refund), 1 (mail)."),
+        ({"approve": ("x",)}, "There is no call «x»"),
+        ({"reject": ("9=no",)}, "There is no call «9»"),
+        ({"edit": ("{}",)}, "--edit {} names no call"),
+        ({"edit": ("all={}",)}, "--edit names one call"),
+        ({"edit": ("0=[1]",)}, "--edit 0=[1] holds no JSON object (it is a list)"),
+        ({"edit": ("0={'a': 1}",)}, "--edit 0={'a': 1} holds no JSON object (Expecting property name"),
+        ({"edit": ('0={"a": Infinity}',)}, '--edit 0={"a": Infinity} holds no JSON object (Infinity is no JSON)'),
+    ],
+)
+def test_what_does_not_fit_is_said(given: dict[str, tuple[str, ...]], said: str) -> None:
+    with pytest.raises(InvalidAnswer) as refused:
+        verdicts(TWO, **given)
+    assert str(refused.value).startswith(said)
+
+
+def test_an_approval_that_stands_alone_is_for_all_calls() -> None:
+    assert with_bare_approvals(["t", "--approve"]) == ["t", "--approve", "all"]
+    assert with_bare_approvals(["--approve", "1f2e3d", "--json"]) == ["--approve", "all", "1f2e3d", "--json"]
+    assert with_bare_approvals(["--approve", "123456"]) == ["--approve", "all", "123456"], "so many calls there are not"
+    assert with_bare_approvals(["t", "--approve", "0,1", "--approve", "--json"])[2:] == [
+        "0,1",
+        "--approve",
+        "all",
+        "--json",
+    ]
+    assert with_bare_approvals(["--", "--approve"]) == ["--", "--approve"]

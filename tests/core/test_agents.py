@@ -1,0 +1,150 @@
+"""Agents: their bounds, and their file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from segue.core.agents import Agent, Budget, load_agents, load_attribute
+from segue.core.errors import ConfigurationError
+
+GOOD = """
+[[agent]]
+agent_id = "travel"
+description = "旅行助手"
+model = "openai:gpt-4.1-mini"
+base_url = "http://127.0.0.1:8000/v1"
+api_key = "sk-secret"
+tools = ["travel", "my_tools:lookup"]
+prompt_file = "prompts/travel.md"
+mode = "plan"
+max_iteration = 12
+
+[agent.budget]
+tool_calls = 7
+seconds = 60
+
+[[agent]]
+agent_id = "plain"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "agents.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_defaults_are_the_designs() -> None:
+    agent = Agent(agent_id="a")
+    assert (agent.mode, agent.max_iteration, agent.protocol, agent.model) == ("auto", 30, "json", None)
+    assert agent.budget == Budget(
+        tool_calls=100, seconds=1800, prompt_tokens=24_000, tool_seconds=30, message_bytes=32_768, result_chars=4_000
+    )
+
+
+def test_agents_are_read_with_their_prompt(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "travel.md").write_text("你是旅行助手。{{current_state}}", encoding="utf-8")
+    travel, plain = load_agents(written(tmp_path, GOOD))
+    assert travel.prompt == "你是旅行助手。{{current_state}}"
+    assert travel.tools == ("travel", "my_tools:lookup")
+    assert (travel.budget.tool_calls, travel.budget.seconds, travel.budget.tool_seconds) == (7, 60, 30)
+    assert travel.api_key is not None and travel.api_key.get_secret_value() == "sk-secret"
+    assert plain == Agent(agent_id="plain")
+    assert load_agents(str(tmp_path / "agents.toml")) == [travel, plain]
+
+
+def test_a_key_is_not_shown(tmp_path: Path) -> None:
+    agent = Agent.model_validate({"agent_id": "a", "api_key": "sk-secret"})
+    assert "sk-secret" not in repr(agent) + str(agent) + agent.model_dump_json()
+    with pytest.raises(ConfigurationError) as caught:
+        load_agents(written(tmp_path, '[[agent]]\nagent_id = "a"\napi_kee = "sk-secret"'))
+    assert "sk-secret" not in str(caught.value)
+    assert "api_kee" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no [[agent]] table"),
+        ("agent = []", "holds no [[agent]] table"),
+        ('[agent]\nagent_id = "a"', "holds no [[agent]] table"),
+        ('agent = "a"', "holds no [[agent]] table"),
+        ("agent = [1]", "holds no [[agent]] table"),
+        ('agent = ["ab"]', "holds no [[agent]] table"),
+        ("[[agent]\n", "cannot be read"),
+        ('[[agent]]\nmode = "plan"', "«?»"),
+        ('[[agent]]\nagent_id = "a b"', "agent_id"),
+        ('[[agent]]\nagent_id = ""', "agent_id"),
+        ('[[agent]]\nagent_id = "a"\nmax_iterations = 3', "max_iterations"),
+        ('[[agent]]\nagent_id = "a"\nmax_iteration = 0', "max_iteration"),
+        ('[[agent]]\nagent_id = "a"\nprotocol = "xml"', "protocol"),
+        ('[[agent]]\nagent_id = "a"\n[agent.budget]\nseconds = 0', "budget.seconds"),
+        ('[[agent]]\nagent_id = "a"\n[agent.budget]\ntoken = 1', "budget.token"),
+        ('[[agent]]\nagent_id = "good"\n[[agent]]\nagent_id = "bad"\nmode = 3', "«bad»"),
+        ('[[agent]]\nagent_id = "a"\nprompt_file = "none.md"', "none.md"),
+        ('[[agent]]\nagent_id = "a"\nprompt_file = "."', "prompt file ."),
+        ('[[agent]]\nagent_id = "a"\nprompt_file = 3', "prompt file 3"),
+        ('[[agent]]\nagent_id = "a"\nprompt_file = "latin.md"', "latin.md"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "latin.md").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigurationError) as caught:
+        load_agents(written(tmp_path, text))
+    assert said in str(caught.value)
+    assert "agents.toml" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.toml cannot be read"):
+        load_agents(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes(b"# caf\xe9")
+    with pytest.raises(ConfigurationError, match=r"latin\.toml cannot be read"):
+        load_agents(tmp_path / "latin.toml")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_agents(tmp_path)
+
+
+@pytest.mark.parametrize("agent_id", ["", "a b", "a/b", "../a", "x" * 65, "a\n"])
+def test_an_agent_id_is_a_short_word(agent_id: str) -> None:
+    with pytest.raises(ValidationError):
+        Agent(agent_id=agent_id)
+
+
+@pytest.mark.parametrize("agent_id", ["a", "travel-2.0_beta", "旅行", "x" * 64])
+def test_an_agent_id_may_have_dots_dashes_and_any_script(agent_id: str) -> None:
+    assert Agent(agent_id=agent_id).agent_id == agent_id
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"tool_calls": -1},
+        {"seconds": 0},
+        {"prompt_tokens": 499},
+        {"tool_seconds": 0},
+        {"message_bytes": 0},
+        {"result_chars": 99},
+    ],
+)
+def test_a_budget_that_allows_nothing_is_refused(bounds: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(bounds))):
+        Budget(**bounds)
+
+
+def test_an_attribute_is_imported() -> None:
+    import json
+
+    assert load_attribute("json:dumps") is json.dumps
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_module:x", "json:no_such_thing", "json", "json:", ":dumps", "", ".json:dumps", "a..b:c"]
+)
+def test_an_attribute_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be imported") as caught:
+        load_attribute(name)
+    assert f"«{name}»" in str(caught.value)

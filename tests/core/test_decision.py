@@ -1,0 +1,456 @@
+"""How a model's reply is read."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from segue.core.decision import ActionType, Decision, StepStatusUpdate, WantedCall, decode, read_object, read_steps
+from segue.core.errors import UnreadableReply
+from segue.core.plan import Status
+from tests import fakes
+
+ANSWER = fakes.answer("42", thought="easy", observe="the first round")
+POWER: dict[str, Any] = {"name": "power", "arguments": {"base": 12, "exponent": 5}}
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+def nested(action_type: Any, output: Any, **beside: Any) -> str:
+    return fakes.envelope(action_type, output, "a thought", "an observation", **beside)
+
+
+def flat(action_type: Any, output: Any, **beside: Any) -> str:
+    action = {"action_type": action_type, "output": output, **beside}
+    return json.dumps({"observe": "an observation", "thought": "a thought", "action": action}, ensure_ascii=False)
+
+
+either_form = pytest.mark.parametrize("form", [nested, flat])
+
+
+def steps_of(given: Any) -> list[tuple[str, str]]:
+    return [(step.step_id, step.description) for step in read_steps(given)]
+
+
+@either_form
+def test_both_envelopes_read_alike(form: Any) -> None:
+    decision = decode(form("CALL_TOOL", {"tool_calls": [{"function": POWER}]}))
+    assert decision == Decision(
+        observe="an observation",
+        thought="a thought",
+        action_type=ActionType.CALL_TOOL,
+        tool_calls=(WantedCall(name="power", arguments={"base": 12, "exponent": 5}),),
+    )
+
+
+@either_form
+def test_step_id_and_status_updates_are_read(form: Any) -> None:
+    updates = [{"step_id": 1, "status": "done"}, {"step_id": "2", "status": "running", "why": "extra"}]
+    decision = decode(form("ANSWER", {"answer": "42"}, step_id=2, step_status_update=updates))
+    assert decision.step_id == "2"
+    assert decision.step_status_update == (
+        StepStatusUpdate(step_id="1", status=Status.DONE),
+        StepStatusUpdate(step_id="2", status=Status.RUNNING),
+    )
+
+
+def test_status_updates_beside_the_result_are_read() -> None:
+    action = {"result": {"action_type": "ANSWER", "output": {"answer": "42"}}}
+    decision = decode(json.dumps({"action": action | {"step_status_update": [{"step_id": "1", "status": "done"}]}}))
+    assert [update.step_id for update in decision.step_status_update] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("DONE", "done"), ("completed", "done"), ("in_progress", "running"), ("failed", "error")]
+)
+def test_a_status_update_may_use_the_words_that_a_plan_may(said: str, meant: str) -> None:
+    decision = decode(nested("ANSWER", {"answer": "42"}, step_status_update=[{"step_id": "1", "status": said}]))
+    assert decision.step_status_update[0].status == meant
+
+
+@pytest.mark.parametrize("given", [5, True, "done", {"step_id": "1"}, ["1"], [{"step_id": "1", "status": "gone"}]])
+def test_a_status_update_that_is_none_is_named(given: Any) -> None:
+    with pytest.raises(UnreadableReply, match="step_status_update"):
+        decode(nested("ANSWER", {"answer": "42"}, step_status_update=given))
+
+
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}\n```", "  ```JSON {}```  ", "\ufeff{}", "\n\n{}\n"])
+def test_fences_are_passed_over(fence: str) -> None:
+    assert decode(fence.replace("{}", ANSWER)).answer == "42"
+
+
+def test_a_fence_inside_the_answer_stays() -> None:
+    code = "```python\nprint('{')\n```"
+    assert decode(f"```json\n{fakes.answer(code)}\n```").answer == code
+
+
+def test_extra_fields_are_passed_over_everywhere() -> None:
+    call = {"id": "c1", "type": "function", "function": POWER | {"strict": True}}
+    action = {"result": {"action_type": "CALL_TOOL", "output": {"tool_calls": [call], "why": 1}, "confidence": 0.5}}
+    reply = {"trace_id": "x", "abstract": "y", "action": action | {"note": "z"}, "short_term_memory_append": []}
+    assert decode(json.dumps(reply)).tool_calls == (WantedCall(**POWER),)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        " and so on",
+        "\n\nThe end.",
+        "\n{}",
+        ANSWER,
+        "```\nI hope this helps {}!",
+        "}",
+        ' "quoted"',
+        ", as you see",
+        "。以上",
+    ],
+)
+def test_text_after_a_complete_object_is_ignored(after: str) -> None:
+    assert decode(ANSWER + after).answer == "42"
+
+
+def test_an_object_that_goes_on_after_its_end_is_unreadable() -> None:
+    with pytest.raises(UnreadableReply, match="goes on after"):
+        decode(ANSWER + ', "abstract": "one brace too many before this"}')
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Thinking about {this} first.\n",
+        "A set {1, 2}: ",
+        'The set {"a", "b"} is small. ',
+        "An empty {} here: ",
+        "an open { brace: ",
+    ],
+)
+def test_braces_before_the_object_are_passed_over(before: str) -> None:
+    assert decode(before + ANSWER).answer == "42"
+
+
+@given(st.integers(min_value=1, max_value=len(ANSWER) - 1))
+def test_a_cut_object_is_unreadable_wherever_it_is_cut(length: int) -> None:
+    with pytest.raises(UnreadableReply):
+        decode(ANSWER[:length])
+
+
+def test_a_cut_object_says_how_it_began() -> None:
+    with pytest.raises(UnreadableReply, match=r"cannot be read.*observe"):
+        decode(ANSWER[:-2])
+
+
+def test_an_inner_object_does_not_stand_for_a_broken_outer_one() -> None:
+    broken = '{"observe": "he said "no"", "action": {"action": {"action_type": "ANSWER", "output": {"answer": "42"}}}}'
+    with pytest.raises(UnreadableReply, match="cannot be read"):
+        decode(broken)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "I would answer 42.", "[1, 2]", "null", '"text"', "```json\n```"])
+def test_no_object_at_all_is_unreadable(text: str) -> None:
+    with pytest.raises(UnreadableReply, match="no JSON object"):
+        decode(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"action": null}', '{"action": "ANSWER"}', '{"answer": "42"}', '{"action": []}']
+)
+def test_no_action_is_unreadable(text: str) -> None:
+    with pytest.raises(UnreadableReply, match='no "action" object'):
+        decode(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 100_000,
+        f'{{"action": {"9" * 5_000}}}',
+        '{"thought": NaN, "action": {"action_type": "REFLECT", "output": {}}}',
+        '{"thought": "\\ud800", "action": {"action_type": "REFLECT", "output": {}}}',
+        flat("CALL_TOOL", {"tool_calls": [{"function": {"name": "add", "arguments": '{"a": Infinity}'}}]}),
+        flat("CALL_TOOL", {"tool_calls": [{"function": {"name": "add", "arguments": '{"a":' * 100_000}}]}),
+        flat("CALL_TOOL", '{"a":' * 100_000),
+    ],
+    ids=["deep", "long number", "NaN", "lone surrogate", "Infinity in arguments", "deep arguments", "deep output"],
+)
+def test_what_no_store_could_keep_is_unreadable_and_no_crash(text: str) -> None:
+    with pytest.raises(UnreadableReply):
+        decode(text)
+
+
+KEYS = (
+    "action result action_type output tool_calls function name arguments plan step_id status description answer "
+    "diagnosis notes step_status_update thought summary"
+)
+any_json = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.text() | st.sampled_from(["PLAN", "ANSWER", "CALL_TOOL", "done"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS.split()) | st.text(max_size=3), inner),
+)
+
+
+@given(any_json, st.sampled_from(ActionType))
+def test_any_json_is_read_or_unreadable(value: Any, kind: ActionType) -> None:
+    for text in (
+        json.dumps(value),
+        json.dumps({"action": {"action_type": kind, "output": value, "step_status_update": value}}),
+    ):
+        try:
+            assert isinstance(decode(text), Decision)
+        except UnreadableReply as error:
+            assert str(error)
+
+
+@given(st.text())
+def test_any_text_is_read_or_unreadable(text: str) -> None:
+    for reply in (text, "{" + text, ANSWER[:60] + text):
+        try:
+            decode(reply)
+        except UnreadableReply as error:
+            assert str(error)
+
+
+# Action types.
+
+
+@either_form
+@pytest.mark.parametrize("given", ["", None, "DANCE", "call tool", 7, {}, [], "REMEND | PLAN"])
+def test_another_action_type_lists_the_allowed_ones(form: Any, given: Any) -> None:
+    with pytest.raises(UnreadableReply, match="use one of: CALL_TOOL, PLAN, REMEND, ANSWER"):
+        decode(form(given, {}))
+
+
+def test_a_missing_action_type_lists_the_allowed_ones() -> None:
+    with pytest.raises(UnreadableReply, match="use one of: CALL_TOOL, PLAN, REMEND, ANSWER"):
+        decode('{"action": {"result": {"output": {"answer": "42"}}}}')
+
+
+@pytest.mark.parametrize("given", ["RE_PLAN", "REPLAN", "plan", " Plan "])
+def test_re_plan_is_plan(given: str) -> None:
+    decision = decode(nested(given, {"plan": [{"step_id": "1", "description": "look"}], "notes": "again"}))
+    assert decision.action_type is ActionType.PLAN
+    assert decision.notes == "again"
+    assert decision.output == {"plan": [{"step_id": "1", "description": "look", "status": "pending"}], "notes": "again"}
+
+
+def test_reflect_only_thinks_and_keeps_what_it_thought() -> None:
+    decision = decode(nested("REFLECT", {"summary": "tools fall into three groups"}))
+    assert decision.action_type is ActionType.REFLECT
+    assert decision.output == {"summary": "tools fall into three groups"}
+    assert (decision.tool_calls, decision.plan, decision.answer) == ((), (), "")
+
+
+@pytest.mark.parametrize("output", [{}, None, []])
+def test_reflect_needs_no_output(output: Any) -> None:
+    assert decode(nested("REFLECT", output)).output == {}
+
+
+def test_reflect_in_a_sentence_keeps_it() -> None:
+    assert decode(nested("REFLECT", "nothing to do yet")).output == {"summary": "nothing to do yet"}
+
+
+# CALL_TOOL.
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"base": 12, "exponent": 5}, '{"base": 12, "exponent": 5}', ' {"base":12,"exponent":5}\n']
+)
+def test_arguments_are_an_object_or_its_text(arguments: Any) -> None:
+    decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "power", "arguments": arguments}}]}))
+    assert decision.tool_calls == (WantedCall(**POWER),)
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", {}, None, "null"])
+def test_no_arguments_are_none(arguments: Any) -> None:
+    decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "now", "arguments": arguments}}]}))
+    assert decision.tool_calls == (WantedCall(name="now", arguments={}),)
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"amount": 10', "[1, 2]", "12", [1], 12, '"text"', "amount=10", '{"a": 1} {"b": 2}', False, 0, []]
+)
+def test_arguments_that_are_no_object_are_never_mended(arguments: Any) -> None:
+    with pytest.raises(UnreadableReply, match="arguments of refund"):
+        decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "refund", "arguments": arguments}}]}))
+
+
+def test_calls_keep_their_order() -> None:
+    decision = decode(fakes.call_tool(("b", {}), ("a", {}), ("b", {})))
+    assert [call.name for call in decision.tool_calls] == ["b", "a", "b"]
+
+
+def test_a_call_may_stand_without_its_function_key() -> None:
+    assert decode(nested("CALL_TOOL", {"tool_calls": [POWER]})).tool_calls == (WantedCall(**POWER),)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        [],
+        {},
+        "power(12, 5)",
+        ["power"],
+        [{}],
+        [{"function": {"arguments": {}}}],
+        [{"function": {"name": 3}}],
+        [{"function": "f"}],
+    ],
+)
+def test_calls_that_are_none_say_what_is_needed(calls: Any) -> None:
+    with pytest.raises(UnreadableReply, match=r"tool.call"):
+        decode(nested("CALL_TOOL", {"tool_calls": calls}))
+
+
+# Outputs that are no object.
+
+
+def test_an_output_may_be_json_in_a_string() -> None:
+    assert decode(nested("CALL_TOOL", json.dumps({"tool_calls": [{"function": POWER}]}))).tool_calls == (
+        WantedCall(**POWER),
+    )
+    assert decode(nested("ANSWER", json.dumps({"answer": "42"}))).answer == "42"
+    assert decode(nested("ANSWER", '```json\n{"answer": "42"}\n```')).answer == "42"
+    assert decode(nested("ANSWER", '{"answer": "one\ntwo"}')).answer == "one\ntwo"
+
+
+def test_a_list_in_a_string_is_a_list() -> None:
+    steps = [{"step_id": "a", "description": "look"}]
+    assert [step.step_id for step in decode(nested("PLAN", json.dumps(steps))).plan] == ["a"]
+    assert [step.step_id for step in decode(nested("PLAN", {"plan": json.dumps(steps)})).plan] == ["a"]
+    assert decode(nested("CALL_TOOL", json.dumps([{"function": POWER}]))).tool_calls == (WantedCall(**POWER),)
+
+
+def test_an_output_may_be_the_thing_itself() -> None:
+    assert decode(nested("ANSWER", "42 it is")).answer == "42 it is"
+    assert decode(nested("CALL_TOOL", [{"function": POWER}])).tool_calls == (WantedCall(**POWER),)
+    assert [step.description for step in decode(nested("PLAN", ["look", "tell"])).plan] == ["look", "tell"]
+    assert [step.description for step in decode(nested("PLAN", "1. look\n2. tell")).plan] == ["look", "tell"]
+
+
+@pytest.mark.parametrize(
+    "output", [{}, None, {"answer": ""}, {"answer": "  \n"}, {"answer": None}, {"answer": ["x"]}, "", {"text": "42"}]
+)
+def test_an_answer_says_something(output: Any) -> None:
+    with pytest.raises(UnreadableReply, match='non-empty "answer"'):
+        decode(nested("ANSWER", output))
+
+
+@pytest.mark.parametrize("answer", ["{not json", "{}", "null", "42", '["a", "b"]', "{'answer': 1}"])
+def test_an_answer_in_a_string_stays_as_it_is_written(answer: str) -> None:
+    assert decode(nested("ANSWER", {"answer": answer})).answer == answer
+
+
+# REMEND.
+
+
+def test_remend_by_calls_or_plan_or_only_a_diagnosis() -> None:
+    by_call = decode(nested("REMEND", {"diagnosis": "a typo", "tool_calls": [{"function": POWER}]}))
+    by_plan = decode(nested("REMEND", {"diagnosis": "a dead end", "plan": "1. turn back"}))
+    neither = decode(nested("REMEND", {"diagnosis": "no idea"}))
+    assert (by_call.diagnosis, by_call.tool_calls, by_call.plan) == ("a typo", (WantedCall(**POWER),), ())
+    assert (by_plan.diagnosis, by_plan.tool_calls, [s.description for s in by_plan.plan]) == (
+        "a dead end",
+        (),
+        ["turn back"],
+    )
+    assert (neither.diagnosis, neither.tool_calls, neither.plan) == ("no idea", (), ())
+    assert neither.output == {"diagnosis": "no idea", "plan": []}
+
+
+# PLAN.
+
+
+@pytest.mark.parametrize("plan", [None, [], "", "  \n ", {}, 5, [5], [None], [["look"]]])
+def test_a_plan_that_is_none_is_unreadable(plan: Any) -> None:
+    with pytest.raises(UnreadableReply, match="plan"):
+        decode(nested("PLAN", {"plan": plan}))
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("1. look.\n2. tell.\n3. rest.\n", [("1", "look."), ("2", "tell."), ("3", "rest.")]),
+        ("1) look\n2) tell", [("1", "look"), ("2", "tell")]),
+        ("(1) look\n(2) tell", [("1", "look"), ("2", "tell")]),
+        ("Step 1: look\nStep 2: tell", [("1", "look"), ("2", "tell")]),
+        ("1. look\n\n10. tell", [("1", "look"), ("10", "tell")]),
+        ("1. look\n1.1 closely\n1.2. again", [("1", "look"), ("1.1", "closely"), ("1.2", "again")]),
+        ("  - 1. look\n  - 2. tell", [("1", "look"), ("2", "tell")]),
+        ("**1. look**\n**2. tell**", [("1", "look"), ("2", "tell")]),
+        ("### Step 1: look\n### Step 2: tell", [("1", "look"), ("2", "tell")]),
+        ("1、查询景点\n2、计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("1.查询景点\n2.计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("1．查询景点\n2．计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("1：查询景点\n2：计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("1）查询景点\n2）计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("（1）查询景点\n（2）计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("步骤1：查询景点\n步骤 2：计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("第1步：查询景点\n第2步：计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("第一步：查询景点\n第二步，计算预算\n第十一步：总结", [("1", "查询景点"), ("2", "计算预算"), ("11", "总结")]),
+        ("一、查询景点\n二、计算预算", [("1", "查询景点"), ("2", "计算预算")]),
+        ("- look\n* tell\n• rest", [("1", "look"), ("2", "tell"), ("3", "rest")]),
+        ("look\ntell", [("1", "look"), ("2", "tell")]),
+        ("3天行程\n2 cities", [("1", "3天行程"), ("2", "2 cities")]),
+        ("1.5倍预算", [("1", "1.5倍预算")]),
+        ("一起去北京", [("1", "一起去北京")]),
+    ],
+)
+def test_a_plan_in_text_is_read_line_by_line(text: str, steps: list[tuple[str, str]]) -> None:
+    assert steps_of(text) == steps
+
+
+def test_a_heading_above_numbered_steps_is_no_step() -> None:
+    assert steps_of("Here is the plan:\n1. look\n2. tell") == [("1", "look"), ("2", "tell")]
+    assert steps_of("计划如下：\n1、查询\n2、总结") == [("1", "查询"), ("2", "总结")]
+
+
+def test_lines_below_a_numbered_step_belong_to_it() -> None:
+    assert steps_of("1. look\n   - at the sky\n2. tell") == [("1", "look at the sky"), ("2", "tell")]
+
+
+def test_a_plan_in_a_list_takes_many_shapes() -> None:
+    given = [
+        {"step_id": 1, "description": "look", "status": "DONE", "owner": "me"},
+        {"step": 2, "general_goal": "tell"},
+        {"id": "x", "title": "rest", "status": "in_progress"},
+        {"step_id": None, "description": "sleep", "status": "whatever"},
+        {"step_id": "", "description": "wake"},
+        "rise",
+    ]
+    assert [(step.step_id, step.description, step.status.value) for step in read_steps(given)] == [
+        ("1", "look", "done"),
+        ("2", "tell", "pending"),
+        ("x", "rest", "running"),
+        ("4", "sleep", "pending"),
+        ("5", "wake", "pending"),
+        ("6", "rise", "pending"),
+    ]
+
+
+def test_a_numbered_sentence_in_a_list_loses_its_number() -> None:
+    assert steps_of(["1. look", "2. tell"]) == [("1", "look"), ("2", "tell")]
+
+
+def test_read_object_takes_control_characters_in_strings() -> None:
+    assert read_object('{"a": "one\ntwo\t"}') == {"a": "one\ntwo\t"}
+
+
+# Round trip.
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+values = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@either_form
+@given(
+    thought=names, calls=st.lists(st.tuples(names, st.dictionaries(names, values, max_size=3)), min_size=1, max_size=4)
+)
+def test_calls_survive_being_written_and_read(form: Any, thought: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    wanted = tuple(WantedCall(name=name, arguments=arguments) for name, arguments in calls)
+    decision = Decision(thought=thought, action_type=ActionType.CALL_TOOL, tool_calls=wanted)
+    assert decode(form("CALL_TOOL", decision.output)).tool_calls == wanted

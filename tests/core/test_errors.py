@@ -1,0 +1,96 @@
+"""Every error: in the drawing, in its place, with a sentence that says what to do."""
+
+import inspect
+import re
+
+import pytest
+
+from segue.core import errors
+from segue.core.errors import SegueError
+
+DEFINED = {
+    name: member
+    for name, member in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(member, BaseException) and member.__module__ == "segue.core.errors"
+}
+MADE = [
+    errors.UnknownAgent("x", ["travel", "support"]),
+    errors.UnknownMode("x", ["direct", "react"]),
+    errors.UnknownTool("x", []),
+    errors.UnknownModel("gpt"),
+    errors.MissingKey("openai:gpt-4.1-mini"),
+    errors.MissingExtra("The server", "serve"),
+    errors.ToolServerUnavailable("shop", "its command was not found"),
+    errors.IllegalTransition("done", "running"),
+    errors.UnknownTask("t1"),
+    errors.UnknownThread("s1"),
+    errors.UnknownSnapshot("s1", "1f1e"),
+    errors.ThreadExists("s1"),
+    errors.InvalidExport("it has no version"),
+    errors.TaskUnfinished("s1", "t1", "paused"),
+    errors.ThreadBusy("s1"),
+    errors.DamagedSession("s1", "its row is none", "The row is damaged: recover the session."),
+    errors.DamagedCheckpoint("s1", "it cannot be decoded"),
+    errors.DamagedRow("s1", "status: no text", "task «t1»"),
+    errors.UnreadableState("s1", "it cannot be decoded"),
+    errors.NothingReadable("s1", "it cannot be decoded"),
+    errors.DatabaseTooNew("segue.db", 3, 2),
+    errors.StaleOwner("s1"),
+]
+
+
+def drawn() -> dict[str, str]:
+    """Each class in the module's drawing, and the class that it hangs from."""
+    parents: dict[str, str] = {}
+    line_of: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"^([│├└─ ]*)([A-Z]\w+(?: · [A-Z]\w+)*)(?: {2,}.*)?$", line)
+        if not found or (not found[1] and line_of):
+            continue
+        depth = len(found[1]) // 4
+        names = found[2].split(" · ")
+        parents |= {name: line_of[depth - 1] if depth else "RuntimeError" for name in names}
+        line_of[depth:] = [names[-1]]
+    return parents
+
+
+def test_the_drawing_is_the_tree() -> None:
+    assert drawn() == {name: kind.__bases__[0].__name__ for name, kind in DEFINED.items()}
+
+
+@pytest.mark.parametrize("kind", DEFINED.values(), ids=list(DEFINED))
+def test_every_error_has_a_sentence_of_its_own(kind: type[SegueError]) -> None:
+    assert "__doc__" in vars(kind)
+    doc = inspect.getdoc(kind) or ""
+    assert doc[0].isupper()
+    assert doc.endswith(".")
+    assert issubclass(kind, SegueError)
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+def test_a_message_is_a_sentence(error: SegueError) -> None:
+    assert str(error)[0].isupper()
+    assert str(error).endswith(".")
+    assert "\n" not in str(error)
+
+
+def test_every_error_that_writes_its_own_message_is_tried_here() -> None:
+    assert {type(error) for error in MADE} == {kind for kind in DEFINED.values() if "__init__" in vars(kind)}
+
+
+def test_messages_name_what_there_is_and_what_to_do() -> None:
+    said = {type(error).__name__: str(error) for error in MADE}
+    assert said["UnknownAgent"] == "There is no agent «x»; use one of: travel, support."
+    assert said["UnknownTool"] == "There is no tool «x»; use one of: none."
+    assert "OPENAI_API_KEY" in said["MissingKey"] and "--model offline" in said["MissingKey"]
+    assert "pip install 'segue[serve]'" in said["MissingExtra"]
+    assert "cancel task «t1»" in said["TaskUnfinished"]
+    assert "--db" in said["DatabaseTooNew"]
+
+
+def test_names_may_come_from_a_generator() -> None:
+    assert errors.listed(name for name in ("a", "b")) == "a, b"
+
+
+def test_an_unfinished_task_carries_its_id() -> None:
+    assert errors.TaskUnfinished("s1", "t1", "paused").task_id == "t1"

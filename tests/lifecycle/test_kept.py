@@ -1,0 +1,325 @@
+"""Engines over an app's database: a task of the lifecycle mode that any process can pause, resume and look at."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue import Agent
+from segue.app import App
+from segue.core.errors import ConfigurationError, ModelUnreachable, TaskError, ThreadBusy
+from segue.graphs.lifecycle import build_lifecycle
+from segue.lifecycle import ConversationEngine, EngineState
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
+
+GOAL = "the goal"
+
+
+def agent_of(shop: Workshop, tasks: list[dict[str, Any]], agent_id: str = "worker", **fields: Any) -> Agent:
+    """An agent whose model writes these tasks down and then carries each of them out."""
+
+    def reply(messages: Any) -> str:
+        if messages[-1].content == GOAL:
+            return json.dumps({"tasks": tasks})
+        return shop.reply(messages)
+
+    return Agent(agent_id=agent_id, model=ScriptedChatModel(reply), tools=(shop.tool(),), **fields)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
+def opened(db: Path, shop: Workshop, count: int = 3) -> Any:
+    return segue.open(db, agents=[agent_of(shop, chain(count))])
+
+
+async def test_a_run_is_a_task_with_a_trace_and_a_history(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop, 2) as app:
+        engine = ConversationEngine(app=app, agent="worker", session_id="s")
+        events = await rest(engine.run(GOAL))
+        (row,) = await app.tasks()
+        trace = await app.trace(row["task_id"])
+        history = await app.history("s")
+    assert told(events)[-1] == "engine_completed" and engine.results == {"t1": "made t1", "t2": "made t2"}
+    assert (row["mode"], row["status"], row["result"]["success"]) == ("lifecycle", "done", True)
+    assert [call["name"] for call in trace["calls"]] == ["work", "work"]
+    logged = [event["data"]["event_type"] for event in trace["events"] if event["type"] == "lifecycle"]
+    assert logged == [event.event_type.value for event in events]
+    assert {event["step_id"] for event in trace["events"] if event["type"] == "tool_result"} == {"t1", "t2"}
+    assert [message["role"] for message in history] == ["user", *["assistant", "tool"] * 2, "assistant"]
+    assert [event["type"] for event in trace["events"]].count("answer") == 1
+
+
+async def test_the_background_comes_no_further_than_what_was_told(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app:
+        run = ConversationEngine(app=app, agent="worker").run(GOAL)
+        await until(run, "task_started", "t1")
+        await asyncio.sleep(0.3)
+        assert shop.done == []
+        await until(run, "task_completed", "t1")
+        await asyncio.sleep(0.3)
+        assert shop.done == ["t1"]
+        await rest(run)
+    assert shop.done == ["t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("at", [("task_scheduled", "t2"), ("task_started", "t2"), ("task_completed", "t1")])
+async def test_a_paused_run_stands_in_the_database_and_goes_on(db: Path, shop: Workshop, at: tuple[str, str]) -> None:
+    async with opened(db, shop) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        await until(run, *at)
+        assert engine.pause() is True
+        await soon_status(app, "paused")
+        assert told([await anext(run), await anext(run)])[1] == "engine_paused"
+        assert (await app.tasks())[0]["wanted"] == "pause"
+        assert engine.resume() is True
+        assert told(await rest(run))[1] == "engine_resumed"
+    assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
+
+
+@pytest.mark.parametrize("place", range(1, 16, 3))
+async def test_closed_anywhere_every_event_is_told_once_and_every_task_done_once(
+    db: Path, shop: Workshop, place: int
+) -> None:
+    async with opened(db, shop, 2) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        lines = told([await anext(run) for _ in range(place)])
+        await run.aclose()
+        lines += told(await rest(engine.run(None)))
+    ours = [line for line in lines if "paused" not in line and "resumed" not in line]
+    assert len(ours) == len(set(ours)) == 15
+    assert shop.done == ["t1", "t2"]
+
+
+async def soon_status(app: App, status: str) -> None:
+    async with asyncio.timeout(20):
+        while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
+            await asyncio.sleep(0.02)
+
+
+async def test_another_opening_resumes_what_an_engine_left(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app:
+        run = ConversationEngine(app=app, agent="worker").run(GOAL)
+        await until(run, "task_completed", "t1")
+        await run.aclose()
+        assert (await app.tasks())[0]["status"] == "paused"
+    async with opened(db, shop) as app:
+        (row,) = await app.resumable()
+        result = await app.resume(row["task_id"])
+    assert shop.done == ["t1", "t2", "t3"]
+    assert result["success"] and result["answer"] == "made t3"
+
+
+async def test_closed_just_before_the_end_the_task_is_still_finished(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop, 1) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        await until(run, "task_completed")
+        assert told([await anext(run)]) == ["executing → completed"]
+        await run.aclose()
+        assert told(await rest(engine.run(None))) == ["engine_completed"]
+        assert (await app.tasks())[0]["status"] == "done"
+
+
+async def test_an_engine_goes_on_with_a_task_that_the_app_paused(db: Path, shop: Workshop) -> None:
+    shop.hold("t2")
+    async with opened(db, shop) as app:
+        row = await app.start(GOAL, agent="worker", mode="lifecycle")
+        await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
+        await app.pause(row["task_id"])
+        shop.release("t2")
+        await soon_status(app, "paused")
+        engine = ConversationEngine(app=app, task_id=row["task_id"])
+        lines = told(await rest(engine.run(None)))
+    assert lines[:2] == ["paused → executing", "engine_resumed"]
+    assert [line for line in lines if line.startswith("task_completed")] == ["task_completed t2", "task_completed t3"]
+    assert engine.completed_tasks == 3 and shop.done == ["t1", "t2", "t3"]
+
+
+async def test_a_snapshot_of_a_kept_run_leads_back_to_its_task(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app:
+        first = ConversationEngine(app=app, agent="worker")
+        run = first.run(GOAL)
+        await until(run, "task_completed", "t1")
+        snapshot = json.loads(json.dumps(first.create_snapshot()))
+        await until(run, "task_completed", "t2")  # the database is further than the snapshot
+        await run.aclose()
+    async with opened(db, shop) as app:
+        second = ConversationEngine(app=app)
+        assert second.restore_from_snapshot(snapshot) is True
+        await rest(second.run(None))
+        assert len(await app.tasks()) == 1
+    assert shop.done == ["t1", "t2", "t3"] and second.completed_tasks == 3
+
+
+async def test_paused_from_elsewhere_the_engine_says_so_and_waits(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app, opened(db, shop) as other:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        await until(run, "task_completed", "t1")
+        (row,) = await other.tasks()
+        await other.pause(row["task_id"])
+        await soon_status(other, "paused")
+        assert told([await anext(run), await anext(run)])[-1] in ("engine_paused", "executing → paused")
+        assert engine.state is EngineState.PAUSED
+        assert engine.resume() is True
+        await rest(run)
+    assert shop.done == ["t1", "t2", "t3"]
+
+
+async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app, opened(db, shop) as other:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        await until(run, "task_completed", "t1")
+        await other.cancel((await other.tasks())[0]["task_id"])
+        events = await rest(run)
+        assert events[-1].event_type == "engine_error" and "was cancelled" in events[-1].data["error"]
+    assert shop.done == ["t1"] and engine.state is EngineState.ERROR
+
+
+async def test_cancelled_while_it_waits_the_run_stands_and_the_engine_goes_on(db: Path, shop: Workshop) -> None:
+    shop.hold("t1")
+    async with opened(db, shop) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        following = asyncio.create_task(rest(engine.run(GOAL)))
+        await soon(lambda: "t1" in shop.begun and shop.begun["t1"].is_set())
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        assert engine.state is EngineState.PAUSED
+        shop.release("t1")
+        await rest(engine.run(None))
+        assert [row["status"] for row in await app.tasks()] == ["done"]
+    assert shop.done == ["t1", "t2", "t3"]
+
+
+async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, shop: Workshop) -> None:
+    async with opened(db, shop) as app:
+        first = ConversationEngine(app=app, agent="worker", session_id="s").run(GOAL)
+        await until(first, "task_started")
+        second = ConversationEngine(app=app, agent="worker", session_id="s")
+        with pytest.raises(ThreadBusy):
+            await rest(second.run(GOAL))
+        assert second.state is EngineState.IDLE
+        await rest(first)
+
+
+async def test_after_an_outage_the_same_engine_goes_on(db: Path, shop: Workshop) -> None:
+    down = [True]
+    good = agent_of(shop, chain(2)).model
+
+    def reply(messages: Any) -> str:
+        if down[0] and messages[0].content == "do t2":
+            raise ModelUnreachable("The endpoint does not answer.")
+        text: str = good._next(list(messages), {}).text
+        return text
+
+    agent = Agent(agent_id="worker", model=ScriptedChatModel(reply), tools=(shop.tool(),))
+    async with segue.open(db, agents=[agent]) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        events = await rest(engine.run(GOAL))
+        assert events[-1].data == {"error": "The endpoint does not answer.", "phase": "executing"}
+        down[0] = False
+        assert told(await rest(engine.run(None)))[:2] == ["paused → executing", "engine_resumed"]
+    assert shop.done == ["t1", "t2"] and engine.state is EngineState.COMPLETED
+
+
+async def test_a_person_is_asked_and_answers(db: Path) -> None:
+    sent: list[str] = []
+
+    @segue.tool(needs_approval=True)
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return "sent"
+
+    script = [json.dumps({"tasks": [task("letter")]}), call_tool(("send", {"to": "Ann"})), answer("it is sent")]
+    agent = Agent(agent_id="worker", model=ScriptedChatModel(script), tools=(send,))
+    async with segue.open(db, agents=[agent]) as app:
+        engine = ConversationEngine(app=app, agent="worker")
+        run = engine.run(GOAL)
+        paused = (await until(run, "engine_paused"))[-1]
+        assert paused.data["question"]["calls"][0]["arguments"] == {"to": "Ann"}
+        assert engine.resume() is False
+        assert engine.resume("approve") is True
+        await rest(run)
+    assert sent == ["Ann"] and engine.results == {"letter": "it is sent"}
+
+
+async def test_a_mode_of_ones_own_may_have_a_coordinator_and_a_planner(db: Path, shop: Workshop) -> None:
+    graph = build_lifecycle(decompose=Planner([chain(2)]).decompose_goal, concurrency=2)
+    async with segue.open(db, agents=[agent_of(shop, [])], modes={"mine": graph}) as app:
+        engine = ConversationEngine(app=app, agent="worker", mode="mine")
+        await rest(engine.run("anything"))
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_a_small_budget_of_rounds_does_not_bound_the_number_of_tasks(db: Path, shop: Workshop) -> None:
+    tasks = [task(str(n)) for n in range(30)]
+    agent = agent_of(shop, tasks, max_iteration=2, budget=segue.Budget(tool_calls=1))
+    async with segue.open(db, agents=[agent]) as app:
+        result = await app.ask(GOAL, agent="worker", mode="lifecycle")
+    assert result["success"] and len(shop.done) == 30
+
+
+async def test_cancelled_a_task_leaves_what_it_did_in_the_history(db: Path, shop: Workshop) -> None:
+    shop.hold("t2")
+    async with opened(db, shop) as app:
+        row = await app.start(GOAL, agent="worker", mode="lifecycle", session_id="s")
+        await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
+        await app.cancel(row["task_id"])
+        history = await app.history("s")
+        assert [call["state"] for call in (await app.trace(row["task_id"]))["calls"]] == ["done", "done"]
+        assert [m["role"] for m in history] == ["user", *["assistant", "tool"] * 2, "assistant"]
+        assert "worked on t1" in str(history)
+
+
+async def test_with_an_app_what_belongs_to_its_agent_is_refused(db: Path) -> None:
+    async with segue.open(db) as app:
+        with pytest.raises(ConfigurationError, match="build_lifecycle"):
+            ConversationEngine(llm="offline", app=app)
+        engine = ConversationEngine(app=app)
+        assert engine.restore_from_snapshot({"state": "paused", "tasks": [], "completed_tasks": 0}) is True
+        with pytest.raises(TaskError, match="without an app"):
+            await rest(engine.run(None))
+
+
+CRASHED = """
+import asyncio, sys
+import segue
+from segue.lifecycle import ConversationEngine
+
+async def main():
+    async with segue.open(sys.argv[1]) as app:
+        run = ConversationEngine(app=app, session_id="s").run("帮我规划一个北京3日游，包括景点和美食")
+        async for event in run:
+            if event.event_type == "task_completed" and event.data["task_id"] == "2":
+                import os
+                os._exit(9)
+
+asyncio.run(main())
+"""
+
+
+async def test_after_a_crash_another_process_goes_on_with_what_is_left(db: Path) -> None:
+    command = [sys.executable, "-X", "utf8", "-c", CRASHED, str(db)]
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 9, ran.stderr
+    async with segue.open(db) as app:
+        (row,) = await app.resumable()
+        assert row["cut_off"]
+        engine = ConversationEngine(app=app, task_id=row["task_id"])
+        events = await rest(engine.run(None))
+        calls = (await app.trace(row["task_id"]))["calls"]
+    assert [event.data["task_id"] for event in events if event.event_type == "task_completed"] == ["3", "4", "5"]
+    assert len(calls) == 4 and engine.completed_tasks == 5

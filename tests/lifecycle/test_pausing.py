@@ -1,0 +1,303 @@
+"""Pause and resume: when they are allowed, what is told and when, and that nothing is done twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from segue.core.agents import Agent
+from segue.core.errors import IllegalTransition
+from segue.lifecycle import ConversationEngine, EngineBusy, EngineState
+from segue.tools.registry import tool
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
+
+PAUSE = ["executing → paused", "engine_paused"]
+RESUME = ["paused → executing", "engine_resumed"]
+
+
+async def test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    run = engine.run("go")
+    for _ in range(5):
+        await run.__anext__()
+    assert engine.state is EngineState.DECOMPOSING
+    assert engine.pause() is False
+    assert engine.resume() is False
+    assert (await rest(run))[-1].event_type == "engine_completed"
+
+
+async def test_paused_while_scheduling_it_goes_back_to_scheduling(shop: Workshop) -> None:
+    engine = shop.engine(chain(3))
+    run = engine.run("go")
+    await until(run, "task_scheduled", "t1")
+    assert engine.pause() is True
+    assert engine.state is EngineState.PAUSED
+    assert told([await anext(run), await anext(run)]) == ["scheduling → paused", "engine_paused"]
+    assert engine.resume() is True
+    assert engine.state is EngineState.SCHEDULING
+    assert told(await rest(run))[:5] == [
+        "paused → scheduling",
+        "engine_resumed",
+        "task_scheduled t2",
+        "task_scheduled t3",
+        "scheduling → executing",
+    ]
+    assert shop.done == ["t1", "t2", "t3"]
+
+
+async def test_paused_at_a_tasks_start_the_task_does_not_begin_until_it_is_resumed(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    run = engine.run("go")
+    await until(run, "task_started", "t1")
+    progress = engine.current_progress
+    assert engine.pause() is True
+    assert engine.current_progress == progress
+    assert told([await anext(run), await anext(run)]) == PAUSE
+    waiting = asyncio.ensure_future(anext(run))
+    await asyncio.sleep(0.1)
+    assert not waiting.done() and shop.done == []
+    assert engine.resume() is True
+    assert engine.state is EngineState.EXECUTING
+    assert told([await waiting, *await rest(run)]) == [
+        *RESUME,
+        "task_completed t1",
+        "task_started t2",
+        "task_completed t2",
+        "executing → completed",
+        "engine_completed",
+    ]
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    run = engine.run("go")
+    await until(run, "task_completed", "t1")
+    assert engine.pause() and engine.resume()
+    assert engine.state is EngineState.EXECUTING
+    events = await rest(run)
+    assert told(events)[:4] == [*PAUSE, *RESUME]
+    assert [event.data for event in events if event.event_type in ("engine_paused", "engine_resumed")] == [
+        {"progress": 0.5},
+        {"progress": 0.5},
+    ]
+    assert engine.state is EngineState.COMPLETED
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event(shop: Workshop) -> None:
+    shop.hold("t1")
+    engine = shop.engine(chain(2))
+    events: list[Any] = []
+
+    async def follow() -> None:
+        async for event in engine.run("go"):
+            events.append(event)
+
+    following = asyncio.create_task(follow())
+    await soon(lambda: "t1" in shop.begun and shop.begun["t1"].is_set())
+    assert engine.pause() is True
+    shop.release("t1")
+    await soon(lambda: bool(events) and events[-1].event_type == "engine_paused")
+    assert engine.state is EngineState.PAUSED and not following.done()
+    assert engine.resume() is True
+    async with asyncio.timeout(20):
+        await following
+    assert told(events).count("engine_resumed") == 1
+    assert engine.completed_tasks == 2 and shop.done == ["t1", "t2"]
+
+
+async def test_a_pause_within_a_task_stops_it_between_two_calls_and_repeats_none(shop: Workshop) -> None:
+    made: list[int] = []
+
+    @tool
+    async def step(number: int) -> int:
+        """One step of several."""
+        made.append(number)
+        await asyncio.sleep(0.02)
+        return number
+
+    def reply(messages: Any) -> str:
+        return answer("all done") if len(made) >= 4 else call_tool(("step", {"number": len(made)}))
+
+    agent = Agent(agent_id="w", model=ScriptedChatModel(reply), tools=(step,))
+    engine = ConversationEngine(llm=Planner([[task("long")]]), agent=agent)
+    following = asyncio.create_task(rest(engine.run("go")))
+    await soon(lambda: len(made) == 2)
+    assert engine.pause() is True
+    await asyncio.sleep(0.15)
+    standing = list(made)
+    assert len(standing) < 4
+    assert engine.resume() is True
+    events = await following
+    assert made == [0, 1, 2, 3]
+    assert engine.results == {"long": "all done"}
+    assert told(events).count("engine_paused") == 1
+
+
+async def test_with_concurrency_what_is_finished_while_the_pause_takes_effect_is_told_and_kept(shop: Workshop) -> None:
+    shop.hold("slow")
+    engine = shop.engine([task("quick"), task("slow"), task("then", "slow", "quick")], concurrency=2)
+    run = engine.run("go")
+    await until(run, "task_completed", "quick")
+    assert engine.pause() is True
+    asyncio.get_running_loop().call_later(0.05, shop.release, "slow")
+    heard = told([await anext(run), await anext(run)])
+    assert heard == PAUSE
+    assert engine.resume() is True
+    events = told(await rest(run))
+    assert shop.done == ["quick", "slow", "then"]
+    assert [line for line in events if line.startswith("task_")] == [
+        "task_completed slow",
+        "task_started then",
+        "task_completed then",
+    ]
+
+
+async def test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating(shop: Workshop) -> None:
+    engine = shop.engine(chain(3))
+    run = engine.run("go")
+    await until(run, "task_completed", "t1")
+    await run.aclose()
+    assert engine.state is EngineState.PAUSED
+    assert engine.pause() is False
+    events = await rest(engine.run(None))
+    assert told(events)[:4] == [*PAUSE, *RESUME]
+    assert engine.state is EngineState.COMPLETED
+    assert shop.done == ["t1", "t2", "t3"]
+
+
+async def test_closed_while_tasks_are_under_way_it_drains_them(shop: Workshop) -> None:
+    shop.hold("slow")
+    engine = shop.engine([task("quick"), task("slow"), task("then", "slow")], concurrency=2)
+    run = engine.run("go")
+    await until(run, "task_completed", "quick")
+    asyncio.get_running_loop().call_later(0.05, shop.release, "slow")
+    await run.aclose()
+    assert engine.state is EngineState.PAUSED
+    await rest(engine.run(None))
+    assert shop.done == ["quick", "slow", "then"]
+
+
+@pytest.mark.parametrize("place", range(1, 16))
+async def test_closed_anywhere_every_event_is_told_once_and_every_task_done_once(shop: Workshop, place: int) -> None:
+    engine = shop.engine(chain(2))
+    run = engine.run("go")
+    lines = told([await anext(run) for _ in range(place)])
+    await run.aclose()
+    lines += told(await rest(engine.run(None)))
+    ours = [line for line in lines if "paused" not in line and "resumed" not in line]
+    assert len(ours) == len(set(ours)) == 15
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_closed_just_before_the_end_the_end_is_still_told(shop: Workshop) -> None:
+    engine = shop.engine(chain(1))
+    run = engine.run("go")
+    await until(run, "task_completed")
+    assert told([await anext(run)]) == ["executing → completed"]
+    await run.aclose()
+    assert told(await rest(engine.run(None))) == ["engine_completed"]
+    assert await rest(engine.run(None)) == []
+
+
+async def test_a_loop_that_is_left_leaves_an_engine_that_can_go_on(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    async for event in engine.run("go"):
+        if event.event_type == "task_completed":
+            break
+    await soon(lambda: engine.state is EngineState.PAUSED)
+    await rest(engine.run(None))
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_cancelled_in_the_middle_of_a_call_it_is_not_executing_and_the_call_is_not_repeated(
+    shop: Workshop,
+) -> None:
+    shop.hold("t1")
+    engine = shop.engine(chain(2))
+    following = asyncio.create_task(rest(engine.run("go")))
+    await soon(lambda: "t1" in shop.begun and shop.begun["t1"].is_set())
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert engine.state is EngineState.PAUSED
+    shop.release("t1")
+    await rest(engine.run(None))
+    assert shop.done == ["t2"]
+    assert any("may or may not have taken effect" in str(messages) for messages in shop.seen)
+
+
+async def test_a_run_that_is_closed_before_it_schedules_goes_on_from_there(shop: Workshop) -> None:
+    engine = shop.engine(chain(1))
+    run = engine.run("go")
+    await until(run, "context_received")
+    await run.aclose()
+    assert engine.state is EngineState.CONTEXT_FETCHING
+    with pytest.raises(EngineBusy, match=r"run\(None\)"):
+        await rest(engine.run("another"))
+    assert told(await rest(engine.run(None)))[0] == "context_fetching → decomposing"
+    assert shop.done == ["t1"]
+
+
+async def test_a_second_run_at_once_is_refused_and_changes_nothing(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    run = engine.run("go")
+    await until(run, "task_started", "t1")
+    before = engine.create_snapshot()
+    for given in ("another", None):
+        with pytest.raises(IllegalTransition, match="under way"):
+            await rest(engine.run(given))
+    with pytest.raises(EngineBusy, match="aclose"):
+        engine.reset()
+    assert engine.restore_from_snapshot(before) is False and "under way" in engine.refused
+    assert engine.create_snapshot() == before
+    await rest(run)
+    assert shop.done == ["t1", "t2"]
+
+
+async def test_there_is_nothing_to_go_on_with_at_first_and_after_a_reset(shop: Workshop) -> None:
+    engine = shop.engine(chain(2))
+    with pytest.raises(EngineBusy, match="nothing to go on with"):
+        await rest(engine.run())
+    run = engine.run("go")
+    await until(run, "task_completed", "t1")
+    await run.aclose()
+    with pytest.raises(EngineBusy, match=r"reset\(\)"):
+        await rest(engine.run("another"))
+    engine.reset()
+    assert (engine.state, engine.total_tasks, engine.current_progress) == (EngineState.IDLE, 0, 0.0)
+    with pytest.raises(EngineBusy):
+        await rest(engine.run(None))
+    await rest(engine.run("another"))
+    assert shop.done == ["t1", "t1", "t2"]
+
+
+async def test_a_completed_run_has_nothing_left_to_go_on_with(shop: Workshop) -> None:
+    engine = shop.engine(chain(1))
+    await rest(engine.run("go"))
+    assert await rest(engine.run(None)) == []
+    assert engine.pause() is False and engine.resume() is False
+    assert engine.state is EngineState.COMPLETED
+
+
+async def test_a_task_that_needs_a_person_pauses_the_run_until_they_answer() -> None:
+    sent: list[str] = []
+
+    @tool(needs_approval=True)
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return "sent"
+
+    model = ScriptedChatModel([call_tool(("send", {"to": "Ann"})), answer("it is sent")])
+    agent = Agent(agent_id="w", model=model, tools=(send,))
+    engine = ConversationEngine(llm=Planner([[task("letter")]]), agent=agent)
+    run = engine.run("go")
+    paused = (await until(run, "engine_paused"))[-1]
+    assert paused.data["question"]["calls"][0]["arguments"] == {"to": "Ann"}
+    assert engine.state is EngineState.PAUSED
+    assert engine.resume() is False
+    assert engine.resume({"verdicts": [{"index": 0, "verdict": "approve"}]}) is True
+    await rest(run)
+    assert sent == ["Ann"] and engine.results == {"letter": "it is sent"}

@@ -1,0 +1,239 @@
+"""Snapshots: JSON that a new engine, also of a new process, goes on from with only what is left."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from segue.core.agents import Agent
+from segue.core.errors import ModelUnreachable
+from segue.lifecycle import ConversationEngine, EngineState
+from segue.lifecycle.coordinators import RegistryCoordinator
+from segue.tools.registry import tool
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
+
+EVENTS_OF_TWO_TASKS = 15
+
+
+def through_json(snapshot: dict[str, Any]) -> dict[str, Any]:
+    restored: dict[str, Any] = json.loads(json.dumps(snapshot))
+    return restored
+
+
+async def test_a_snapshot_says_where_the_run_stands(shop: Workshop) -> None:
+    engine = shop.engine([task("a", priority=2), task("b", "a", priority=1)])
+    run = engine.run("the goal")
+    await until(run, "task_completed", "a")
+    engine.pause()
+    snapshot = engine.create_snapshot()
+    assert snapshot == through_json(snapshot)
+    assert {name: snapshot[name] for name in ("version", "state", "progress", "completed_tasks", "total_tasks")} == {
+        "version": 1,
+        "state": "paused",
+        "progress": 0.5,
+        "completed_tasks": 1,
+        "total_tasks": 2,
+    }
+    assert [{name: t[name] for name in ("id", "description", "status", "priority")} for t in snapshot["tasks"]] == [
+        {"id": "a", "description": "do a", "status": "done", "priority": 2},
+        {"id": "b", "description": "do b", "status": "pending", "priority": 1},
+    ]
+    assert snapshot["results"] == {"a": "made a"}
+    assert snapshot["dependencies"] == {"a": [], "b": ["a"]}
+    assert snapshot["input"] == "the goal"
+    await run.aclose()
+
+
+@pytest.mark.parametrize("place", range(1, EVENTS_OF_TWO_TASKS + 1))
+async def test_wherever_it_is_taken_another_engine_does_exactly_what_is_left(shop: Workshop, place: int) -> None:
+    first = shop.engine(chain(2))
+    run = first.run("go")
+    for _ in range(place):
+        await anext(run)
+    snapshot = through_json(first.create_snapshot())
+    await run.aclose()
+    done = list(shop.done)
+    assert done == [t["id"] for t in snapshot["tasks"] if t["status"] == "done"]
+    second = shop.engine(chain(2))
+    assert second.restore_from_snapshot(snapshot) is True
+    assert second.state == snapshot["state"]
+    assert second.current_progress == snapshot["progress"]
+    events = await rest(second.run(None))
+    assert shop.done == ["t1", "t2"]
+    assert second.results == {"t1": "made t1", "t2": "made t2"}
+    assert (second.completed_tasks, second.total_tasks, second.state) == (2, 2, EngineState.COMPLETED)
+    assert [event.data["task_id"] for event in events if event.event_type == "task_started"] == [
+        name for name in ("t1", "t2") if name not in done
+    ]
+
+
+async def test_a_paused_engine_is_restored_paused_and_goes_back_to_where_it_was_paused(shop: Workshop) -> None:
+    first = shop.engine(chain(2))
+    run = first.run("go")
+    await until(run, "task_scheduled", "t1")
+    first.pause()
+    second = shop.engine(chain(2))
+    assert second.restore_from_snapshot(through_json(first.create_snapshot())) is True
+    assert second.state is EngineState.PAUSED
+    assert told(await rest(second.run(None)))[:3] == ["paused → scheduling", "engine_resumed", "task_scheduled t1"]
+    third = shop.engine(chain(2))
+    third.restore_from_snapshot(first.create_snapshot())
+    assert third.resume() is True and third.state is EngineState.SCHEDULING
+    assert told(await rest(third.run(None)))[0] == "paused → scheduling"
+    await run.aclose()
+
+
+async def test_what_a_task_needs_is_known_to_the_new_engine(shop: Workshop) -> None:
+    first = shop.engine(chain(2), coordinator=RegistryCoordinator(shop_registry(), "worker"))
+    run = first.run("the whole goal")
+    await until(run, "task_completed", "t1")
+    second = shop.engine(chain(2))
+    second.restore_from_snapshot(through_json(first.create_snapshot()))
+    await run.aclose()
+    await rest(second.run(None))
+    text = "\n".join(str(message.content) for message in shop.seen[-1])
+    assert "made t1" in text and "the whole goal" in text and "Never guess." in text
+
+
+def shop_registry() -> Any:
+    from segue.registry import Registry
+
+    return Registry((Agent(agent_id="worker", prompt="Never guess."),), environ={})
+
+
+async def test_the_calls_of_a_task_that_was_under_way_are_not_made_again() -> None:
+    made: list[int] = []
+
+    @tool
+    async def step(number: int) -> int:
+        """One step of several."""
+        await asyncio.sleep(0.02)
+        made.append(number)
+        return number
+
+    def reply(messages: Any) -> str:
+        return answer("all done") if len(made) >= 4 else call_tool(("step", {"number": len(made)}))
+
+    def engine() -> ConversationEngine:
+        agent = Agent(agent_id="w", model=ScriptedChatModel(reply), tools=(step,))
+        return ConversationEngine(llm=Planner([[task("long")]]), agent=agent)
+
+    first = engine()
+    following = asyncio.create_task(rest(first.run("go")))
+    await soon(lambda: len(made) == 2)
+    first.pause()
+    await asyncio.sleep(0.15)
+    snapshot = through_json(first.create_snapshot())
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    calls = snapshot["calls"]["long"]
+    assert [call["arguments"]["number"] for call in calls] == made
+    second = engine()
+    second.restore_from_snapshot(snapshot)
+    await rest(second.run(None))
+    assert made == [0, 1, 2, 3]
+    assert second.results == {"long": "all done"}
+
+
+async def test_after_the_model_was_unreachable_the_run_goes_on_where_it_failed(shop: Workshop) -> None:
+    down = [True]
+
+    def reply(messages: Any) -> str:
+        if down[0] and messages[0].content == "do t2":
+            raise ModelUnreachable("The endpoint does not answer: check it, then resume.")
+        return shop.reply(messages)
+
+    agent = Agent(agent_id="w", model=ScriptedChatModel(reply), tools=(shop.tool(),))
+    engine = ConversationEngine(llm=Planner([chain(3)]), agent=agent)
+    events = await rest(engine.run("go"))
+    assert told(events)[-2:] == ["executing → error", "engine_error"]
+    assert events[-1].data == {
+        "error": "The endpoint does not answer: check it, then resume.",
+        "phase": "executing",
+    }
+    assert engine.state is EngineState.ERROR and engine.completed_tasks == 1
+    down[0] = False
+    lines = told(await rest(engine.run(None)))
+    assert lines[0] == "idle → receiving"
+    assert [line for line in lines if line.startswith("task_started")] == ["task_started t2", "task_started t3"]
+    assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
+
+
+async def test_the_plain_form_of_a_snapshot_is_enough(shop: Workshop) -> None:
+    snapshot = {
+        "state": "paused",
+        "progress": 0.5,
+        "tasks": [
+            {"id": "a", "description": "do a", "status": "completed", "priority": 1},
+            {"id": "b", "description": "do b", "status": "pending", "priority": 2},
+        ],
+        "completed_tasks": 1,
+        "total_tasks": 2,
+    }
+    engine = shop.engine(chain(1))
+    assert engine.restore_from_snapshot(snapshot) is True
+    assert (engine.state, engine.current_progress) == (EngineState.PAUSED, 0.5)
+    await rest(engine.run(None))
+    assert shop.done == ["b"] and engine.completed_tasks == 2
+
+
+async def test_failed_and_skipped_tasks_stay_what_they_are(shop: Workshop) -> None:
+    shop.broken = {"a"}
+    tasks = [task("a"), task("b", "a"), task("c", priority=5)]
+    first = shop.engine(tasks)
+    run = first.run("go")
+    await until(run, "task_started", "c")
+    second = shop.engine(tasks)
+    second.restore_from_snapshot(through_json(first.create_snapshot()))
+    await run.aclose()
+    shop.broken = set()
+    events = await rest(second.run(None))
+    assert shop.done == ["c"]
+    assert [t.status for t in second.tasks] == ["error", "skipped", "done"]
+    assert events[-1].data["failed_tasks"] == events[-1].data["skipped_tasks"] == 1
+
+
+GOOD: dict[str, Any] = {
+    "state": "executing",
+    "tasks": [{"id": "a", "description": "do a", "status": "pending", "priority": 0}],
+    "completed_tasks": 0,
+    "total_tasks": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"state": "flying"}, "state is 'flying'"),
+        ({"state": ["executing"]}, "state"),
+        ({"tasks": None}, "TypeError"),
+        ({"tasks": [{"description": "no id"}]}, "KeyError"),
+        ({"tasks": [{**GOOD["tasks"][0], "status": "half"}]}, "half"),
+        ({"tasks": [{**GOOD["tasks"][0], "dependencies": ["x"]}]}, "'x', which is no step"),
+        ({"tasks": [*GOOD["tasks"], *GOOD["tasks"]], "total_tasks": 2}, "more than once"),
+        ({"completed_tasks": 4}, "completed_tasks is 4"),
+        ({"version": 99}, "version 99"),
+        ({"version": "x"}, "version"),
+        ({"paused_from": "idle"}, "paused_from"),
+        ({"calls": {"a": [{"name": "x"}]}}, "KeyError"),
+        ({"results": ["x"]}, "cannot be read"),
+    ],
+)
+async def test_a_snapshot_that_is_none_is_refused_and_changes_nothing(
+    shop: Workshop, change: dict[str, Any], said: str
+) -> None:
+    engine = shop.engine(chain(2))
+    await rest(engine.run("go"))
+    before = engine.create_snapshot()
+    assert engine.restore_from_snapshot({**GOOD, **change}) is False
+    assert said in engine.refused
+    assert engine.create_snapshot() == before
+
+
+@pytest.mark.parametrize("nothing", [None, [], "snapshot", {}, {"state": "idle"}])
+def test_what_is_no_dict_of_a_snapshot_is_refused(nothing: Any) -> None:
+    engine = ConversationEngine()
+    assert engine.restore_from_snapshot(nothing) is False
+    assert engine.refused and engine.state is EngineState.IDLE

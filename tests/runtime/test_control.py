@@ -1,0 +1,264 @@
+"""Pause, cancel, steer and wait in line, from this opening of the database and from another."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent
+from segue.core.errors import ModelUnreachable, TaskError, TaskUnfinished, ThreadBusy
+from segue.core.events import Event
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.loopback import LoopbackServer, Text
+from tests.loopback_wire import Wire
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
+@pytest.fixture
+async def app(database: Path) -> AsyncIterator[App]:
+    async with segue.open(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(database: Path, app: App) -> AsyncIterator[App]:
+    """Another opening of the same database, as another process has it."""
+    async with segue.open(database) as opened:
+        yield opened
+
+
+class Counter:
+    """A tool whose effects can be counted, and that can be held up."""
+
+    def __init__(self) -> None:
+        self.effects: list[int] = []
+        self.gate = asyncio.Event()
+        self.entered = asyncio.Event()
+
+    async def add(self, number: int) -> int:
+        """Add a number to the list."""
+        if not self.gate.is_set():
+            self.entered.set()
+        await self.gate.wait()
+        self.effects.append(number)
+        return len(self.effects)
+
+
+class Drip:
+    """A reply that never ends; `left` is set when the client is seen to be gone."""
+
+    def __init__(self) -> None:
+        self.left = threading.Event()
+
+    def play(self, wire: Wire) -> None:
+        wire.begin()
+        try:
+            while True:
+                wire.delta({"content": "word "})
+                time.sleep(0.01)
+        except OSError:
+            self.left.set()
+            raise
+
+
+def agent_of(script: list[Any], **fields: Any) -> Agent:
+    return Agent(**{"agent_id": "a", "model": ScriptedChatModel(script), "mode": "react", **fields})
+
+
+def types(events: list[Event]) -> list[str]:
+    return [event.type for event in events]
+
+
+async def status(app: App, task_id: str) -> str:
+    return str((await app.trace(task_id))["task"]["status"])
+
+
+async def held_up(app: App, script: list[Any]) -> tuple[str, Counter]:
+    """A task that stands inside its first tool call."""
+    counter = Counter()
+    app.register(agent_of(script, tools=(counter.add,)))
+    row = await app.start("go", session_id="s", agent="a")
+    await counter.entered.wait()
+    return row["task_id"], counter
+
+
+BATCH = call_tool(("add", {"number": 1}), ("add", {"number": 2}))
+
+
+async def test_pausing_is_seen_at_once_and_taken_between_two_calls(app: App, other: App) -> None:
+    task_id, counter = await held_up(app, [BATCH, answer("both")])
+    await other.pause(task_id)
+    assert await status(app, task_id) == "pausing"
+    counter.gate.set()  # the very next boundary takes it, however soon that comes
+    assert types([event async for event in app.follow(task_id)])[-1] == "paused"
+    assert counter.effects == [1]
+    task = (await other.trace(task_id))["task"]
+    assert (task["status"], task["wanted"]) == ("paused", "pause")
+    result = await app.resume(task_id)
+    assert (result["answer"], result["status"], counter.effects) == ("both", "done", [1, 2])
+    assert (await app.trace(task_id))["task"]["wanted"] is None
+
+
+async def test_only_what_runs_can_be_paused(app: App) -> None:
+    app.register(agent_of([answer("done")]))
+    result = await app.ask("go", session_id="s", agent="a")
+    with pytest.raises(TaskError, match="is done: only a task that runs"):
+        await app.pause(result["task_id"])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_cancelling_closes_the_connection_and_keeps_what_was_written(
+    app: App, other: App, elsewhere: bool
+) -> None:
+    drip = Drip()
+    async with LoopbackServer([drip, Text("next")]) as server:
+        agent = Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", mode="direct")
+        app.register(agent)
+        row = await app.start("tell me a long story", session_id="s", agent="a")
+        async for event in app.follow(row["task_id"]):
+            if event.type == "token":
+                break
+        asked = time.monotonic()
+        await (other if elsewhere else app).cancel(row["task_id"])
+        assert await asyncio.to_thread(drip.left.wait, 5.0)
+        assert time.monotonic() - asked < 1.0
+        assert await status(other, row["task_id"]) == "cancelled"
+        user, written = await app.history("s")
+        assert user["content"] == "tell me a long story"
+        assert written["role"] == "assistant"
+        assert written["content"].startswith("word ") and written["content"].endswith("(The answer was interrupted.)")
+        events = (await app.trace(row["task_id"]))["events"]
+        assert [event["type"] for event in events][-2:] == ["state_changed", "cancelled"]
+        assert events[-1]["data"]["partial"].startswith("word ")
+        assert (await app.ask("go on", session_id="s", agent="a"))["answer"] == "next"
+        assert [m["role"] for m in await app.history("s")] == ["user", "assistant", "user", "assistant"]
+    with pytest.raises(TaskError, match="is cancelled: there is nothing to cancel"):
+        await app.cancel(row["task_id"])
+
+
+async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
+    counter = Counter()
+    seen: list[str] = []
+
+    def hold(_: list[Any]) -> str:
+        counter.gate.clear()
+        return call_tool(("add", {"number": 2}))
+
+    def look(messages: list[Any]) -> str:
+        seen.extend(str(message.content) for message in messages)
+        return answer("fresh")
+
+    counter.gate.set()
+    app.register(agent_of([call_tool(("add", {"number": 1})), hold, look], tools=(counter.add,)))
+    row = await app.start("go", session_id="s", agent="a")
+    await counter.entered.wait()
+    assert counter.effects == [1]
+    await app.cancel(row["task_id"])
+    task = (await app.trace(row["task_id"]))["task"]
+    assert task["result"]["unknown_outcomes"] == [{"name": "add", "arguments": {"number": 2}}]
+    assert [(entry["action"], entry["result"].get("success")) for entry in task["result"]["history"]] == [
+        ("add", 1),
+        ("add", None),
+    ]
+    assert task["result"]["usage"]["calls"] == 2 and task["result"]["reasoning"]["tools_used"] == ["add"]
+    assert (await app.usage("a"))["calls"] == 2
+    history = await app.history("s")
+    assert [m["role"] for m in history] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert history[2]["content"] == "1" and "unknown_outcome" in history[4]["content"]
+    assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "fresh"
+    assert "unknown_outcome" in " ".join(seen)
+
+
+async def test_a_failed_task_makes_room_for_the_next_message(app: App) -> None:
+    counter = Counter()
+    counter.gate.set()
+    script = [call_tool(("add", {"number": 1})), ModelUnreachable("down"), answer("up")]
+    app.register(agent_of(script, tools=(counter.add,)))
+    with pytest.raises(ModelUnreachable):
+        await app.ask("go", session_id="s", agent="a")
+    failed = (await app.tasks())[0]["task_id"]
+    assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "up"
+    roles = [m["role"] for m in await app.history("s")]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    with pytest.raises(TaskError, match="went on with task"):
+        await app.resume(failed)
+
+
+async def test_a_paused_task_is_cancelled_and_a_waiting_line_moves_on(app: App, other: App) -> None:
+    task_id, counter = await held_up(app, [BATCH])
+    other.register(agent_of([answer("first"), answer("second")]))
+    waiting = [
+        asyncio.create_task(other.ask(text, session_id="s", agent="a", wait=10.0)) for text in ("first", "second")
+    ]
+    await asyncio.sleep(0.3)
+    with pytest.raises(ThreadBusy):
+        await app.ask("push in", session_id="s", agent="a")
+    await app.cancel(task_id)
+    counter.gate.set()
+    assert [(await task)["answer"] for task in waiting] == ["first", "second"]
+    users = [m["content"] for m in await app.history("s") if m["role"] == "user"]
+    assert users == ["go", "first", "second"]
+
+
+async def test_a_cancel_that_its_process_did_not_live_to_see_is_carried_out(app: App, database: Path) -> None:
+    task_id, counter = await held_up(app, [call_tool(("add", {"number": 1})), answer("fresh")])
+    await app.pause(task_id)
+    counter.gate.set()
+    assert [event async for event in app.follow(task_id)]
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE tasks SET status = 'running', wanted = 'cancel'")
+    assert await app.resumable() == []
+    assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "fresh"
+    assert await status(app, task_id) == "cancelled"
+    assert [m["role"] for m in await app.history("s")][:3] == ["user", "assistant", "tool"]
+
+
+async def test_waiting_in_line_ends_at_its_time_and_leaves_no_place(app: App, other: App) -> None:
+    task_id, counter = await held_up(app, [BATCH, answer("both")])
+    with pytest.raises(ThreadBusy):
+        await other.ask("later", session_id="s", wait=0.3)
+    counter.gate.set()
+    async for _ in app.follow(task_id):
+        pass
+    other.register(agent_of([answer("now")]))
+    assert (await other.ask("later", session_id="s", agent="a"))["answer"] == "now"
+
+
+async def test_closing_pauses_without_a_wish_and_a_wish_is_kept(database: Path) -> None:
+    async with segue.open(database) as first:
+        task_id, counter = await held_up(first, [BATCH])
+        asyncio.get_running_loop().call_later(0.1, counter.gate.set)
+    async with segue.open(database) as second:
+        (row,) = await second.resumable()
+        assert (row["task_id"], row["status"], row["wanted"], row["cut_off"]) == (task_id, "paused", None, False)
+
+
+async def test_a_task_in_another_process_is_followed_by_its_durable_events(app: App, other: App) -> None:
+    task_id, counter = await held_up(app, [BATCH, answer("both")])
+    asyncio.get_running_loop().call_later(0.3, counter.gate.set)
+    events = [event async for event in other.follow(task_id)]
+    assert types(events)[-2:] == ["task_complete", "state_changed"]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_new_message_to_a_paused_task_is_refused_with_the_choices(app: App) -> None:
+    task_id, counter = await held_up(app, [BATCH])
+    await app.pause(task_id)
+    counter.gate.set()
+    async for _ in app.follow(task_id):
+        pass
+    with pytest.raises(TaskUnfinished, match="resume, steer or cancel"):
+        await app.ask("more", session_id="s", agent="a")
+    assert len(await app.tasks()) == 1

@@ -1,0 +1,176 @@
+"""A person is asked before a call, and adds to a task that stands: through the app, over several openings."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue import tool
+from segue.app import App
+from segue.core.agents import Agent
+from segue.core.errors import InvalidAnswer, TaskError
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
+class Till:
+    """A tool that pays, if a person agrees, and one that looks."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+        @tool(needs_approval=True)
+        def pay(amount: int) -> str:
+            """Pay an amount."""
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        @tool
+        def note(text: str) -> str:
+            """Write something down."""
+            return f"noted {text}"
+
+        self.tools = (pay, note)
+
+
+def register(app: App, till: Till, script: list[Any], **fields: Any) -> None:
+    model = ScriptedChatModel(script)
+    app.register(Agent(**{"agent_id": "a", "model": model, "tools": till.tools, "mode": "react", **fields}))
+
+
+BATCH = call_tool(("note", {"text": "x"}), ("pay", {"amount": 5}), ("pay", {"amount": 7}))
+
+
+async def test_a_batch_waits_and_another_opening_answers(database: Path) -> None:
+    till = Till()
+    async with segue.open(database) as first:
+        register(first, till, [BATCH])
+        result = await first.ask("go", session_id="s", agent="a")
+        assert (result["status"], result["success"]) == ("waiting", False)
+        assert [call["arguments"] for call in result["question"]["calls"]] == [{"amount": 5}, {"amount": 7}]
+        types = [event["type"] for event in (await first.trace(result["task_id"]))["events"]]
+        assert types[-2:] == ["state_changed", "approval_requested"]
+        assert till.paid == []
+    async with segue.open(database) as second:
+        register(second, till, [answer("all settled")])
+        task_id = result["task_id"]
+        assert await second.resumable() == []
+        with pytest.raises(TaskError, match="waits for a person"):
+            await second.resume(task_id)
+        for wrong in (
+            {"verdicts": [{"index": 1, "verdict": "approve"}]},
+            {
+                "verdicts": [
+                    {"index": 1, "verdict": "approve"},
+                    {"index": 2, "verdict": "edit", "arguments": {"sum": 1}},
+                ]
+            },
+            "perhaps",
+        ):
+            with pytest.raises(InvalidAnswer):
+                await second.answer(task_id, wrong)
+        verdicts = [
+            {"index": 1, "verdict": "edit", "arguments": {"amount": 50}},
+            {"index": 2, "verdict": "reject", "reason": "too dear"},
+        ]
+        settled = await second.answer(task_id, {"verdicts": verdicts})
+        assert (settled["status"], settled["answer"], till.paid) == ("done", "all settled", [50])
+        given = [e for e in (await second.trace(task_id))["events"] if e["type"] == "approval_given"]
+        assert given[0]["data"]["verdicts"][0]["original"] == {"amount": 5}
+        with pytest.raises(TaskError, match="waits for no answer"):
+            await second.answer(task_id, "approve")
+
+
+async def test_a_waiting_task_can_be_given_up(database: Path) -> None:
+    till = Till()
+    async with segue.open(database) as app:
+        register(app, till, [BATCH, answer("next")])
+        result = await app.ask("go", session_id="s", agent="a")
+        await app.cancel(result["task_id"])
+        assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "next"
+        assert till.paid == []
+
+
+async def test_a_plan_waits_too(database: Path) -> None:
+    till = Till()
+    plan = plan_json("pay", [{"action": "pay", "params": {"amount": 3}, "description": "pay"}])
+    async with segue.open(database) as app:
+        register(app, till, [plan, "all paid"], mode="plan")
+        result = await app.ask("go", session_id="s", agent="a")
+        assert (result["status"], till.paid) == ("waiting", [])
+        done = await app.answer(result["task_id"], "approve")
+        assert (done["status"], done["answer"], till.paid) == ("done", "all paid", [3])
+
+
+async def test_a_message_joins_a_paused_task(database: Path) -> None:
+    till = Till()
+    gate, entered = asyncio.Event(), asyncio.Event()
+    seen: list[str] = []
+
+    async def slow() -> str:
+        """Take a while."""
+        entered.set()
+        await gate.wait()
+        return "slow"
+
+    def look(messages: list[Any]) -> str:
+        seen.append(str(messages[0].content))
+        return answer("both")
+
+    till.tools = (slow,)  # type: ignore[assignment]
+    async with segue.open(database) as app:
+        register(app, till, [call_tool(("slow", {})), look])
+        row = await app.start("first", session_id="s", agent="a")
+        await entered.wait()
+        asyncio.get_running_loop().call_later(0.2, gate.set)
+        result = await app.ask("and cheap, please", session_id="s", agent="a", steer=True)
+        assert (result["task_id"], result["answer"]) == (row["task_id"], "both")
+        assert seen == ["first\nand cheap, please"]
+        assert "steered" in [event["type"] for event in (await app.trace(row["task_id"]))["events"]]
+        said = [m["content"] for m in await app.history("s") if m["role"] == "user"]
+        assert said == ["first", "and cheap, please"]
+        assert len(await app.tasks()) == 1
+
+
+async def test_steering_a_session_without_a_task_is_an_ordinary_message(database: Path) -> None:
+    async with segue.open(database) as app:
+        register(app, Till(), [answer("one"), answer("two")])
+        await app.ask("first", session_id="s", agent="a", steer=True)
+        assert (await app.ask("second", session_id="s", agent="a", steer=True))["answer"] == "two"
+        assert len(await app.tasks()) == 2
+
+
+async def test_what_was_added_to_a_cancelled_task_stays_in_the_history(database: Path) -> None:
+    till = Till()
+    async with segue.open(database) as app:
+        register(app, till, [call_tool(("pay", {"amount": 1})), call_tool(("pay", {"amount": 2}))])
+        result = await app.ask("go", session_id="s", agent="a")
+        with pytest.raises(TaskError, match="waits for a person"):
+            await app.ask("more", session_id="s", agent="a", steer=True)
+        asked = await app.answer(result["task_id"], "approve")
+        assert (asked["status"], till.paid) == ("waiting", [1])
+        await app.cancel(result["task_id"])
+        roles = [m["role"] for m in await app.history("s")]
+        assert roles == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_the_offline_planner_takes_an_edited_call_for_the_one_it_asked_for(database: Path) -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True, keywords=["pay"])
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    async with segue.open(database, agents=[Agent(agent_id="till", tools=(pay,), model="offline")]) as app:
+        result = await app.ask("pay 30", agent="till")
+        edited = {"verdicts": [{"index": 0, "verdict": "edit", "arguments": {"amount": 31}}]}
+        done = await app.answer(result["task_id"], edited)
+    assert (done["status"], paid) == ("done", [31])

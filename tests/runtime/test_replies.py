@@ -1,0 +1,74 @@
+"""What bounds a model's reply, and a pause while an endpoint is asked."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent, Budget
+from tests.fakes import answer
+from tests.loopback import Hang, LoopbackServer, Text
+from tests.loopback_wire import Wire
+
+from .test_control import Drip, status, types
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    async with segue.open(tmp_path / "segue.db") as opened:
+        yield opened
+
+
+class Quiet:
+    """An endpoint that says nothing; `asked` is set when it is called."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def play(self, wire: Wire) -> None:
+        self.asked.set()
+        Hang(5).play(wire)
+
+
+def agent_at(server: LoopbackServer, **fields: Any) -> Agent:
+    return Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", **fields)
+
+
+@pytest.mark.parametrize("budget", [Budget(reply_chars=100), Budget(seconds=0.2)])
+async def test_a_reply_without_an_end_is_left_and_said_to_be_cut(app: App, budget: Budget) -> None:
+    drip = Drip()
+    async with LoopbackServer([drip]) as server:
+        app.register(agent_at(server, mode="direct", budget=budget))
+        result = await app.ask("tell me a long story", agent="a")
+        assert await asyncio.to_thread(drip.left.wait, 5.0)
+    assert result["success"] and result["answer"].startswith("word ")
+    assert len(result["answer"]) < 300 and "word" not in result["answer"][-10:]
+
+
+async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
+    async with LoopbackServer([Drip(), Text(answer("short"))]) as server:
+        app.register(agent_at(server, mode="react", budget=Budget(reply_chars=400)))
+        result = await app.ask("go", agent="a")
+        errors = [e["data"]["message"] for e in await app.events(result["task_id"]) if e["type"] == "error"]
+    assert result["answer"] == "short"
+    assert errors == ["The reply was cut at its length limit: write a shorter one."]
+
+
+@pytest.mark.parametrize("mode", ["direct", "react", "plan"])
+async def test_where_a_pause_is_wanted_no_further_attempt_is_begun(app: App, mode: str) -> None:
+    quiet = Quiet()
+    async with LoopbackServer([quiet, *[Text(answer("late"))] * 4]) as server:
+        app.register(agent_at(server, mode=mode, silence=2.0))
+        row = await app.start("go", session_id="s", agent="a")
+        assert await asyncio.to_thread(quiet.asked.wait, 10)
+        await app.pause(row["task_id"])
+        assert types([event async for event in app.follow(row["task_id"])])[-1] == "paused"
+        assert len(server.requests) == 1
+        assert await status(app, row["task_id"]) == "paused"
+        result = await app.resume(row["task_id"])
+    assert result["status"] == "done" and "late" in result["answer"]

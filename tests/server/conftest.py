@@ -1,0 +1,39 @@
+"""One service for the tests of a module that need nothing of their own."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from segue.core.agents import Agent
+
+from .serving import KEYS, Held, Served, ServerSettings
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture(scope="module")
+def own_agents() -> list[Agent]:
+    """Agents beside the travel example; a module may say which."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, own_agents: list[Agent]) -> Iterator[Served]:
+    """A service with two tenants, over a database in a file."""
+    settings = ServerSettings(keys=KEYS, chats_a_minute=10_000, requests_a_minute=100_000)
+    path = tmp_path_factory.mktemp("served") / "segue.db"
+    with Served(path, settings, agents=own_agents) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    """A client of the tenant alpha."""
+    from .serving import ALPHA
+
+    with served.client(headers=ALPHA) as client:
+        yield client

@@ -1,0 +1,174 @@
+"""The service on a port of this machine, in a thread with an event loop of its own."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import uvicorn
+
+from segue.core.agents import Agent
+from segue.server import ServerSettings, create_app
+from segue.server.keys import hashed, keys_of
+from segue.server.service import Service
+from segue.server.shutdown import drain
+
+SECONDS = 30.0
+KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
+KEYS = keys_of(hashed(f"alpha:{KEY},beta:{OTHER_KEY}"))
+ALPHA, BETA = {"Authorization": f"Bearer {KEY}"}, {"Authorization": f"Bearer {OTHER_KEY}"}
+Json = dict[str, Any]
+
+
+class Served:
+    """A running service: `with Served(path, settings, agents=[…]) as served:`."""
+
+    def __init__(self, database: Any = ":memory:", settings: ServerSettings | None = None, **options: Any) -> None:
+        self.application = create_app(database, settings, **options)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self._server = uvicorn.Server(
+            uvicorn.Config(self.application, log_config=None, access_log=False, lifespan="on", server_header=False)
+        )
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[self._socket])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.application.state.service
+        return service
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=SECONDS, trust_env=False, **options)
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Start something in the service's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run something in the service's own loop."""
+        return self.begin(work).result(SECONDS)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        wait_until(lambda: self._server.started or not self._thread.is_alive())
+        assert self._server.started, "the service did not start"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.do(drain(self.service))
+        self._server.should_exit = True
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive(), "the service did not stop"
+
+
+def wait_until(reached: Any, seconds: float = SECONDS) -> None:
+    """Look again and again until it is so."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+
+
+def read_frame(text: str) -> tuple[str, Json]:
+    """The id and the data of a frame, which has nothing else."""
+    *named, data, end, last = text.split("\n")
+    assert (end, last) == ("", ""), text
+    assert data.startswith("data: ")
+    assert len(named) <= 1 and all(line.startswith("id: ") for line in named)
+    form: Json = json.loads(data.removeprefix("data: "))
+    return (named[0].removeprefix("id: ") if named else ""), form
+
+
+def frames_of(response: httpx.Response) -> Iterator[tuple[str, Json]]:
+    """The frames of a stream, heartbeats left out."""
+    rest = ""
+    for chunk in response.iter_text():
+        *whole, rest = (rest + chunk).split("\n\n")
+        for frame in whole:
+            if not frame.startswith(":"):
+                yield read_frame(frame + "\n\n")
+    assert not rest
+
+
+def prescribed_client(response: httpx.Response) -> Iterator[Json]:
+    """What the prescribed `sendMessage` reads: chunk by chunk, line by line, nothing kept between two reads."""
+    for chunk in response.iter_raw():
+        for line in chunk.decode("utf-8").split("\n"):
+            if line.startswith("data: "):
+                yield json.loads(line[6:])
+
+
+def chat(client: httpx.Client, message: str = "hello", headers: Json | None = None, **fields: Any) -> list[Json]:
+    """Send a message and read its stream to the end."""
+    with client.stream("POST", "/api/chat", json={"message": message, **fields}, headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        return [form for _, form in frames_of(response)]
+
+
+def start(client: httpx.Client, message: str = "hello", headers: Json | None = None, **fields: Any) -> str:
+    """Send a message and leave once the task has begun; returns its id."""
+    with client.stream("POST", "/api/chat", json={"message": message, **fields}, headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        next(response.iter_raw())
+        return response.headers["x-task-id"]
+
+
+def follow(client: httpx.Client, task_id: str, headers: Json | None = None, **params: Any) -> list[tuple[str, Json]]:
+    """Read the stream of a task to the end."""
+    with client.stream("GET", f"/api/tasks/{task_id}/stream", params=params, headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        return [*frames_of(response)]
+
+
+def types(forms: Sequence[Json]) -> list[str]:
+    return [form["type"] for form in forms]
+
+
+def ending(forms: list[Json]) -> Json:
+    """The result of the one `done`, which is the last frame."""
+    assert types(forms).count("done") == 1 and types(forms)[-1] == "done"
+    result: Json = forms[-1]["result"]
+    return result
+
+
+class Held:
+    """Tools that tell what they did, and one that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.begun = threading.Event()
+        self.go = threading.Event()
+
+    def agent(self, agent_id: str, script: Any, **fields: Any) -> Agent:
+        """An agent with these tools whose model says what the script says."""
+        from tests.fakes import ScriptedChatModel
+
+        tools = (self.hold, self.note, *fields.pop("tools", ()))
+        return Agent(agent_id=agent_id, model=ScriptedChatModel(script), tools=tools, mode="react", **fields)
+
+    async def hold(self, name: str = "one") -> str:
+        """Wait until it is let go."""
+        self.begun.set()
+        await asyncio.to_thread(self.go.wait, SECONDS)
+        self.effects.append(name)
+        return f"held {name}"
+
+    def note(self, name: str = "one") -> str:
+        """Note something."""
+        self.effects.append(name)
+        return f"noted {name}"

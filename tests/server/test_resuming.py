@@ -1,0 +1,102 @@
+"""Tasks that were cut off go on by themselves: at the start, and when a lease of another process runs out."""
+
+import sqlite3
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from segue.server import ServerSettings
+from segue.server import auto_resume as resuming
+from segue.server.auto_resume import _hopeless
+
+from .serving import Held, Served, chat, ending, follow, wait_until
+from .test_streams import from_last
+
+
+def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None) -> str:
+    """A task whose process is gone, as it stands in the database; returns its id."""
+    task_id, now = str(uuid.uuid4()), time.time()
+    values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", "running", "hello", now, now, wanted)
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
+            " updated_at, wanted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+    connection.close()
+    return task_id
+
+
+def status(client: Any, task_id: str) -> str:
+    return str(client.get(f"/api/tasks/{task_id}").json()["task"]["status"])
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A database that a service made."""
+    with Served(tmp_path / "segue.db"):
+        pass
+    return tmp_path / "segue.db"
+
+
+def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, held: Held) -> None:
+    ids = [cut_off(database) for _ in range(resuming.AT_ONCE + 3)]
+    lost, wanted = cut_off(database, "an-agent-that-is-gone"), cut_off(database, wanted="pause")
+    with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
+        for task_id in ids[::-1]:
+            assert ending([form for _, form in follow(client, task_id)])["status"] == "done", "a stream waits for it"
+        wait_until(lambda: not served.service.coming)
+        assert [status(client, task_id) for task_id in (lost, wanted)] == ["running", "running"]
+
+
+def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "LOOK_EVERY", 0.02)
+    with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
+        task_id = cut_off(database)
+        wait_until(lambda: status(client, task_id) == "done")
+
+
+def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, held: Held) -> None:
+    agents = [held.agent("a", from_last)]
+    with Served(database, agents=agents) as served, served.client() as client:
+        assert chat(client, "please note", agent_id="a", session_id="s")[-1]["result"]["status"] == "done"
+        page = client.get("/api/sessions/s/snapshots", params={"limit": 500}).json()["items"]
+        before = next(each for each in page if each["next"] == ["SELECT_MODE"])
+        asked = {"checkpoint_id": before["checkpoint_id"], "session_id": "twin"}
+        assert client.post("/api/sessions/s/fork", json=asked).status_code == 201
+        portable = served.do(served.service.app.export("twin"))
+        served.do(served.service.app.import_(portable, session_id="third"))
+    assert held.effects == ["one"]
+    with Served(database, agents=agents) as served, served.client() as client:
+        assert not served.service.coming
+        for session in ("twin", "third"):
+            (task,) = client.get(f"/api/sessions/{session}/tasks").json()["items"]
+            assert task["status"] == "paused"
+        assert held.effects == ["one"]
+
+
+def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Held) -> None:
+    task_id = cut_off(database)
+    settings = ServerSettings(resume=False)
+    with Served(database, settings, agents=[held.agent("a", from_last)]) as served, served.client() as client:
+        assert ending([form for _, form in follow(client, task_id)])["status"] == "running"
+        assert client.post(f"/api/tasks/{task_id}/resume").status_code == 202
+        assert ending([form for _, form in follow(client, task_id)])["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("told", "hopeless"),
+    [
+        ("resumed resumed", False),
+        ("resumed state_changed resumed paused resumed", True),
+        ("resumed resumed thought resumed", False),
+        ("thought resumed resumed resumed", True),
+        ("resumed resumed resumed thought", False),
+        ("", False),
+    ],
+)
+def test_a_task_that_comes_to_nothing_again_and_again_is_left_alone(told: str, hopeless: bool) -> None:
+    assert _hopeless({"type": kind} for kind in told.split()) is hopeless

@@ -1,0 +1,220 @@
+"""Every route once, for what it is there for."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langgraph.graph import END, START, StateGraph
+
+from segue.core.agents import Agent
+from segue.core.errors import DamagedCheckpoint, DamagedRow, UnreadableState
+from segue.graphs.react import graph as react_graph
+from segue.server.errors import status_of
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+from .serving import ALPHA, Held, Json, Served, ServerSettings, chat, follow, types
+
+
+@pytest.fixture(scope="module")
+def own_agents(held: Held) -> list[Agent]:
+    script = [call_tool(("note", {"name": "one"}), thought="I note", observe="nothing yet"), answer("noted")]
+    return [held.agent("noter", script), Agent(agent_id="quiet", model=ScriptedChatModel(lambda _: answer("yes")))]
+
+
+@pytest.fixture(scope="module")
+def noted(client: httpx.Client) -> Json:
+    """The result of a task that made one call."""
+    result: Json = chat(client, "note it", agent_id="noter", session_id="notes", user_id="ann")[-1]["result"]
+    return result
+
+
+@pytest.fixture(scope="module")
+def planned(client: httpx.Client) -> Json:
+    """The result of a task with a plan."""
+    result: Json = chat(client, "帮我规划北京3日游，包括景点和预算", mode="plan", session_id="plans")[-1]["result"]
+    return result
+
+
+def test_a_task_whole(client: httpx.Client, noted: Json) -> None:
+    trace = client.get(f"/api/tasks/{noted['task_id']}").json()
+    task = trace["task"]
+    assert (task["session_id"], task["user_id"], task["agent_id"]) == ("notes", "ann", "noter")
+    assert (task["status"], task["result"]["answer"], task["error"]) == ("done", "noted", None)
+    assert types(trace["events"])[0] == "state_changed" and "tool_result" in types(trace["events"])
+    (call,) = trace["calls"]
+    assert (call["name"], call["state"], call["outcome"]) == ("note", "done", {"success": "noted one"})
+
+
+def test_a_task_round_by_round(client: httpx.Client, noted: Json) -> None:
+    first, second = client.get(f"/api/tasks/{noted['task_id']}/recursions").json()["items"]
+    assert (first["iteration"], first["observe"], first["thought"]) == (1, "nothing yet", "I note")
+    assert first["action"]["action_type"] == "CALL_TOOL"
+    assert first["calls"] == [{"index": 0, "name": "note", "arguments": {"name": "one"}}]
+    assert first["results"][0]["result"] == {"success": "noted one"}
+    assert (second["iteration"], second["action"]["action_type"], second["calls"]) == (2, "ANSWER", [])
+    assert first["trace_id"] != second["trace_id"]
+
+
+def test_the_statuses_of_a_task(client: httpx.Client, noted: Json) -> None:
+    items = client.get(f"/api/tasks/{noted['task_id']}/states").json()["items"]
+    assert [(change["old"], change["new"]) for change in items] == [("pending", "running"), ("running", "done")]
+
+
+def test_the_plan_of_a_task(client: httpx.Client, noted: Json, planned: Json) -> None:
+    plan = client.get(f"/api/tasks/{planned['task_id']}/plan").json()
+    assert "北京" in plan["goal"]
+    assert {step["status"] for step in plan["steps"]} == {"done"}
+    assert [step["step_id"] for step in plan["steps"]] == [str(n) for n in range(1, len(plan["steps"]) + 1)]
+    assert client.get(f"/api/tasks/{noted['task_id']}/plan").json() == {"goal": "", "steps": []}
+
+
+def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
+    path = f"/api/tasks/{planned['task_id']}/events"
+    whole = client.get(path, params={"limit": 500}).json()
+    assert whole["next"] is None
+    seen, after = [], 0
+    while after is not None:
+        page = client.get(path, params={"after": after, "limit": 7}).json()
+        seen += page["items"]
+        after = page["next"]
+    assert seen == whole["items"] and len(seen) > 14
+
+
+def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> None:
+    agents = client.get("/api/agents").json()["items"]
+    assert [agent["agent_id"] for agent in agents] == ["travel", "data", "noter", "quiet"]
+    assert {*agents[0]} == {"agent_id", "description", "mode", "max_iteration", "default"}
+    (task,) = client.get("/api/agents/noter/tasks").json()["items"]
+    assert task["task_id"] == noted["task_id"]
+
+
+def test_lists_page_by_page(client: httpx.Client) -> None:
+    ids = [chat(client, f"question {n}", agent_id="quiet", session_id="long")[0]["task_id"] for n in range(5)]
+    for path in ("/api/agents/quiet/tasks", "/api/sessions/long/tasks"):
+        seen: list[str] = []
+        before = None
+        while True:
+            page = client.get(path, params={"limit": 2, **({"before": before} if before else {})}).json()
+            seen += [task["task_id"] for task in page["items"]]
+            if (before := page["next"]) is None:
+                break
+        assert seen == ids[::-1], path
+
+
+def test_sessions_and_their_histories(client: httpx.Client, noted: Json) -> None:
+    session = next(s for s in client.get("/api/sessions").json()["items"] if s["session_id"] == "notes")
+    assert (session["turns"], session["message"], session["status"]) == (1, "note it", "done")
+    history = client.get("/api/sessions/notes/history").json()
+    assert [message["role"] for message in history["items"]] == ["user", "assistant", "tool", "assistant"]
+    assert history["next"] is None
+    seen: list[Json] = []
+    before: Any = None
+    while True:
+        page = client.get("/api/sessions/notes/history", params={"limit": 3, **({"before": before} if before else {})})
+        seen = page.json()["items"] + seen
+        if (before := page.json()["next"]) is None:
+            break
+    assert seen == history["items"]
+    assert len(client.get("/api/sessions", params={"limit": 1}).json()["items"]) == 1
+
+
+def test_snapshots_and_a_fork_of_one(client: httpx.Client, noted: Json) -> None:
+    page = client.get("/api/sessions/notes/snapshots", params={"limit": 2}).json()
+    assert len(page["items"]) == 2 and page["next"] == page["items"][-1]["checkpoint_id"]
+    newest = page["items"][0]["checkpoint_id"]
+    forked = client.post("/api/sessions/notes/fork", json={"checkpoint_id": newest, "session_id": "twin"})
+    assert forked.status_code == 201 and forked.json()["session_id"] == "twin"
+    assert client.get("/api/sessions/twin/history").json() == client.get("/api/sessions/notes/history").json()
+    taken = client.post("/api/sessions/notes/fork", json={"checkpoint_id": newest, "session_id": "twin"})
+    assert (taken.status_code, taken.json()["error"]["type"]) == (409, "ThreadExists")
+    unknown = client.post("/api/sessions/notes/fork", json={"checkpoint_id": "nope"})
+    assert (unknown.status_code, unknown.json()["error"]["type"]) == (422, "UnknownSnapshot")
+    own_name = client.post("/api/sessions/notes/fork", json={"checkpoint_id": newest}).json()["session_id"]
+    assert client.get(f"/api/sessions/{own_name}/history").status_code == 200
+
+
+def test_a_users_mode_is_used_where_a_message_names_none(client: httpx.Client) -> None:
+    assert client.get("/api/users/bea/preferences").status_code == 404
+    path = "/api/users/bea/preferences"
+    assert client.put(path, json={"default_mode": "direct"}).json()["default_mode"] == "direct"
+    assert chat(client, "今天想聊聊", user_id="bea")[-1]["result"]["mode"] == "direct"
+    assert chat(client, "今天想聊聊", user_id="bea", mode="react")[-1]["result"]["mode"] == "react"
+    assert chat(client, "今天想聊聊", user_id="cid")[-1]["result"]["mode"] == "react"
+    assert [used["mode"] for used in client.get(path).json()["mode_history"]] == ["react", "direct"]
+    wild = client.put(path, json={"default_mode": "wild"})
+    assert (wild.status_code, wild.json()["error"]["type"]) == (422, "UnknownMode")
+    assert client.put(path, json={"default_mode": ""}).status_code == 200
+    assert chat(client, "今天想聊聊", user_id="bea")[-1]["result"]["mode"] == "react"
+
+
+def test_a_rating_stays_with_its_task(client: httpx.Client, noted: Json) -> None:
+    assert client.post(f"/api/tasks/{noted['task_id']}/rating", json={"rating": 4}).json()["rating"] == 4
+    assert client.get(f"/api/tasks/{noted['task_id']}").json()["task"]["rating"] == 4
+    (used,) = client.get("/api/users/ann/preferences").json()["mode_history"]
+    assert (used["query"], used["mode"], used["rating"]) == ("note it", "react", 4)
+    for wrong in (0, 6, 2.5, "five", True, None):
+        assert client.post(f"/api/tasks/{noted['task_id']}/rating", json={"rating": wrong}).status_code == 422
+
+
+def test_what_cannot_be_done_with_a_task_is_a_conflict(client: httpx.Client, noted: Json) -> None:
+    for verb, body in (("pause", None), ("resume", None), ("cancel", None), ("answer", {"verdicts": "approve"})):
+        refused = client.post(f"/api/tasks/{noted['task_id']}/{verb}", json=body)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (409, "TaskError"), verb
+
+
+def test_modes_and_graphs(client: httpx.Client) -> None:
+    assert client.get("/api/modes").json()["items"] == ["direct", "react", "plan", "plan_react", "lifecycle", "auto"]
+    drawn = client.get("/api/graphs/react").json()
+    assert drawn == {"name": "react", "mermaid": react_graph.get_graph().draw_mermaid()}
+
+
+def test_a_mode_of_ones_own_is_offered(tmp_path: Path) -> None:
+    shout: StateGraph[Any] = StateGraph(dict)
+    shout.add_node("SHOUT", lambda state: {})
+    shout.add_edge(START, "SHOUT")
+    shout.add_edge("SHOUT", END)
+    with Served(tmp_path / "segue.db", ServerSettings(), modes={"shout": shout}) as served, served.client() as client:
+        assert "shout" in client.get("/api/modes").json()["items"]
+
+
+def test_probes_need_no_key(served: Served) -> None:
+    with served.client() as client:
+        assert client.get("/healthz").json() == {"status": "alive"}
+        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.get("/openapi.json").status_code == 200
+        assert client.get("/docs").status_code == 404, "the usual page loads its scripts from elsewhere"
+
+
+def test_a_session_whose_name_is_chinese_can_be_used(client: httpx.Client) -> None:
+    with client.stream("POST", "/api/chat", json={"message": "你好", "session_id": "会话:一"}) as response:
+        assert response.headers["x-session-id"] == "%E4%BC%9A%E8%AF%9D:%E4%B8%80"
+        response.read()
+    assert client.get("/api/sessions/会话:一/history").json()["items"][0]["content"] == "你好"
+
+
+def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path, held: Held) -> None:
+    path, settings = tmp_path / "segue.db", ServerSettings(drain_seconds=20)
+    agents = [held.agent("h", [call_tool(("hold", {}), ("note", {"name": "two"})), answer("both")])]
+    held.go.clear()
+    with Served(path, settings, agents=agents) as served, served.client() as client:
+        with client.stream("POST", "/api/chat", json={"message": "go", "agent_id": "h"}) as response:
+            assert held.begun.wait(10)
+            from segue.server.shutdown import drain
+
+            stopping = served.begin(drain(served.service))
+            held.go.set()
+            last = [*response.iter_text()][-1]
+            assert '"type":"done"' in last and '"status":"paused"' in last
+        stopping.result(20)
+        task_id = response.headers["x-task-id"]
+    effects = [*held.effects]
+    with Served(path, settings, agents=agents) as served, served.client(headers=ALPHA) as client:
+        forms = [form for _, form in follow(client, task_id)]
+    assert forms[-1]["result"]["answer"] == "both"
+    assert effects[-1:] == ["one"] and held.effects == [*effects, "two"]
+
+
+def test_every_damage_of_a_session_is_a_conflict() -> None:
+    damages = (DamagedCheckpoint("s", "odd"), DamagedRow("s", "odd", "task «t»"), UnreadableState("s", "odd"))
+    assert [status_of(error) for error in damages] == [409] * 3

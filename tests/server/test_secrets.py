@@ -1,0 +1,169 @@
+"""Keys are nowhere but where they are needed: not in replies, logs, events or the database."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from segue.core.agents import Agent
+from segue.server import ServerSettings, configure_logs
+from segue.server.keys import hashed, keys_of
+from segue.server.settings import from_environment
+from tests.fakes import ScriptedChatModel, call_tool
+from tests.loopback import Html, LoopbackServer, Status
+
+from .serving import Served, chat, frames_of
+
+API, MODEL, WRONG, COOKIE = (f"canary-{name}-{'7' * 20}" for name in ("api", "model", "wrong", "cookie"))
+CANARIES = (API, MODEL, WRONG, COOKIE)
+
+
+@pytest.fixture
+def logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What the service logs, as it would to standard error."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = StringIO()
+    configure_logs(stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def failing(_: Any) -> str:
+    return call_tool(("explode", {}))
+
+
+def explode() -> str:
+    """Fail."""
+    raise RuntimeError("a tool that explodes")
+
+
+def quoting() -> Status:
+    """An endpoint that says the key again that it refuses."""
+    sentence = f"Incorrect API key provided: {MODEL}. Bearer {MODEL}"
+    return Status(
+        401, body={"error": {"message": sentence, "type": "invalid_request_error", "code": "invalid_api_key"}}
+    )
+
+
+def test_no_canary_comes_out_anywhere(tmp_path: Path, logs: Callable[[], list[dict[str, Any]]]) -> None:
+    settings = ServerSettings(keys=keys_of(hashed(f"alpha:{API}")), resume=False)
+    said: list[str] = []
+    with LoopbackServer(
+        [quoting(), quoting(), Html(page=f"<p>{MODEL}</p>", code=401), Status(400), Status(400)]
+    ) as endpoint:
+        agents = [
+            Agent(agent_id="m", model="openai:x", base_url=endpoint.base_url, api_key=SecretStr(MODEL)),
+            Agent(agent_id="t", model=ScriptedChatModel(failing), tools=(explode,), max_iteration=4, mode="react"),
+        ]
+        with Served(tmp_path / "segue.db", settings, agents=agents) as served, served.client() as client:
+            provoke(client, said)
+            headers = {"Authorization": f"Bearer {API}", "Cookie": f"session={COOKIE}"}
+            for agent_id, mode in (("m", "direct"), ("m", "react"), ("t", "react")):
+                forms = chat(
+                    client, "go", headers=headers, agent_id=agent_id, mode=mode, session_id=f"{agent_id}-{mode}"
+                )
+                said.append(json.dumps(forms))
+                assert forms[-1]["result"]["success"] is False
+                said.append(client.get(f"/api/tasks/{forms[0]['task_id']}", headers=headers).text)
+            said.append(client.get("/api/agents", headers=headers).text)
+    for text in (*said, json.dumps(logs())):
+        assert not [canary for canary in CANARIES if canary in text], text
+    for file in tmp_path.iterdir():
+        assert not [canary for canary in CANARIES if canary.encode() in file.read_bytes()], file
+    assert any(line["event"] == "request" for line in logs())
+
+
+def provoke(client: httpx.Client, said: list[str]) -> None:
+    """Requests that are refused, each with a key in it."""
+    good, wrong = f"Bearer {API}", f"Bearer {WRONG}"
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/api/modes", {"headers": {"Authorization": wrong}}),
+        ("GET", "/api/modes", {"headers": {"Authorization": f"Basic {API}"}}),
+        ("GET", "/api/nothing", {"headers": {"Authorization": good}}),
+        ("GET", f"/api/modes?key={WRONG}", {"headers": {"Authorization": good}}),
+        ("GET", f"/api/tasks/x?after={WRONG}", {"headers": {"Authorization": good}}),
+        ("POST", "/api/chat", {"headers": {"Authorization": good}, "json": {"message": "x", "api_key": WRONG}}),
+        ("POST", "/api/chat", {"headers": {"Authorization": good}, "json": {"message": "x", "wait": WRONG}}),
+        ("POST", "/api/chat", {"headers": {"Authorization": good}, "content": WRONG.encode() * 9}),
+        ("POST", "/api/chat", {"headers": {"Authorization": good}, "content": b"x" * 300_000}),
+        ("POST", "/healthz", {"headers": {"Authorization": good, "X-Request-Id": f"Bearer {WRONG}"}}),
+    ]
+    for method, path, options in cases:
+        answered = client.request(method, path, **options)
+        said.append(answered.text + str(answered.headers))
+
+
+def test_an_error_of_ours_is_told_by_an_id_that_leads_to_its_trace_in_the_log(
+    tmp_path: Path, logs: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Served(tmp_path / "segue.db", ServerSettings()) as served, served.client() as client:
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("the inside")
+
+        monkeypatch.setattr(served.service.app, "threads", broken)
+        answered = client.get("/api/sessions", headers={"X-Request-Id": "find-me"})
+    assert answered.status_code == 500
+    error = answered.json()["error"]
+    assert "inside:" in error["message"] and "ZeroDivision" not in answered.text and "Traceback" not in answered.text
+    (entry,) = [line for line in logs() if line.get("error_id") == error["error_id"]]
+    assert entry["request_id"] == "find-me" and entry["level"] == "error"
+    assert "ZeroDivisionError: the inside" in entry["exception"]
+    assert not [line for line in logs() if line["logger"] == "uvicorn.error" and "exception" in line]
+
+
+def test_a_stream_that_breaks_ends_with_done_all_the_same(
+    tmp_path: Path, logs: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Served(tmp_path / "segue.db", ServerSettings()) as served, served.client() as client:
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("the inside")
+            yield
+
+        monkeypatch.setattr(served.service.app, "follow", broken)
+        with client.stream("POST", "/api/chat", json={"message": "hello"}) as response:
+            ((_, form),) = [*frames_of(response)]
+    assert form["type"] == "done" and form["result"]["success"] is False
+    assert "ZeroDivision" not in json.dumps(form)
+    (entry,) = [line for line in logs() if line.get("error_id") == form["result"]["error_id"]]
+    assert "ZeroDivisionError: the inside" in entry["exception"]
+
+
+def test_each_request_leaves_one_line_without_what_was_said(
+    tmp_path: Path, logs: Callable[[], list[dict[str, Any]]]
+) -> None:
+    settings = ServerSettings(keys=keys_of(hashed(f"alpha:{API}")))
+    headers = {"Authorization": f"Bearer {API}"}
+    with Served(tmp_path / "segue.db", settings) as served, served.client(headers=headers) as client:
+        chat(client, "a private matter", session_id="private-session")
+        client.get("/api/sessions/private-session/history")
+        client.get("/healthz")
+    entries = [line for line in logs() if line["event"] == "request"]
+    assert [(line["method"], line["path"], line["status"], line["tenant"]) for line in entries] == [
+        ("POST", "/api/chat", 200, "alpha"),
+        ("GET", "/api/sessions/{session_id}/history", 200, "alpha"),
+    ]
+    assert all(line["seconds"] >= 0 and len(line["request_id"]) == 32 for line in entries)
+    assert "private" not in json.dumps(logs())
+
+
+def test_a_library_that_logs_a_key_is_not_let(logs: Callable[[], list[dict[str, Any]]]) -> None:
+    logging.getLogger("library").warning(
+        "sent Authorization: Bearer %s and api_key='%s' and sk-%s", MODEL, MODEL, MODEL
+    )
+    assert MODEL not in json.dumps(logs())
+
+
+def test_tools_and_processes_that_the_service_starts_see_no_key() -> None:
+    environ = {"SEGUE_API_KEY": f"alpha:{API}"}
+    from_environment(environ)
+    assert API not in json.dumps(environ)

@@ -1,0 +1,127 @@
+"""Keys, addresses and limits, as they come from the environment."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from segue.core.errors import ConfigurationError
+from segue.server.keys import Keys, hashed, keys_of
+from segue.server.middleware.rate_limit import Rates
+from segue.server.settings import ServerSettings, check_address, from_environment
+from segue.server.tenants import Tenant
+
+from .serving import KEY, OTHER_KEY
+
+
+def test_each_name_is_a_tenant_and_only_hashes_stay() -> None:
+    environ = {"SEGUE_API_KEY": f"alpha:{KEY}, beta:{OTHER_KEY}"}
+    settings = from_environment(environ)
+    assert settings.keys.tenant_of(f"Bearer {KEY}") == Tenant("alpha")
+    assert settings.keys.tenant_of(f"bearer {OTHER_KEY}") == Tenant("beta")
+    for wrong in ("", KEY, f"Basic {KEY}", f"Bearer {KEY}x", "Bearer ", f"Bearer alpha:{KEY}"):
+        assert settings.keys.tenant_of(wrong) is None
+    assert KEY not in repr(settings) + repr(environ) + repr(vars(settings.keys))
+    assert hashlib.sha256(KEY.encode()).hexdigest() in environ["SEGUE_API_KEY_SHA256"]
+    assert from_environment(environ).keys.tenant_of(f"Bearer {KEY}") == Tenant("alpha"), "a worker reads the hashes"
+
+
+def test_a_key_without_a_name_is_the_default_tenants_and_a_name_may_have_two() -> None:
+    keys = keys_of(hashed(f"{KEY},default:{OTHER_KEY}"))
+    assert keys.tenant_of(f"Bearer {KEY}") == keys.tenant_of(f"Bearer {OTHER_KEY}") == Tenant("default")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("short", "short"),
+        ("alpha:short", "short"),
+        (f"al.pha:{KEY}", "name has"),
+        (f":{KEY}", "name has"),
+        (f"alpha:{KEY},beta:{KEY}", "same API key"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_refused_without_saying_them(text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        hashed(text)
+    assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["alpha:00", "alpha", f"al pha:{'0' * 64}", f"alpha:{'x' * 64}"])
+def test_hashes_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="SEGUE_API_KEY_SHA256"):
+        keys_of(text)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "localhost.example.org", "127.0.0.1.example.org"]
+)
+def test_another_address_needs_a_key(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="SEGUE_API_KEY"):
+        check_address(host, Keys())
+    check_address(host, keys_of(hashed(KEY)))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1", "[::1]"])
+def test_this_machine_needs_none(host: str) -> None:
+    check_address(host, Keys())
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "²", "1" * 30])
+def test_a_limit_that_is_no_number_is_named(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="SEGUE_RATE_CHATS"):
+        from_environment({"SEGUE_RATE_CHATS": value})
+
+
+def test_limits_and_origins_are_read() -> None:
+    settings = from_environment(
+        {"SEGUE_RATE_CHATS": "7", "SEGUE_RESUME": "0", "SEGUE_CORS_ORIGINS": "https://a.example, https://b.example/"}
+    )
+    assert (settings.chats_a_minute, settings.requests_a_minute, settings.resume) == (7, 600, False)
+    assert settings.origins == ("https://a.example", "https://b.example")
+
+
+def test_every_web_page_only_gets_in_with_a_key() -> None:
+    with pytest.raises(ConfigurationError, match="SEGUE_CORS_ORIGINS"):
+        ServerSettings(origins=("*",))
+    ServerSettings(origins=("*",), keys=keys_of(hashed(KEY)))
+
+
+def test_a_bucket_lets_a_minutes_worth_through_at_once_and_then_a_steady_trickle() -> None:
+    now = [0.0]
+    rates = Rates(requests=120, chats=60, clock=lambda: now[0])
+    assert [rates.wait("a", chats=True) for _ in range(61)] == [0] * 60 + [1]
+    assert rates.wait("b", chats=True) == 0, "another tenant has a bucket of its own"
+    assert rates.wait(None) == 0
+    now[0] += 1
+    assert [rates.wait("a", chats=True) for _ in range(2)] == [0, 1]
+    now[0] += 3600
+    assert [rates.wait("a") for _ in range(121)] == [0] * 120 + [1], "it never holds more than a minute's worth"
+
+
+def test_a_slow_bucket_says_how_long_it_takes() -> None:
+    rates = Rates(requests=100, chats=1, clock=lambda: 0.0)
+    assert [rates.wait("a", chats=True), rates.wait("a", chats=True)] == [0, 60]
+
+
+def test_one_tenants_names_never_begin_like_anothers() -> None:
+    a, ab, nobody = Tenant("a"), Tenant("a-b"), Tenant()
+    assert a.stored("s") == "a:s" and a.shown("a:s") == "s"
+    assert not a.owns(ab.stored("s")) and not ab.owns(a.stored("s"))
+    assert not a.owns("s") and nobody.owns(a.stored("s"))
+    assert not a.owns("A:s")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Session «a:s1» is busy.", "Session «s1» is busy."),
+        ("segue recover a:s1", "segue recover s1"),
+        ("data: a:", "data: a:"),
+        ("Session «a:a:s1»", "Session «a:s1»"),
+        ("extra:x", "extra:x"),
+    ],
+)
+def test_sentences_name_sessions_as_the_tenant_knows_them(said: str, told: Any) -> None:
+    assert Tenant("a").told(said) == told
+    assert Tenant().told(said) == said

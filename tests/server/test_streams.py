@@ -1,0 +1,280 @@
+"""A task as a client sees it: nothing lost, nothing twice, one `done` in every ending."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from segue.app import open as open_app
+from segue.core.agents import Agent
+from segue.core.errors import ModelUnreachable
+from segue.server import ServerSettings
+from segue.tools.registry import tool
+from tests.fakes import answer, call_tool
+
+from .serving import Held, Json, Served, chat, ending, follow, frames_of, prescribed_client, start, types, wait_until
+
+BEIJING = "帮我规划一个北京3日游，包括景点和美食"
+OPEN = ServerSettings(chats_a_minute=10_000, requests_a_minute=100_000)
+
+
+@tool(needs_approval=True)
+def refund(amount: int) -> str:
+    """Pay money back."""
+    return f"refunded {amount}"
+
+
+def from_last(messages: Any) -> str:
+    """Call the tool that the message names, then answer; so that one agent serves many tests."""
+    text = "\n".join(str(message.content) for message in messages)
+    if "held one" in text or "noted one" in text or "refunded 5" in text:
+        return answer("好的 done " + "长" * 2000)
+    for name, arguments in (("hold", {"name": "one"}), ("note", {"name": "one"}), ("refund", {"amount": 5})):
+        if f"please {name}" in text:
+            return call_tool((name, arguments), thought=f"I {name}")
+    if "please fail" in text:
+        raise ModelUnreachable("the endpoint is down")
+    return answer("nothing to do")
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def served(held: Held, tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path / "segue.db", OPEN, agents=[held.agent("a", from_last, tools=(refund,))]) as served:
+        yield served
+        held.go.set()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def test_the_prescribed_client_works_unchanged(client: httpx.Client) -> None:
+    said: dict[str, str] = {"thinking": "", "token": ""}
+    with client.stream("POST", "/api/chat", json={"message": BEIJING, "mode": "plan"}) as response:
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert response.headers["cache-control"] == "no-cache"
+        assert response.headers["x-accel-buffering"] == "no"
+        for data in prescribed_client(response):
+            if data["type"] in said:
+                said[data["type"]] += data["content"]
+    assert data["type"] == "done"
+    assert "阶段一" in said["thinking"] and "故宫" in said["token"]
+    assert data["result"]["success"] is True
+    task = client.get(f"/api/tasks/{response.headers['x-task-id']}").json()["task"]
+    assert said["token"] == task["result"]["answer"]
+    assert task["session_id"] == response.headers["x-session-id"]
+
+
+def test_every_frame_says_whose_it_is_and_only_the_last_is_done(client: httpx.Client) -> None:
+    forms = chat(client, "please note", agent_id="a")
+    assert types(forms).count("done") == 1 and types(forms)[-1] == "done"
+    assert len({form["task_id"] for form in forms}) == 1
+    durable = [form["seq"] for form in forms if "seq" in form]
+    assert durable == [*range(1, len(durable) + 1)]
+
+
+def test_after_any_event_the_stream_brings_exactly_those_that_were_missed(client: httpx.Client) -> None:
+    task_id = chat(client, "please note", agent_id="a")[0]["task_id"]
+    whole = follow(client, task_id)
+    names = [name for name, form in whole if form["type"] != "done"]
+    assert names == [f"{task_id}:{seq}" for seq in range(1, len(names) + 1)]
+    assert len(names) > 8
+    for place, name in enumerate(names, start=1):
+        assert follow(client, task_id, {"Last-Event-ID": name}) == whole[place:]
+        assert follow(client, task_id, after=place) == whole[place:]
+    for strange in ("", "x", f"{task_id}:x", "other:3", "²"):
+        assert follow(client, task_id, {"Last-Event-ID": strange.encode()}) == whole  # type: ignore[dict-item]
+
+
+def test_a_stream_that_is_taken_up_in_the_middle_goes_on_live(client: httpx.Client, held: Held) -> None:
+    seen: list[tuple[str, Json]] = []
+    with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
+        task_id = response.headers["x-task-id"]
+        for name, form in frames_of(response):
+            seen.append((name, form))
+            if form["type"] == "tool_call":
+                break
+    last = max((name for name, _ in seen if name), key=lambda name: int(name.split(":")[1]))
+    with client.stream("GET", f"/api/tasks/{task_id}/stream", headers={"Last-Event-ID": last}) as response:
+        coming = frames_of(response)
+        held.go.set()
+        rest = [*coming]
+    events = client.get(f"/api/tasks/{task_id}/events?limit=500").json()["items"]
+    seqs = [form["seq"] for _, form in (*seen, *rest) if "seq" in form]
+    assert seqs == [event["seq"] for event in events]
+    assert types([form for _, form in rest]).count("done") == 1
+    assert "token" in types([form for _, form in rest]), "what was live is streamed, too"
+
+
+def test_a_client_that_leaves_does_not_stop_the_task_and_frees_its_place(
+    client: httpx.Client, held: Held, served: Served
+) -> None:
+    task_id = start(client, "please hold", agent_id="a")
+    wait_until(lambda: not served.service.streams)
+    assert held.begun.wait(10)
+    held.go.set()
+    wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
+    assert held.effects == ["one"]
+    assert served.service._places.total() == 0
+
+
+def test_what_another_process_tells_of_a_task_is_not_missed(
+    client: httpx.Client, held: Held, served: Served, tmp_path: Path
+) -> None:
+    async def pause_from_elsewhere() -> None:
+        async with open_app(tmp_path / "segue.db") as other:
+            await other.pause(task_id)
+
+    with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
+        task_id = response.headers["x-task-id"]
+        assert held.begun.wait(10)
+        asyncio.run(pause_from_elsewhere())
+        run = served.service.app._runner.run_of(task_id)
+        wait_until(lambda: run and run.reason)
+        held.go.set()
+        forms = [form for _, form in frames_of(response)]
+    assert ending(forms)["status"] == "paused"
+    durable = [form["seq"] for form in forms if "seq" in form]
+    assert durable == [*range(1, len(durable) + 1)]
+    assert "pausing" in [form["new"] for form in forms if form["type"] == "state_changed"]
+
+
+def test_a_long_event_is_shortened_in_the_stream_and_whole_in_the_log(client: httpx.Client) -> None:
+    forms = chat(client, "please note", agent_id="a")
+    (short,) = [form for form in forms if form["type"] == "answer"]
+    assert short["truncated"] is True and short["answer"].endswith("…")
+    events = client.get(f"/api/tasks/{short['task_id']}/events?limit=500").json()["items"]
+    (whole,) = [event for event in events if event["type"] == "answer"]
+    assert whole["answer"] == "好的 done " + "长" * 2000 and "truncated" not in whole
+    assert "".join(form["content"] for form in forms if form["type"] == "token") == whole["answer"]
+    assert forms[-1]["result"]["answer"].startswith("好的 done 长")
+
+
+def test_a_task_that_fails_ends_with_done_and_the_error(client: httpx.Client) -> None:
+    result = ending(chat(client, "please fail", agent_id="a"))
+    assert (result["success"], result["status"], result["error"]) == (False, "error", "the endpoint is down")
+
+
+@pytest.mark.parametrize(("verb", "status"), [("pause", "paused"), ("cancel", "cancelled")])
+def test_a_task_that_is_stopped_ends_with_done(client: httpx.Client, held: Held, verb: str, status: str) -> None:
+    with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
+        coming = frames_of(response)
+        forms = [next(coming)[1]]
+        while forms[-1]["type"] != "tool_call":
+            forms.append(next(coming)[1])
+        task_id = response.headers["x-task-id"]
+        answered = client.post(f"/api/tasks/{task_id}/{verb}")
+        assert answered.status_code in (200, 202), answered.text
+        held.go.set()
+        forms += [form for _, form in coming]
+    assert ending(forms)["status"] == status
+    assert ending([form for _, form in follow(client, task_id)])["status"] == status
+
+
+def test_a_task_that_waits_ends_with_done_and_its_question_and_goes_on_when_answered(client: httpx.Client) -> None:
+    result = ending(chat(client, "please refund", agent_id="a"))
+    assert (result["success"], result["status"]) == (False, "waiting")
+    (call,) = result["question"]["calls"]
+    assert (call["name"], call["arguments"]) == ("refund", {"amount": 5})
+    path = f"/api/tasks/{result['task_id']}"
+    assert client.get(path).json()["question"] == result["question"]
+    refused = client.post("/api/chat", json={"message": "hello", "session_id": result["session_id"]})
+    assert (refused.status_code, refused.json()["error"]["task_id"]) == (409, result["task_id"])
+    seen = client.get(f"{path}/events?limit=500").json()["items"][-1]["seq"]
+    unfit = client.post(f"{path}/answer", json={"verdicts": [{"index": 9, "verdict": "approve"}]})
+    assert (unfit.status_code, unfit.json()["error"]["type"]) == (422, "InvalidAnswer")
+    answered = client.post(f"{path}/answer", json={"verdicts": [{"index": 0, "verdict": "approve"}]})
+    assert answered.status_code == 202 and answered.json()["status"] == "running"
+    rest = [form for _, form in follow(client, result["task_id"], after=seen)]
+    assert {"approval_given", "tool_result"} <= {*types(rest)}
+    assert ending(rest)["status"] == "done"
+    assert client.get(path).json()["question"] is None
+
+
+@pytest.mark.parametrize(("word", "ran"), [("approve", True), ("reject", False)])
+def test_one_word_answers_for_all_calls(client: httpx.Client, word: str, ran: bool) -> None:
+    task_id = chat(client, "please refund", agent_id="a")[-1]["result"]["task_id"]
+    assert client.post(f"/api/tasks/{task_id}/answer", json={"verdicts": word}).status_code == 202
+    ending([form for _, form in follow(client, task_id)])
+    outcomes = [call["outcome"] for call in client.get(f"/api/tasks/{task_id}").json()["calls"]]
+    assert (outcomes == [{"success": "refunded 5"}]) is ran
+
+
+def test_a_paused_task_is_resumed_in_the_background(client: httpx.Client, held: Held) -> None:
+    task_id = start(client, "please hold", agent_id="a")
+    assert held.begun.wait(10)
+    assert client.post(f"/api/tasks/{task_id}/pause").json()["status"] == "pausing"
+    held.go.set()
+    follow(client, task_id)
+    resumed = client.post(f"/api/tasks/{task_id}/resume")
+    assert (resumed.status_code, resumed.json()["status"]) == (202, "running")
+    assert ending([form for _, form in follow(client, task_id)])["status"] == "done"
+    assert held.effects == ["one"]
+    again = client.post(f"/api/tasks/{task_id}/resume")
+    assert (again.status_code, again.json()["error"]["type"]) == (409, "TaskError")
+
+
+def test_a_busy_session_is_a_conflict_and_standing_in_line_is_not(client: httpx.Client, held: Held) -> None:
+    task_id = start(client, "please hold", agent_id="a", session_id="s")
+    assert held.begun.wait(10)
+    busy = client.post("/api/chat", json={"message": "hello", "session_id": "s"})
+    assert (busy.status_code, busy.json()["error"]["type"]) == (409, "ThreadBusy")
+    assert busy.json()["error"]["task_id"] == task_id
+    asyncio.run(let_go_soon(held))
+    assert ending(chat(client, "hello", session_id="s", wait=20))["status"] == "done"
+
+
+async def let_go_soon(held: Held) -> None:
+    await asyncio.sleep(0.1)
+    held.go.set()
+
+
+def test_a_message_joins_the_task_of_its_session_and_the_stream_begins_there(client: httpx.Client, held: Held) -> None:
+    task_id = start(client, "please hold", agent_id="a", session_id="s")
+    assert held.begun.wait(10)
+    client.post(f"/api/tasks/{task_id}/pause")
+    held.go.set()
+    follow(client, task_id)
+    unfinished = client.post("/api/chat", json={"message": "more", "session_id": "s"})
+    assert (unfinished.status_code, unfinished.json()["error"]["type"]) == (409, "TaskUnfinished")
+    forms = chat(client, "and quickly", session_id="s", agent_id="a", steer=True)
+    assert (forms[0]["type"], forms[0]["message"]) == ("steered", "and quickly")
+    assert ending(forms)["task_id"] == task_id
+
+
+def test_heartbeats_fill_the_silence(held: Held, tmp_path: Path) -> None:
+    quick = dataclasses.replace(OPEN, heartbeat_seconds=0.05)
+    with Served(tmp_path / "segue.db", quick, agents=[held.agent("a", from_last)]) as served, served.client() as client:
+        with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
+            raw = b""
+            for chunk in response.iter_raw():
+                raw += chunk
+                if raw.count(b": heartbeat\n\n") == 3:
+                    held.go.set()
+        frames = raw.decode().split("\n\n")
+        assert all(frame.startswith((": heartbeat", "id: ", "data: ")) for frame in frames if frame)
+        assert json.loads(frames[-2].removeprefix("data: "))["type"] == "done"
+
+
+def test_an_agent_of_the_service_is_the_default_one(held: Held, tmp_path: Path) -> None:
+    own = dataclasses.replace(OPEN, default_agent="a")
+    agent: Agent = held.agent("a", from_last)
+    with Served(tmp_path / "segue.db", own, agents=[agent]) as served, served.client() as client:
+        assert ending(chat(client))["answer"] == "nothing to do"
+        assert [(agent["agent_id"], agent["default"]) for agent in client.get("/api/agents").json()["items"]] == [
+            ("travel", False),
+            ("data", False),
+            ("a", True),
+        ]

@@ -1,0 +1,1 @@
+"""Adapters that turn functions, LangChain tools and MCP tools into Segue's."""

@@ -1,0 +1,235 @@
+"""Plain typed functions as tools: what a signature says to the model, and how the function is then called."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.tools import BaseTool
+from langchain_core.tools.base import _is_injected_arg_type
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from segue.core.errors import ConfigurationError
+
+from ..binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
+
+Function = Callable[..., Any]
+
+
+class FunctionTool(BaseTool):
+    """A plain function as LangChain runs and traces it; checking the arguments stays with us, whatever their names."""
+
+    function: Annotated[Function, SkipValidation()] = Field(exclude=True)
+
+    def _run(self, /, **values: Any) -> Any:
+        return self.function(values)
+
+    async def _arun(self, /, **values: Any) -> Any:
+        try:
+            return await self.function(values)
+        except SystemExit as error:  # asyncio would end the whole process
+            raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+
+
+class _Schema(GenerateJsonSchema):
+    """A default that JSON cannot hold is left out without a warning."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own form
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a function is called.
+
+    `model` reads the arguments and `fields` maps each parameter to its field: a parameter may be called `schema` or
+    `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the RunnableConfig.
+    """
+
+    model: type[BaseModel]
+    fields: Mapping[str, str]
+    always: frozenset[str]
+    positional: tuple[str, ...]
+    config: str
+
+    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values; what is left out falls to the function's own default."""
+        try:
+            model = self.model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise BadArguments(explained(error)) from error
+        given = model.model_fields_set
+        return {
+            name: getattr(model, place) for name, place in self.fields.items() if place in given or name in self.always
+        }
+
+    def call(self, function: Function, values: dict[str, Any]) -> Any:
+        if self.config:
+            values[self.config] = ensure_config()
+        positional = [values.pop(name) for name in self.positional]
+        return function(*positional, **values)
+
+
+def bind_function(source: Function) -> BoundTool:
+    """Make a tool of a function, a method of an object, a partial, or an object with `__call__` and `__name__`.
+
+    Raises:
+        ConfigurationError: its name, one of its parameters or what it gives cannot be a tool's.
+    """
+    name, marks = _name_of(source), _marks_of(source)
+    root = _root(source)
+    if inspect.isgeneratorfunction(root) or inspect.isasyncgenfunction(root):
+        raise ConfigurationError(f"The function {name} cannot be a tool: it yields; return a list instead.")
+    shape = _shape_of(name, source)
+    parameters = dereference_refs(shape.model.model_json_schema(schema_generator=_Schema))
+    parameters.pop("$defs", None)
+    description = _description_of(source) or marks.title or name
+    function = {"name": name, "description": description, "parameters": parameters}
+
+    def check(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        refuse_unknown(parameters, arguments)
+        return shape.read(arguments)
+
+    return BoundTool(
+        inner=FunctionTool(
+            name=name, description=description, args_schema=parameters, function=partial(shape.call, source)
+        ),
+        marks=marks,
+        spec={"type": "function", "function": function, "segue": marks.shown(name)},
+        check=check,
+        synchronous=not inspect.iscoroutinefunction(root),
+        origin=source,
+    )
+
+
+def _unbound(source: Function) -> Function:
+    """What a partial, or a partial of one, is of."""
+    while isinstance(source, partial):
+        source = source.func
+    return source
+
+
+def _root(source: Function) -> Function:
+    """The function that holds the code."""
+    target = _unbound(source)
+    return target if inspect.isroutine(target) else target.__call__  # type: ignore[operator]  # an object
+
+
+def _name_of(source: Function) -> str:
+    name = getattr(source, "__name__", None) or getattr(_unbound(source), "__name__", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigurationError(f"{source!r} cannot be a tool: it has no name; set its __name__.")
+    return name
+
+
+def _marks_of(source: Function) -> Marks:
+    """The marks, also those under a partial: it must not lose an approval."""
+    while not hasattr(source, MARKS) and isinstance(source, partial):
+        source = source.func
+    marks: Marks = getattr(source, MARKS, Marks())
+    return marks
+
+
+def _description_of(source: Function) -> str:
+    target = _unbound(source)
+    return (
+        inspect.getdoc(target if inspect.isroutine(target) else type(target).__call__) or inspect.getdoc(target) or ""
+    )
+
+
+def _shape_of(name: str, source: Function) -> Shape:
+    shown: dict[str, tuple[Any, Any]] = {}
+    always, positional, config = set(), [], ""
+    for parameter, hint in _parameters(name, source):
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if RunnableConfig in (hint, *get_args(hint)):
+            config = parameter.name
+        elif _is_injected_arg_type(hint):
+            if default is ...:
+                raise refused_injection(name, parameter.name)
+            continue
+        else:
+            shown[parameter.name] = (hint, default)
+        if isinstance(default, FieldInfo) or parameter.kind is parameter.POSITIONAL_ONLY:
+            always.add(parameter.name)
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(parameter.name)
+    fields = {parameter: f"value_{place}" for place, parameter in enumerate(shown)}
+    return Shape(_model(name, shown, fields), fields, frozenset(always), tuple(positional), config)
+
+
+def refused_injection(tool: str, parameter: str) -> ConfigurationError:
+    """The error for a parameter that only LangGraph's ToolNode fills in."""
+    return ConfigurationError(
+        f"The tool {tool} cannot be used: Segue does not inject {parameter}. Give it a default, fix it with "
+        "functools.partial, or take a RunnableConfig instead."
+    )
+
+
+def _parameters(name: str, source: Function) -> list[tuple[inspect.Parameter, Any]]:
+    """Each parameter that is still open, with its type."""
+    fixed = _fixed(source)
+    try:
+        signature, hints = inspect.signature(source), _hints(source)
+    except (NameError, SyntaxError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigurationError(f"The function {name} cannot be a tool: its types cannot be read: {error}.") from error
+    found = []
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigurationError(f"The function {name} cannot be a tool: name each of its {parameter}.")
+        hint = hints.get(parameter.name, parameter.annotation)
+        if parameter.name in fixed:
+            continue
+        if hint is parameter.empty:
+            raise ConfigurationError(f"The function {name} cannot be a tool: give {parameter.name} a type.")
+        found.append((parameter, hint))
+    return found
+
+
+def _fixed(source: Function) -> set[str]:
+    """Keywords that a partial fixes: they are the program's, perhaps secret, and no model may set them."""
+    fixed: set[str] = set()
+    while isinstance(source, partial):
+        fixed |= set(source.keywords)
+        source = source.func
+    return fixed
+
+
+def _hints(source: Function) -> dict[str, Any]:
+    """The parameters' types; what is returned may well be typed with a name that exists for type checkers only."""
+    owner = inspect.unwrap(_root(source))
+    owner = getattr(owner, "__func__", owner)
+    types = {name: hint for name, hint in getattr(owner, "__annotations__", {}).items() if name != "return"}
+    spaces = getattr(owner, "__globals__", {})
+    return get_type_hints(SimpleNamespace(__annotations__=types), spaces, include_extras=True)
+
+
+def _model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str, str]) -> type[BaseModel]:
+    definitions: dict[str, Any] = {
+        fields[parameter]: (_annotated(parameter, hint), default) for parameter, (hint, default) in shown.items()
+    }
+    try:
+        model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
+        model.model_json_schema(schema_generator=_Schema)
+    except (PydanticUserError, TypeError) as error:
+        if len(shown) > 1:  # say which one it is
+            for parameter, definition in shown.items():
+                _model(name, {parameter: definition}, fields)
+        raise ConfigurationError(
+            f"The function {name} cannot be a tool: JSON has no form for the type of {', '.join(shown)}."
+        ) from error
+    return model
+
+
+def _annotated(parameter: str, hint: Any) -> Any:
+    """The type under its name in the schema; a bare text in `Annotated` is its description, as in LangChain."""
+    said = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    description = next((text for text in said if isinstance(text, str)), None)
+    named = Annotated[hint, Field(alias=parameter)]
+    return named if description is None else Annotated[named, Field(description=description)]

@@ -1,0 +1,139 @@
+"""The tools of MCP servers, as the graphs see tools."""
+
+import asyncio
+import importlib.util
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from segue.core.agents import McpServer
+from segue.core.errors import ConfigurationError, MissingExtra, ToolServerUnavailable, listed
+
+from ..binding import Marked
+from ..registry import Marks
+from .mcp_session import ServerDown, Session
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult, ContentBlock
+    from mcp.types import Tool as Offered
+
+
+class ServerToolError(Exception):
+    """A tool of an MCP server answered with an error, or its server was lost; the message is for the model."""
+
+
+@dataclass(frozen=True)
+class McpTool(Marked):
+    """One tool of an MCP server. The server checks the arguments; its refusal is the call's error."""
+
+    name: str
+    marks: Marks
+    spec: Mapping[str, Any] = field(repr=False)
+    session: Session = field(repr=False)
+
+    @property
+    def server(self) -> str:
+        return self.session.server.name
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Have the server run the tool; a lost server is reconnected once, and an idempotent call repeated.
+
+        Raises:
+            ServerToolError: the tool or its server failed.
+        """
+        from mcp import MCPError
+
+        try:
+            result = await self.session.call(self.name, arguments, repeat=self.idempotent)
+        except ServerDown as error:
+            raise ServerToolError(f"{error}; the next call tries to reach it again") from error
+        except MCPError as error:
+            raise ServerToolError(error.message) from error
+        if result.is_error:
+            raise ServerToolError(_text(result.content) or "the tool failed and did not say why")
+        return _value(result)
+
+
+class McpTools:
+    """The MCP servers that an app is connected to, from the first run that needs them until the app is closed."""
+
+    def __init__(self) -> None:
+        self._sessions: list[Session] = []
+
+    async def open(self, servers: Iterable[McpServer]) -> list[McpTool]:
+        """The tools of these servers; what is not connected yet, or was lost, is connected now.
+
+        Raises:
+            MissingExtra: the extra `mcp` is not installed.
+            ToolServerUnavailable: a server does not start or answer.
+            ConfigurationError: an agent asks for a tool that its server does not have.
+        """
+        if importlib.util.find_spec("mcp") is None:
+            raise MissingExtra("An agent with MCP servers", "mcp")
+        opened = await asyncio.gather(*(self._tools_of(server) for server in servers))
+        return [tool for tools in opened for tool in tools]
+
+    async def _tools_of(self, server: McpServer) -> list[McpTool]:
+        session = self._session(server)
+        try:
+            offered = {tool.name: tool for tool in await session.tools()}
+        except ServerDown as error:
+            raise ToolServerUnavailable(server.name, str(error)) from error
+        wanted = list(offered) if server.tools is None else server.tools
+        for name in (*wanted, *server.read_only, *server.needs_approval):
+            if name not in offered:
+                raise ConfigurationError(
+                    f"The MCP server «{server.name}» has no tool «{name}»; use one of: {listed(offered)}."
+                )
+        return [_tool(session, offered[name]) for name in wanted]
+
+    def _session(self, server: McpServer) -> Session:
+        for session in self._sessions:
+            if session.server == server:
+                return session
+        self._sessions.append(Session(server))
+        return self._sessions[-1]
+
+    async def close(self) -> None:
+        """End every session."""
+        await asyncio.gather(*(session.close() for session in self._sessions))
+        self._sessions.clear()
+
+
+def _tool(session: Session, offered: "Offered") -> McpTool:
+    from langchain_core.utils.json_schema import dereference_refs
+
+    server, hints = session.server, offered.annotations
+    marks = Marks(
+        read_only=offered.name in server.read_only or bool(hints and hints.read_only_hint),
+        idempotent=bool(hints and hints.idempotent_hint),
+        needs_approval=offered.name in server.needs_approval,
+        timeout=server.timeout,
+        title=offered.title or (hints and hints.title) or offered.name,
+    )
+    parameters = {"type": "object", "properties": {}} | dereference_refs(offered.input_schema)
+    function = {"name": offered.name, "description": offered.description or "", "parameters": parameters}
+    segue = {"keywords": [], "title": marks.title, "read_only": marks.read_only}
+    return McpTool(offered.name, marks, {"type": "function", "function": function, "segue": segue}, session)
+
+
+def _value(result: "CallToolResult") -> Any:
+    return _text(result.content) if result.structured_content is None else result.structured_content
+
+
+def _text(content: Iterable["ContentBlock"]) -> str:
+    return "\n".join(_said(block) for block in content)
+
+
+def _said(block: "ContentBlock") -> str:
+    """A block's text; what is no text is only named, as no model of ours looks at it."""
+    match block.type:
+        case "text":
+            return block.text
+        case "image" | "audio":
+            return f"[{block.type}: {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
+        case "resource_link":
+            return f"[resource: {block.name}, {block.uri}]"
+        case "resource":
+            inner = block.resource
+            return getattr(inner, "text", "") or f"[resource: {inner.uri}, {inner.mime_type or 'unknown type'}]"

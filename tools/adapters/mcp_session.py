@@ -1,0 +1,218 @@
+"""The session with one MCP server: opened when it is needed, and again after the server died."""
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from segue.core.agents import McpServer
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult, Tool
+
+CONNECT_SECONDS = 30.0
+"""How long a server may take to start and say its tools, where it sets no timeout."""
+CLOSE_SECONDS = 10.0
+"""How long a server may take to end, before its task is cancelled."""
+READ_SECONDS = 300.0
+"""How long an HTTP server may be silent in the middle of a reply."""
+
+
+class ServerDown(Exception):
+    """The server does not start or answer, or was lost during a call; the message says why."""
+
+
+class Session:
+    """One server's session, held open by a task of its own: anyio wants it closed by the task that opened it."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._lock = asyncio.Lock()
+        self._client: Client | None = None
+        self._tools: list[Tool] = []
+        self._owner: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+
+    async def tools(self) -> list["Tool"]:
+        """The tools that the server offers.
+
+        Raises:
+            ServerDown: it cannot be started or reached.
+        """
+        await self._live()
+        return self._tools
+
+    async def call(self, name: str, arguments: Mapping[str, Any], repeat: bool) -> "CallToolResult":
+        """Call a tool. A lost server is started or reached again, at most once a call.
+
+        `repeat`: a call that the server died in is made once more; it must be one that may run twice.
+
+        Raises:
+            ServerDown: the server was lost in the call, or does not come back.
+            MCPError: the server refused the call.
+        """
+        known = self._known
+        client = await self._live()
+        try:
+            return await self._ask(client, name, arguments)
+        except ServerDown:
+            if not repeat or client is not known:
+                raise
+        return await self._ask(await self._live(), name, arguments)
+
+    async def _ask(self, client: "Client", name: str, arguments: Mapping[str, Any]) -> "CallToolResult":
+        from mcp import MCPError
+
+        try:
+            return await client.call_tool(name, dict(arguments))
+        except MCPError as error:
+            if not _says_lost(error.code, error.message):
+                raise
+            if self._client is client:
+                self._client = None
+            raise ServerDown(f"the MCP server «{self.server.name}» was lost during the call") from error
+
+    @property
+    def _known(self) -> "Client | None":
+        """The client as long as its owner has not ended: an HTTP session ends with its first broken connection."""
+        return None if self._owner is None or self._owner.done() else self._client
+
+    async def _live(self) -> "Client":
+        async with self._lock:
+            client = self._known
+            if client is None:
+                await self._end()
+                client = await self._open()
+            return client
+
+    async def _open(self) -> "Client":
+        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        stderr = Tail()
+        seconds = self.server.timeout or CONNECT_SECONDS
+        self._leave = asyncio.Event()
+        owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
+        owner.add_done_callback(_look_at)
+        either: set[asyncio.Future[Any]] = {owner, opened}
+        try:
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not opened.done():
+                owner.cancel()
+        if not opened.done():
+            slow = not owner.done()
+            await asyncio.wait({owner})
+            said = await asyncio.to_thread(stderr.last)
+            raise ServerDown(f"it took longer than {seconds:g} s to start" if slow else _reason(owner, said))
+        self._client = opened.result()
+        return self._client
+
+    async def _hold(self, opened: "asyncio.Future[Client]", stderr: "Tail") -> None:
+        async with _connected(self.server, stderr) as client:
+            self._tools = await _all_tools(client)
+            opened.set_result(client)
+            await self._leave.wait()
+
+    async def _end(self) -> None:
+        self._client = None
+        if self._owner is None:
+            return
+        self._leave.set()
+        _, late = await asyncio.wait({self._owner}, timeout=CLOSE_SECONDS)
+        if late:
+            self._owner.cancel()
+            await asyncio.wait(late)
+        self._owner = None
+
+    async def close(self) -> None:
+        """End the session, and the command if it is one."""
+        async with self._lock:
+            await self._end()
+
+
+@asynccontextmanager
+async def _connected(server: McpServer, stderr: "Tail") -> AsyncIterator["Client"]:
+    from mcp import Client, StdioServerParameters, stdio_client
+
+    if server.command:
+        started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
+        with stderr:
+            async with Client(stdio_client(started, errlog=stderr.stream)) as client:
+                yield client
+        return
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
+    async with (
+        httpx2.AsyncClient(headers=_revealed(server.headers), timeout=timeout) as http,
+        Client(streamable_http_client(server.url, http_client=http)) as client,
+    ):
+        yield client
+
+
+async def _all_tools(client: "Client") -> list["Tool"]:
+    page = await client.list_tools()
+    tools = list(page.tools)
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+    return tools
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+
+def _says_lost(code: int, message: str) -> bool:
+    """Whether an error means that the session is over; an HTTP server that was started anew answers 404."""
+    from mcp.types import CONNECTION_CLOSED
+
+    return code == CONNECTION_CLOSED or message == "Session terminated"
+
+
+def _reason(owner: asyncio.Task[None], said: str) -> str:
+    """Why the session could not be opened: the last that the command said, or the innermost error."""
+    error = None if owner.cancelled() else owner.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, FileNotFoundError):
+        return "its command was not found"
+    return f"it ended at once, saying: {said}" if said else str(error) or type(error).__name__
+
+
+def _look_at(owner: asyncio.Task[None]) -> None:
+    """A session that broke is opened anew when it is needed; asyncio need not complain of it."""
+    if not owner.cancelled():
+        owner.exception()
+
+
+class Tail:
+    """The last lines that a command writes to its stderr, read by a thread as long as anyone can write."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=20)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> None:
+        self._reading, writing = os.pipe()
+        self.stream = os.fdopen(writing, "w")
+        self._reader.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading, errors="replace") as lines:
+            self._lines.extend(lines)
+
+    def last(self) -> str:
+        """The last line that is not blank; waits a moment for a command that is ending."""
+        if self._reader.ident is not None:
+            self._reader.join(1)
+        return next((line.strip() for line in reversed(self._lines) if line.strip()), "")

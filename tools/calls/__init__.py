@@ -1,0 +1,1 @@
+"""Running one tool call: arguments, timeout, failures and results."""

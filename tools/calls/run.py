@@ -1,0 +1,188 @@
+"""Run one tool call: exactly one outcome, never twice, whatever the tool does."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langgraph.errors import GraphBubbleUp
+
+from segue.core.errors import listed
+from segue.core.ports import CallKey, Claim, Ledger, Tool
+
+from ..binding import BadArguments, BoundTool
+from .failures import failure
+from .json_values import json_value
+from .threads import left_a_thread
+
+GRACE_SECONDS = 1.0
+"""How long a cancelled tool may take to tidy up before it counts as one that cannot be stopped."""
+
+_calls: set["asyncio.Task[Result]"] = set()
+"""What runs: asyncio itself does not keep tasks alive, and one that cannot be stopped has no other owner."""
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call came to: `result` is {"success": value} or {"error": text, …}; `seconds` of wall-clock time."""
+
+    result: Result
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        return "error" in self.result
+
+
+async def run_call(
+    tools: Mapping[str, Tool],
+    name: str,
+    arguments: Mapping[str, Any],
+    key: CallKey,
+    ledger: Ledger | None,
+    default_timeout: float,
+    approved: bool = False,
+) -> Outcome:
+    """Carry out one call through the ledger; a call that was finished before gives its stored result.
+
+    `approved`: a person wants it to run. Cancelled in the middle, it leaves the call under way in the ledger: whether
+    it took effect is not known.
+    """
+    started = time.monotonic()
+    claim = Claim("fresh") if ledger is None else await ledger.claim(key, name, arguments)
+    if claim.state == "finished":
+        return Outcome(dict(claim.outcome or {}), 0.0)
+    result = _withheld(tools.get(name), name, claim, approved)
+    if result is None:
+        result = await _attempt(tools, name, arguments, default_timeout)
+    if ledger is not None:
+        await ledger.settle(key, result)
+    return Outcome(result, time.monotonic() - started)
+
+
+def _withheld(tool: Tool | None, name: str, claim: Claim, approved: bool) -> Result | None:
+    """The result of a call that must not run now, or None."""
+    repeatable = tool is not None and (tool.idempotent or tool.read_only)
+    if claim.state == "interrupted" and not repeatable:
+        return unknown_outcome(CUT_OFF.format(name=name))
+    if tool is not None and tool.needs_approval and not approved:
+        return {"error": f"{name} needs a person's approval and has none, so it was not run."}
+    if claim.state == "doubtful" and tool is not None and not (repeatable or approved):
+        return {"error": DOUBTFUL.format(name=name), "unknown_outcome": True}
+    return None
+
+
+def misfit(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
+    """Why a tool would not take these arguments, in a line; empty if it would, or if only a call can tell."""
+    if not isinstance(tool, BoundTool):
+        return ""
+    try:
+        tool.check(arguments)
+    except BadArguments as error:
+        return _sentence(str(error))
+    except Exception as error:  # noqa: BLE001 - the same seam: a tool's own validator may raise anything
+        return _sentence(failure(error)["error"])
+    return ""
+
+
+DOUBTFUL = (
+    "unknown_outcome: an earlier call of {name} with the same arguments may or may not have taken effect, so this one "
+    "was not run: check what the earlier one did, and tell the user, who may ask for it again in a new message."
+)
+CUT_OFF = "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
+
+
+def left_open(name: str, tools: Mapping[str, Tool]) -> Result:
+    """The result of a call that was under way when its task was given up."""
+    if name in tools and tools[name].idempotent:
+        return {"error": f"{name} was under way when the task was given up."}
+    return unknown_outcome(f"{name} was under way when the task was given up, so it may or may not have taken effect")
+
+
+def unknown_outcome(what: str) -> Result:
+    """The result of a call of which nobody knows whether it took effect."""
+    return {
+        "error": f"unknown_outcome: {what}: check what it did before calling it once more.",
+        "unknown_outcome": True,
+    }
+
+
+async def _attempt(
+    tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any], default_timeout: float
+) -> Result:
+    """Run the tool in a task of its own, so that its cancellations and time-outs are told from ours."""
+    tool = tools.get(name)
+    if tool is None:
+        return {"error": f"There is no tool «{name}»; the tools are: {listed(tools)}."}
+    seconds = tool.timeout or default_timeout
+    running = asyncio.create_task(_outcome(tool, arguments), name=f"tool {name}")
+    _calls.add(running)
+    running.add_done_callback(_forget)
+    try:
+        await asyncio.wait({running}, timeout=seconds)
+    except asyncio.CancelledError:
+        await _stop(running)
+        raise
+    return _result(tool, running) if running.done() else await _given_up(tool, running, seconds)
+
+
+async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result:
+    ran = ""
+    try:
+        value = await tool.call(arguments)
+        ran = f"{tool.name} ran, but what it returned cannot be read: "
+        if isinstance(value, ToolMessage) and value.status == "error":
+            return {"error": _sentence(value.text)}
+        return {"success": json_value(value)}
+    except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BadArguments as error:
+        return {"error": _sentence(f"The arguments of {tool.name} do not fit: {error}.")}
+    except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task goes on
+        for signal in _signals(error):
+            raise signal from None
+        told = failure(error)
+        return {"error": _sentence(ran + told["error"]), "stack": _sentence(told["stack"])}
+
+
+def _sentence(text: str) -> str:
+    return str(json_value(text))
+
+
+def _signals(error: BaseException) -> Iterator[BaseException]:
+    """LangGraph's own signals and Ctrl-C, which pass, also out of a task group."""
+    if isinstance(error, GraphBubbleUp | KeyboardInterrupt):
+        yield error
+    elif isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _signals(inner)
+
+
+def _result(tool: Tool, ended: "asyncio.Task[Result]") -> Result:
+    return {"error": f"{tool.name} was cancelled from within."} if ended.cancelled() else ended.result()
+
+
+async def _given_up(tool: Tool, running: "asyncio.Task[Result]", seconds: float) -> Result:
+    await _stop(running)
+    if running.done() and not running.cancelled() and "success" in running.result():
+        return running.result()  # it came to its end when it was told to stop
+    late = f"{tool.name} took longer than {seconds:g} s"
+    stopped = running.done() and not left_a_thread(running)
+    if stopped or tool.idempotent or tool.read_only:
+        return {"error": f"{late} and was given up."}
+    return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")
+
+
+async def _stop(running: "asyncio.Task[Result]") -> None:
+    running.cancel()
+    await asyncio.wait({running}, timeout=GRACE_SECONDS)
+
+
+def _forget(ended: "asyncio.Task[Result]") -> None:
+    _calls.discard(ended)
+    if not ended.cancelled():
+        ended.exception()  # asyncio complains of errors that nobody looked at

@@ -1,0 +1,1 @@
+"""The travel tools and their facts."""
