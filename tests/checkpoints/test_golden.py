@@ -71,7 +71,14 @@ async def result_of(app: segue.App, task_id: str) -> dict[str, Any]:
 async def test_a_finished_session_reads_the_same_and_goes_on(database: Path) -> None:
     async with segue.open(database, agents=[Tools().agent(answer("Still 42."))]) as app:
         history = await app.history("finished")
-        assert [message["role"] for message in history] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+        assert [message["role"] for message in history] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+        ]
         assert [message["content"] for message in history if message["role"] == "user"] == ["Double 21.", "Again?"]
         first = (await app.tasks(session_id="finished"))[-1]
         assert [call["outcome"] for call in (await app.trace(first["task_id"]))["calls"]] == [
