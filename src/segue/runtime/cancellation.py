@@ -1,4 +1,4 @@
-"""A task that is given up: what it did and wrote so far stays in its thread's history."""
+"""The end of a cancelled task: what it did and wrote so far stays in its thread's history."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from ..core.agents import Budget
-from ..core.events import Event, ModelCalled, Thought
 from ..core.ports import CallKey
 from ..nodes.shared.objective import STEER, additions
 from ..nodes.shared.prompt_budget import cut_result
 from ..nodes.shared.results import compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
 from ..prompts.phrases import phrase
+from .projection import Projection
 
 Row = dict[str, Any]
 
@@ -62,8 +62,8 @@ def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> 
     return [message for made in rounds.values() for message in exchange("", made)]
 
 
-def given_up(
-    row: Row, partial: str, calls: Sequence[Row], unknown: Sequence[Row], events: Sequence[Event], budget: Budget
+def cancelled_result(
+    row: Row, partial: str, calls: Sequence[Row], unknown: Sequence[Row], known: Projection, budget: Budget
 ) -> Row:
     """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
     history = [
@@ -76,17 +76,13 @@ def given_up(
         }
         for step, call in enumerate(calls, start=1)
     ]
-    thoughts = [event.text for event in events if isinstance(event, Thought) and event.text]
-    spent = [event for event in events if isinstance(event, ModelCalled)]
-    costs = [event.cost for event in spent if event.cost is not None]
-    usage = {"input": sum(event.input for event in spent), "output": sum(event.output for event in spent)}
     result = compose_result(
         row["mode"],
         partial,
         history=history,
-        reasoning="\n".join(thoughts),
+        reasoning="\n".join(text for text in known.thoughts if text),
         total_steps=len(history),
-        usage={**usage, "calls": len(spent), **({"cost": sum(costs)} if costs else {})},
+        usage=known.usage.as_dict(),
     )
     return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
 

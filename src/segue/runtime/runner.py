@@ -27,9 +27,10 @@ from ..graphs.chat import build_chat
 from ..nodes.chat.run_mode import ModeGraph
 from ..registry import Registry, RunServices
 from ..tools.calls.run import left_open
-from .cancellation import close_turn, given_up, stopped
+from .cancellation import cancelled_result, close_turn, stopped
 from .event_stream import Hub
 from .lease_holder import Leasing
+from .projection import project
 from .run import LEASE_LOST, Row, Run, given, knows, look_at, question_of
 
 logger = logging.getLogger(__name__)
@@ -255,8 +256,8 @@ class Runner:
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
         unknown = await ledger.unknown(row["task_id"])
-        events = [from_dict(form) for form in await self.log.read(row["task_id"])]
-        result = given_up(row, partial, calls, unknown, events, agent.budget if agent else Budget())
+        known = project(from_dict(form) for form in await self.log.read(row["task_id"]))
+        result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
         config = thread_config(row["thread_id"])
         state = await state_at(self.graph, config)
         if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began

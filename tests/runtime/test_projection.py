@@ -1,0 +1,118 @@
+"""One projection of a task's events: rounds, calls, plan, statuses, usage."""
+
+from segue.core.events import (
+    Action,
+    ApprovalRequested,
+    ErrorRaised,
+    Event,
+    Fallback,
+    Lifecycle,
+    ModelCalled,
+    Observe,
+    PlanUpdate,
+    RecursionStart,
+    Resumed,
+    StateChanged,
+    StepUpdate,
+    Thinking,
+    Thought,
+    ToolCall,
+    ToolResult,
+)
+from segue.runtime.projection import project
+
+ROUND = {"task_id": "t", "trace_id": "r1", "iteration": 1}
+LOOKUP = {"index": 0, "name": "lookup", "arguments": {"city": "Beijing"}}
+
+
+def step(step_id: str, status: str = "pending", **fields: object) -> dict[str, object]:
+    return {"step_id": step_id, "description": f"step {step_id}", "status": status, **fields}
+
+
+def update(step_id: str, status: str, at: float, note: str = "") -> StepUpdate:
+    return StepUpdate(task_id="t", step_id=step_id, status=status, note=note, timestamp=at)
+
+
+def result(step_id: str, **outcome: object) -> ToolResult:
+    return ToolResult(task_id="t", step_id=step_id, **LOOKUP, result=outcome)
+
+
+def test_a_round_holds_what_was_seen_thought_decided_and_done() -> None:
+    made, ended = ToolCall(**ROUND, **LOOKUP), ToolResult(**ROUND, **LOOKUP, result={"success": 1}, seconds=0.5)
+    decided = Action(**ROUND, action_type="CALL_TOOL", output={"tool_calls": []})
+    events: list[Event] = [
+        RecursionStart(**ROUND, max_iteration=3),
+        Thinking(**ROUND, content="streamed"),
+        Observe(**ROUND, text="the first round"),
+        Thought(**ROUND, text="look it up"),
+        decided,
+        made,
+        ended,
+        ErrorRaised(**ROUND, message="slow"),
+        RecursionStart(task_id="t", trace_id="r2", iteration=2, max_iteration=3),
+    ]
+    first, second = project(events).rounds.values()
+    assert (first.iteration, first.observe, first.thought, first.action) == (
+        1,
+        "the first round",
+        "look it up",
+        decided,
+    )
+    assert (first.calls, first.results, first.errors) == ([made], [ended], ["slow"])
+    assert (second.trace_id, second.iteration, second.calls) == ("r2", 2, [])
+
+
+def test_a_call_is_running_until_its_result() -> None:
+    call = ToolCall(task_id="t", step_id="1", **LOOKUP)
+    assert list(project([call]).running.values()) == [call]
+    assert project([call, result("1", success=1)]).running == {}
+
+
+def test_usage_adds_up_and_has_a_cost_only_where_one_is_known() -> None:
+    call = ModelCalled(task_id="t", purpose="decide", model="m", input=10, output=2, seconds=1)
+    assert project([call, call]).usage.as_dict() == {"input": 20, "output": 4, "calls": 2}
+    priced = ModelCalled(task_id="t", purpose="decide", model="m", input=1, output=1, seconds=1, cost=0.5)
+    assert project([call, priced]).usage.as_dict() == {"input": 11, "output": 3, "calls": 2, "cost": 0.5}
+
+
+def test_the_plan_is_the_newest_one_and_its_finished_steps_keep_their_calls() -> None:
+    first = PlanUpdate(task_id="t", goal="trip", steps=[step("1"), step("2")])
+    again = PlanUpdate(
+        task_id="t", goal="short trip", steps=[step("1", "done"), step("3", priority=2, phase="planning")]
+    )
+    done = update("1", "done", 5)
+    found = project([first, result("1", success=1), done, again, update("3", "error", 6, "no such city")])
+    assert found.goal == "short trip"
+    assert [(item.step_id, len(item.calls), item.priority) for item in found.plan.values()] == [
+        ("1", 1, None),
+        ("3", 0, 2),
+    ]
+    assert found.plan["3"].as_dict() == step("3", "error", priority=2, phase="planning", note="no such city")
+    told = Lifecycle(task_id="t", event_type="TASK_COMPLETED", details={"task_id": "3", "result": "seen"})
+    assert project([again, told]).plan["3"].result == "seen"
+    assert project([first, Fallback(task_id="t", from_mode="plan", to_mode="react", reason="unreadable")]).plan == {}
+
+
+def test_a_step_with_an_unknown_outcome_is_marked_until_it_is_planned_again() -> None:
+    plan = PlanUpdate(task_id="t", goal="g", steps=[step("1")])
+    unsure = [plan, result("1", error="unknown_outcome: the process ended")]
+    assert project(unsure).plan["1"].unknown_outcome
+    assert not project([*unsure, plan]).plan["1"].unknown_outcome
+
+
+def test_a_step_is_timed_only_while_somebody_works_on_it() -> None:
+    plan = PlanUpdate(task_id="t", goal="g", steps=[step("1")])
+    paused = StateChanged(task_id="t", old="pausing", new="paused", timestamp=3)
+    again = StateChanged(task_id="t", old="paused", new="running", timestamp=10)
+    stood = project([plan, update("1", "running", 1), paused])
+    assert stood.plan["1"].seconds(9) == 2
+    went_on = project([plan, update("1", "running", 1), paused, again, update("1", "done", 11)])
+    assert went_on.plan["1"].seconds(20) == 3
+    assert [change.new for change in went_on.statuses] == ["paused", "running"]
+    crashed = project([plan, update("1", "running", 1), Resumed(task_id="t", timestamp=50), update("1", "done", 51)])
+    assert crashed.plan["1"].seconds(60) == 1
+
+
+def test_what_a_person_was_last_asked_replaces_what_was_asked_before() -> None:
+    asked = [ApprovalRequested(task_id="t", interrupt_id=str(n), calls=[{"index": n, "name": "pay"}]) for n in (0, 1)]
+    assert project(asked).asked == {1: {"index": 1, "name": "pay"}}
