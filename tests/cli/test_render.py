@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from segue.cli.views.board import subtask_table
 from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveView
 from segue.cli.views.plain import JsonView, PlainView
+from segue.cli.views.progress import subtask_table
 from segue.cli.views.task_view import Scene
 from segue.core.events import (
     Action,

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from ..core.errors import SegueError
 from .logging import logger
-from .rows import Row
 from .service import Service
+from .views import Row
 
 AT_ONCE = 4
 LOOK_EVERY = 30.0

@@ -8,11 +8,10 @@ from typing import Any
 from ..app import App
 from ..core.errors import UnknownTask
 from .errors import Problem, not_found
-from .rows import Row
 from .settings import ServerSettings
 from .sse.frames import Framed
 from .tenants import Tenant
-from .views import task_view
+from .views import Row, task_view
 
 
 @dataclass

@@ -5,10 +5,12 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from .rows import Row
+from ..app import App
 from .sse.frames import flat
 from .tenants import Tenant
 
+Row = dict[str, Any]
+"""JSON values by name, as the app returns them and as the service answers them."""
 Item = TypeVar("Item")
 TASK_ID = "2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"
 
@@ -150,3 +152,16 @@ def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Row | None) -
         "calls": [call_view(call) for call in trace["calls"]],
         "question": question,
     }
+
+
+async def outcome(app: App, tenant: Tenant, task_id: str) -> Row:
+    """The task's result with its ids and its status; of one that has none, why: its error, or its question."""
+    row = await app.task(task_id)
+    result = row["result"] or {"success": False, "answer": "", "mode": row["mode"]}
+    ids = {"task_id": task_id, "session_id": tenant.shown(row["thread_id"]), "status": row["status"]}
+    told = {**result, **ids}
+    if row["error"] or told.get("error"):
+        told["error"] = tenant.told(str(row["error"] or told["error"]))
+    if row["status"] == "waiting":
+        told["question"] = await app.question(task_id)
+    return told

@@ -9,22 +9,31 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from langchain_core.runnables import RunnableConfig
+from packaging.requirements import Requirement
 from rich.console import Console
 from rich.text import Text
 
-from ...core.errors import MissingExtra, SegueError, listed
+from ...app import open as open_app
+from ...checkpoints.sqlite.database import open_database
+from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
+from ...checkpoints.sqlite.integrity import ReadRow
+from ...checkpoints.sqlite.repair.survey import Survey
+from ...checkpoints.sqlite.state_reading import state_at
+from ...core.agents import Agent
+from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
+from ...graphs.chat import MODES
+from ...models.build import build_model, chosen_model
+from ...registry import Registry
+from ...runtime.runner import Runner
+from ...tools.builtin import BUILTIN
 from ..exits import FAILED
 from ..settings import Settings
 from ..views.lines import signs_for
 from ..views.sanitize import one_line
-
-if TYPE_CHECKING:
-    from ...checkpoints.sqlite.integrity import ReadRow
-    from ...core.agents import Agent
-    from ..unreadable import Unreadable
 
 PACKAGES = (
     "segue",
@@ -47,6 +56,14 @@ class Finding:
     ok: bool | None
     what: str
     detail: str
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What is wrong with a session's newest checkpoint; `lost` says what that means where no older one can be read."""
+
+    reason: str
+    lost: str = ""
 
 
 def doctor(console: Console, settings: Settings) -> int:
@@ -102,8 +119,6 @@ def _version(name: str) -> str | None:
 
 def extras(names: Iterable[str], requirements: Iterable[str]) -> Iterator[Finding]:
     """The optional parts that a package's metadata declares; one that only gathers others is left out."""
-    from packaging.requirements import Requirement
-
     optional = [needed for needed in map(Requirement, requirements) if needed.marker and not needed.marker.evaluate()]
     for extra in names:
         wanted = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
@@ -135,9 +150,6 @@ def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
     if not os.access(file, os.W_OK):
         yield Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
         return
-    from ...checkpoints.sqlite.database_check import check_pages, check_rows
-    from ..unreadable import unreadable_sessions
-
     try:
         unreadable = asyncio.run(unreadable_sessions(file, THREADS))
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
@@ -156,11 +168,9 @@ def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
 
 
 def _damaged_sessions(
-    settings: Settings, file: Path, rows: Mapping[str, "list[ReadRow]"], unreadable: "Mapping[str, Unreadable]"
+    settings: Settings, file: Path, rows: Mapping[str, list[ReadRow]], unreadable: Mapping[str, Unreadable]
 ) -> Iterator[Finding]:
     """What is damaged of each session, and the command that mends it."""
-    from ...checkpoints.sqlite.database_check import removing
-
     sessions = [*dict.fromkeys((*rows, *unreadable))]
     for session in sessions[:THREADS]:
         damaged = rows.get(session, [])
@@ -187,36 +197,28 @@ def _with_cure(file: Path, found: str) -> str:
     """Say how to save what can be saved, where a file is damaged."""
     if "damaged" not in found and "malformed" not in found:
         return found
-    from ...checkpoints.sqlite.database_check import saving
-
     return (
         f"{found} Or save what can be read into a new file, with SQLite's own command line: {saving(file)}. "
         "Cancel there what had not ended, rather than resume it: which calls were made may be lost."
     )
 
 
-def _agents(settings: Settings) -> "dict[str, Agent]":
-    from ...registry import Registry
-
+def _agents(settings: Settings) -> dict[str, Agent]:
     registry = Registry()
     for agent in settings.agents():
         registry.register(agent)
     return {name: registry.agent(name) for name in registry.agents}
 
 
-def _tool_names(agent: "Agent") -> str:
-    from ...tools.builtin import BUILTIN
-
+def _tool_names(agent: Agent) -> str:
     try:
         return ", ".join(BUILTIN.resolve(agent.tools)) or "no tools"
     except MissingExtra as error:
         return str(error)
 
 
-def _model(agent: "Agent", override: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _model(agent: Agent, override: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Which model the agent has and why, whether it has a key, and whether its endpoint answers."""
-    from ...models.build import build_model, chosen_model
-
     choice = chosen_model(agent, override, environ)
     name = choice if isinstance(choice, str) else type(choice).__name__
     yield Finding(True, "model", f"{name}, from {_origin(agent, override, environ)}")
@@ -236,7 +238,7 @@ def _model(agent: "Agent", override: str, environ: Mapping[str, str]) -> Iterato
         yield _endpoint(agent, environ)
 
 
-def _origin(agent: "Agent", override: str, environ: Mapping[str, str]) -> str:
+def _origin(agent: Agent, override: str, environ: Mapping[str, str]) -> str:
     if override:
         return "--model"
     if agent.model is not None:
@@ -245,7 +247,7 @@ def _origin(agent: "Agent", override: str, environ: Mapping[str, str]) -> str:
     return " and ".join(named[:1] if named[:1] == ["SEGUE_MODEL"] else named) or "the default (nothing is configured)"
 
 
-def _endpoint(agent: "Agent", environ: Mapping[str, str]) -> Finding:
+def _endpoint(agent: Agent, environ: Mapping[str, str]) -> Finding:
     """Ask the endpoint for its list of models, with the key that a chat would use."""
     import httpx
 
@@ -278,7 +280,41 @@ def _offline() -> Finding:
 
 
 async def _ask_offline() -> dict[str, Any]:
-    from ...app import open as open_app
-
     async with open_app(":memory:") as app:
         return await app.ask("hello", model="offline", mode="direct")
+
+
+async def unreadable_sessions(file: Path, most: int) -> dict[str, Unreadable]:
+    """List the sessions and read those that were used last, at most that many; returns the damaged ones.
+
+    Raises:
+        SegueError: nothing can be read.
+    """
+    reasons: dict[str, str] = {}
+    async with open_app(file) as app:
+        for session in [row["thread_id"] for row in await app.threads()][:most]:
+            try:
+                await app.history(session)
+            except UnknownThread:  # nothing was stored of what was said last
+                pass
+            except DamagedSession as error:
+                reasons[session] = error.reason
+    return {session: Unreadable(reason, await _lost(file, session)) for session, reason in reasons.items()}
+
+
+async def _lost(file: Path, session: str) -> str:
+    """Why nobody can go back to an older state of a session; empty where that can be done."""
+    database = await open_database(str(file))
+    runner = Runner(database, Registry(), MODES)
+
+    async def readable(config: RunnableConfig) -> None:
+        await state_at(runner.graph, config)
+
+    try:
+        await Survey(database, runner.saver, readable, session).damage()
+    except (NothingReadable, UnknownThread) as error:
+        return str(error) if isinstance(error, NothingReadable) else ""
+    finally:
+        await runner.close()
+        await database.close()
+    return ""

@@ -4,8 +4,7 @@ from pydantic import BaseModel
 
 from ...core.agents import Agent
 from ..errors import Json, not_found
-from ..rows import Row
-from ..views import Page, TaskView
+from ..views import Page, Row, TaskView
 from .wiring import Before, Caller, Limit, Serving, routes
 
 router = routes("agents")

@@ -8,11 +8,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.ids import Ids
-from ..rows import Row
 from ..service import Service
 from ..sse.frames import position
 from ..sse.stream import EventStream
 from ..tenants import Tenant
+from ..views import Row
 from .wiring import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
 
 router = routes("chat")

@@ -7,10 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ...core.approval import Verdict
 from ..errors import Json
-from ..rows import Row
 from ..service import Service
 from ..tenants import Tenant
-from ..views import TaskView, task_view
+from ..views import Row, TaskView, task_view
 from .wiring import CONFLICT, MODEL_DOWN, Caller, Serving, TaskId, routes
 
 router = routes("control")

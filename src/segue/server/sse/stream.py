@@ -12,10 +12,9 @@ from ...core.events import Event
 from ..errors import new_error_id
 from ..logging import logger
 from ..middleware.asgi import Receive, Scope, Send
-from ..outcomes import outcome
-from ..rows import Row
 from ..service import Service
 from ..tenants import Tenant
+from ..views import Row, outcome
 from .frames import HEARTBEAT, done_frame
 
 
