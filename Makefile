@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test crash mutants check e2e types studio bench bench-serve lock clean
+.PHONY: help demo test test-slow crash mutants check e2e types studio bench bench-serve lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --agent travel --model offline --db $(DB)
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
-test: $(VENV)/.dev ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(VENV)/.dev ## run the fast tests
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
+
+test-slow: $(VENV)/.dev ## run the slow tests: processes, crashes, recordings
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import settings
 
 RECORDED = "SEGUE_RECORDED_DATA"
+SLOW = ("crash", "recorded", "test_studio.py", "test_wheel.py")
+"""Folders and modules of tests that `make test` leaves to `make test-slow`, as it does tests marked `slow`."""
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
 _attempts: list[str] = []
 
@@ -29,6 +31,13 @@ def pytest_configure() -> None:
         del os.environ[name]
     os.environ["LANGSMITH_TRACING"] = "false"
     sys.addaudithook(_refuse_network)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
