@@ -1,6 +1,6 @@
 """ANSWER: write the answer from the results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -19,7 +19,7 @@ from ..shared.results import compose_result
 from ..shared.steering import amended, take_up
 from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
-from .steps import step_event, thought_through, unmended
+from .steps import behind, in_doubt, step_event, thought_through, unmended
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -30,13 +30,10 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     task_id, language = state["task_id"], state["language"]
     work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
     asked = await _ask(state, work)
-    text = whole_answer(asked.reply, language)
     old = tuple(Step(**step) for step in state["plan"])
-    failed = unmended(old, state)
-    steps = _close(old, "it needs a step that failed" if failed else "the budget was spent before it")
+    steps, error = _close(old, state)
+    text = "\n\n".join([whole_answer(asked.reply, language), *_unknown(old, state, work)])
     plan = [step.model_dump(mode="json") for step in steps]
-    undone = [step for step in steps if step in failed or step.status is Status.SKIPPED]
-    error = "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
     result = compose_result(
         "plan",
         text,
@@ -83,15 +80,32 @@ def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
     return {"step": outcome["description"], "tool": outcome["name"], **edit, "result": outcome["result"]}
 
 
-def _close(steps: tuple[Step, ...], why: str) -> tuple[Step, ...]:
-    """The answer carries out the steps without a tool; what could not run is skipped, with the reason."""
+def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:
+    """The closed plan, and which steps failed; the answer carries out the steps without a tool.
+
+    A call of unknown outcome, and what needed it, is no failure: the answer says so.
+    """
+    doubtful = in_doubt(state)
+    failed = {step.step_id for step in unmended(steps, state)} - doubtful
+    blocked = behind(steps, doubtful)
+    why = "it needs a step that failed" if failed else "the budget was spent before it"
     steps = thought_through(steps)
     for step in steps:
         if step.status is Status.PENDING and not step.uses_tool:
             steps = set_status(steps, step.step_id, Status.DONE, "answered with what there is")
         elif step.status is Status.PENDING:
-            steps = set_status(steps, step.step_id, Status.SKIPPED, why)
-    return steps
+            note = "it needs a step whose outcome is unknown" if step.step_id in blocked else why
+            steps = set_status(steps, step.step_id, Status.SKIPPED, note)
+    undone = [s for s in steps if s.step_id in failed or (s.status is Status.SKIPPED and s.step_id not in blocked)]
+    return steps, "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
+
+
+def _unknown(steps: Sequence[Step], state: PlanState, work: Bench) -> list[str]:
+    """A line for each call that may or may not have taken effect; the offline planner writes them itself."""
+    if not work.model.is_language_model:
+        return []
+    doubtful = in_doubt(state)
+    return [phrase("unknown_call", state["language"], tool=s.action) for s in steps if s.step_id in doubtful]
 
 
 def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:

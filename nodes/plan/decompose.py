@@ -1,5 +1,6 @@
 """DECOMPOSE: turn the draft into steps that can run."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -8,11 +9,13 @@ from segue.core.errors import InvalidPlan
 from segue.core.events import ErrorRaised, Thinking
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
+from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, bench
 from .references import referenced_steps
 from .state import PlanState, PlanUpdate
+from .steps import in_doubt
 
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -23,9 +26,10 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     old = tuple(Step(**step) for step in state["plan"])
     try:
         new = _steps(draft["steps"])
-        merged = keep_finished(old, new, failed=True)
+        merged, repeated = _without_repeats(keep_finished(old, new, failed=True), old, state, work.tools)
         mended = [step.step_id for step in merged if step.status is Status.ERROR]
-        validate(Plan(goal=goal, steps=tuple(step for step in merged if step.step_id not in mended)), work.tools)
+        left = tuple(step for step in merged if step.step_id not in mended or step.step_id in repeated)
+        validate(Plan(goal=goal, steps=left), work.tools)
     except InvalidPlan as error:
         event = ErrorRaised(task_id=state["task_id"], message=str(error))
         return {"complaint": str(error), "draft": None, "events": announce(event)}
@@ -54,6 +58,20 @@ def _steps(drafted: list[Any]) -> tuple[Step, ...]:
         needs = [need for need in needs if need != step.step_id]
         steps.append(step.model_copy(update={"depends_on": tuple(needs), "status": Status.PENDING}))
     return tuple(steps)
+
+
+def _without_repeats(
+    merged: tuple[Step, ...], old: Sequence[Step], state: PlanState, tools: Mapping[str, Tool]
+) -> tuple[tuple[Step, ...], set[str]]:
+    """The plan with the steps as they were whose calls may have taken effect, and the ids of those that it repeats.
+
+    Such a call is not made again without a person's approval. What needs it cannot run; the rest of the plan can.
+    """
+    doubtful = in_doubt(state)
+    asks = {name for name, tool in tools.items() if tool.needs_approval}
+    kept = {step.step_id: step for step in old if step.step_id in doubtful and step.action not in asks}
+    repeated = {step.step_id for step in merged if step.step_id in kept and step.status is Status.PENDING}
+    return tuple(kept.get(step.step_id, step) for step in merged), repeated
 
 
 def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
     spent = _spent(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
-    chosen = () if spent else _choose(settled, work.tools)[:left]
+    chosen = () if spent else _choose(settled, work.tools)[: min(left, work.agent.budget.parallel_calls)]
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
     failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)

@@ -29,7 +29,7 @@ Call = dict[str, Any]
 
 
 async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
-    """Run one call, or the whole batch at once where every tool in it is read-only.
+    """Run one call, or up to `parallel_calls` at once where every tool in the batch is read-only.
 
     Where a person has to approve some, they are asked about all of those at once, and what they decided is stored
     before any call runs.
@@ -39,7 +39,11 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     most = work.agent.budget.tool_calls
     if asked := [call for call in state["calls"] if undecided(call, tools) and not refusal(call, state, most)]:
         return await _decide(asked, state, work, tools)
-    group = state["calls"] if state["tool_calls"] >= most else _next_group(state["calls"], tools)
+    group = (
+        state["calls"]
+        if state["tool_calls"] >= most
+        else _next_group(state["calls"], tools, work.agent.budget.parallel_calls)
+    )
     ran = await asyncio.gather(*(_run(call, state, work, tools) for call in group))
     outcomes = [*state["outcomes"], *(_outcome(state, work, call, o) for call, o in zip(group, ran, strict=True))]
     left = state["calls"][len(group) :]
@@ -63,10 +67,10 @@ async def _decide(asked: list[Call], state: ReactState, work: Bench, tools: Mapp
     }
 
 
-def _next_group(calls: list[Call], tools: Mapping[str, Tool]) -> list[Call]:
-    if all(call["name"] in tools and tools[call["name"]].read_only for call in calls):
-        return calls
-    return calls[:1]
+def _next_group(calls: list[Call], tools: Mapping[str, Tool], most: int) -> list[Call]:
+    """The calls that run next, with a boundary behind them where a pause can be taken."""
+    read_only = all(call["name"] in tools and tools[call["name"]].read_only for call in calls)
+    return calls[:most] if read_only else calls[:1]
 
 
 async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> Outcome:

@@ -1,5 +1,6 @@
 """Whole graphs on scripted models, once in memory and once on SQLite."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,30 @@ def note(text: str) -> str:
 def fail(reason: str) -> str:
     """Fail."""
     raise RuntimeError(reason)
+
+
+class Crowd:
+    """A read-only tool that counts how many of its calls run at once."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+
+        @tool(read_only=True)
+        async def visit(name: str) -> str:
+            """Visit."""
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.inside -= 1
+            return name
+
+        self.visit = visit
+
+
+@pytest.fixture
+def crowd() -> Crowd:
+    return Crowd()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from segue.graphs.plan import build_plan
 from segue.lifecycle.ledger import MemoryLedger
 from segue.tools.registry import tool
 from tests.fakes import plan_json
-from tests.graphs.conftest import Make
+from tests.graphs.conftest import Crowd, Make, double, note
 
 REF = {"$ref": "steps.1.result.doubled"}
 
@@ -60,6 +60,13 @@ async def test_independent_read_only_steps_run_together(bed: Make) -> None:
     script = [plan_json("g", steps), "met"]
     out = await bed(build_plan, script, tools=(meet,), budget=Budget(tool_seconds=5)).send("go")
     assert out["result"]["success"] is True
+
+
+async def test_a_wave_runs_at_most_so_many_calls_at_once_as_the_budget_says(bed: Make, crowd: Crowd) -> None:
+    steps = [step("visit", {"name": str(n)}, depends_on=[]) for n in range(7)]
+    out = await bed(build_plan, [plan_json("g", steps), "met"], tools=(crowd.visit,)).send("go")
+    assert crowd.most == Budget().parallel_calls == 4
+    assert [entry["result"] for entry in out["result"]["history"]] == [{"success": str(n)} for n in range(7)]
 
 
 async def test_writing_steps_never_run_together(bed: Make) -> None:
@@ -171,6 +178,51 @@ async def test_a_step_whose_outcome_is_unknown_stays_in_the_plan_and_says_so(bed
     ]
     assert out["result"]["plan"][1]["note"].startswith("unknown_outcome: pay was under way when its process stopped")
     assert [entry["action"] for entry in out["result"]["history"]] == ["pay"] * 3
+
+
+PAYING = [step("pay", {"order": 1}), step("note", {"text": "paid"}), step("double", {"number": 1}, depends_on=[])]
+
+
+async def test_a_plan_that_repeats_a_call_of_unknown_outcome_ends_without_it(bed: Make) -> None:
+    paid: list[int] = []
+
+    @tool
+    async def pay(order: int) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return "paid"
+
+    same = plan_json("g", PAYING)
+    with (test := bed(build_plan, [same, same, "It is not known."], tools=(pay, note, double))).model:
+        test.services.ledger = ledger = MemoryLedger()
+        await ledger.claim(CallKey("task-1", "1#1", 0), "pay", {"order": 1})
+        out = await test.send("go")
+    assert paid == []
+    assert [s["status"] for s in sorted(out["result"]["plan"], key=lambda s: str(s["step_id"]))] == [
+        "error", "skipped", "done",
+    ]  # fmt: skip
+    assert "whose outcome is unknown" in next(s for s in out["result"]["plan"] if s["step_id"] == "2")["note"]
+    assert out["result"]["success"] is True and test.of_type("task_complete")[0]["data"]["status"] == "done"
+    assert out["result"]["answer"].startswith("It is not known.\n\nNote: pay may or may not have taken effect")
+
+
+async def test_a_plan_may_ask_a_person_about_a_call_of_unknown_outcome_again(bed: Make) -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(order: int) -> str:
+        """Pay an order."""
+        paid.append(order)
+        return "paid"
+
+    same = plan_json("g", PAYING)
+    with (test := bed(build_plan, [same, same, "Paid."], tools=(pay, note, double))).model:
+        test.services.ledger = ledger = MemoryLedger()
+        await ledger.claim(CallKey("task-1", "1#1", 0), "pay", {"order": 1})
+        await test.send("go")
+        await test.answer("approve")
+        out = await test.answer("approve")
+    assert (paid, out["result"]["answer"]) == ([1], "Paid.")
 
 
 async def test_a_reference_that_leads_nowhere_is_that_steps_error(bed: Make) -> None:

@@ -7,7 +7,7 @@ from segue.core.agents import Budget
 from segue.core.ports import ModelRequest
 from segue.graphs.react import build_react
 from tests.fakes import answer, call_tool, plan, reflect, remend
-from tests.graphs.conftest import Make
+from tests.graphs.conftest import Crowd, Make
 
 
 async def test_calls_a_tool_and_answers(bed: Make) -> None:
@@ -100,6 +100,17 @@ async def test_the_same_failing_call_is_refused_the_third_time(bed: Make) -> Non
     errors = [event["data"]["result"]["error"] for event in test.of_type("tool_result")]
     assert errors[:2] == ["RuntimeError: x"] * 2
     assert "failed 2 times in a row" in errors[2]
+
+
+async def test_a_read_only_batch_runs_at_most_so_many_calls_at_once_as_the_budget_says(bed: Make, crowd: Crowd) -> None:
+    batch = call_tool(*(("visit", {"name": str(n)}) for n in range(7)))
+    test = bed(build_react, [batch, answer("met")], tools=(crowd.visit,), budget=Budget(parallel_calls=3))
+    test.pause_after = "CALL_TOOL"
+    assert await test.send("go") == {}
+    assert len(test.of_type("tool_result")) == crowd.most == 3
+    await test.resume()
+    assert crowd.most == 3
+    assert [event["data"]["result"]["success"] for event in test.of_type("tool_result")] == list("0123456")
 
 
 async def test_exactly_max_iteration_rounds_run_and_what_was_found_is_kept(bed: Make) -> None:

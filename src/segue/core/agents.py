@@ -16,6 +16,8 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool_calls: int = Field(default=100, ge=0)
+    parallel_calls: int = Field(default=4, ge=1)
+    """Read-only calls that run at once; the others of their batch or wave follow, in order."""
     seconds: float = Field(default=1800, gt=0)
     """Wall-clock time of a task."""
     prompt_tokens: int = Field(default=24_000, ge=500)
