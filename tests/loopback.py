@@ -21,12 +21,14 @@ from tests.loopback_script import (
     CleanEof,
     CutStream,
     EmptyChoices,
+    Endless,
     ErrorFrame,
     Gate,
     Hang,
     Html,
     Item,
     LengthCut,
+    Malformed,
     Refusal,
     RefuseResponseFormat,
     RefuseTools,
@@ -40,9 +42,9 @@ from tests.loopback_script import (
 from tests.loopback_wire import USAGE, Dropped, Json, Wire, error_body
 
 __all__ = [
-    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "EmptyChoices", "ErrorFrame", "Gate", "Hang", "Html", "Item",
-    "Json", "LengthCut", "LoopbackServer", "Refusal", "RefuseResponseFormat", "RefuseTools", "Request", "Scripted",
-    "Stall", "Status", "Text", "ToolCalls",
+    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "EmptyChoices", "Endless", "ErrorFrame", "Gate", "Hang",
+    "Html", "Item", "Json", "LengthCut", "LoopbackServer", "Malformed", "Refusal", "RefuseResponseFormat",
+    "RefuseTools", "Request", "Scripted", "Stall", "Status", "Text", "ToolCalls",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What the loopback server can be told to say: replies, faults, and rules that stand for the rest of the script."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -224,14 +225,56 @@ class Html:
 
 @dataclass(frozen=True)
 class BadJson:
-    """A body, or a frame of the stream, that is no JSON."""
+    """A body, or a frame of the stream, that is not valid JSON."""
+
+    text: str = '{"id": "chatcmpl-1", "choices": ['
 
     def play(self, wire: Wire) -> None:
         if not wire.streaming:
-            return wire.raw(200, "application/json", b'{"id": "chatcmpl-1", "choices": [')
+            return wire.raw(200, "application/json", self.text.encode())
         _begin_with(wire, "a good start", 1)
-        wire.line('{"id": "chatcmpl-1", "choices": [')
+        wire.line(self.text)
         wire.end()
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A reply, or the next chunk of one, in which these fields of the document have the wrong form."""
+
+    fields: Any
+
+    @classmethod
+    def message(cls, **fields: Any) -> "Malformed":
+        """The fields are those of the message, or of the delta."""
+        return cls({"choices": [{"index": 0, "delta": fields, "message": fields}]})
+
+    def play(self, wire: Wire) -> None:
+        if not wire.streaming:
+            return wire.json(self.fields)
+        _begin_with(wire, "a good start", 1)
+        wire.line(json.dumps(self.fields))
+        wire.finish("stop")
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A chunk that is sent again and again, until the client leaves; without streaming, a body without an end."""
+
+    fields: Json
+    left: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    @classmethod
+    def delta(cls, **fields: Any) -> "Endless":
+        return cls({"choices": [{"index": 0, "delta": fields}]})
+
+    def play(self, wire: Wire) -> None:
+        try:
+            wire.endless("text/event-stream" if wire.streaming else "application/json", self._frame(wire))
+        except OSError:
+            self.left.set()
+
+    def _frame(self, wire: Wire) -> bytes:
+        return f"data: {json.dumps(self.fields)}\n\n".encode() if wire.streaming else b" "
 
 
 @dataclass(frozen=True)

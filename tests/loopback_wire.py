@@ -44,17 +44,25 @@ class Wire:
     def whole(self, choices: list[Json], usage: Mapping[str, int] = USAGE, promised: int = 0) -> None:
         self.json(self._head("chat.completion") | {"choices": choices, "usage": dict(usage)}, promised=promised)
 
-    def begin(self) -> None:
-        """Start a stream of server-sent events."""
+    def begin(self, kind: str = "text/event-stream") -> None:
+        """Start a body of unknown length, such as a stream of server-sent events."""
         self._handler.send_response(200)
-        sent = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", "Connection": "close"}
+        sent = {"Content-Type": kind, "Transfer-Encoding": "chunked", "Connection": "close"}
         for name, value in sent.items():
             self._handler.send_header(name, value)
         self._handler.end_headers()
 
+    def endless(self, kind: str, content: bytes) -> None:
+        """Send the content again and again, until the client leaves or the server stops."""
+        self.begin(kind)
+        while not self._stopping.wait(0.001):
+            self._part(content)
+
     def line(self, data: str) -> None:
-        frame = f"data: {data}\n\n".encode()
-        self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
+        self._part(f"data: {data}\n\n".encode())
+
+    def _part(self, content: bytes) -> None:
+        self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
 
     def chunk(self, choices: list[Json], **beside: Any) -> None:
         self.line(json.dumps(self._head("chat.completion.chunk") | {"choices": choices} | beside))

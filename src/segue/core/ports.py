@@ -80,6 +80,14 @@ class CallDelta:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """Characters that arrived and are not shown: `chars` of arguments and the like, and `reasoning`."""
+
+    chars: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True)
 class Retry:
     """The call is made again, after `seconds`: discard what was streamed of it."""
 
@@ -107,7 +115,7 @@ class ModelReply:
     tool_calls: tuple[RawCall, ...] = ()
 
 
-ModelPiece = TextDelta | CallDelta | Retry | ModelReply
+ModelPiece = TextDelta | CallDelta | Hidden | Retry | ModelReply
 
 
 class Model(Protocol):

@@ -1,12 +1,14 @@
 """A LangChain chat model object as an agent's model."""
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelRefused
-from ..core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, TextDelta
-from .function_calls import GrowingCalls, as_text, plain_specs
+from ..core.ports import ModelPiece, ModelRequest
+from .reply import GrowingReply
+from .tool_specs import plain_specs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -44,12 +46,14 @@ class ChatObject:
             raise ModelRefused(f'The model «{self.name}» takes no tools: set protocol="json" on the agent.') from error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        reading = _MessageReading()
+        growing = GrowingReply()
         async with aclosing(self._messages(request)) as messages:
             async for message in messages:
-                for piece in reading.take_in(message):
+                _add(growing, message)
+                for piece in growing.take():
                     yield piece
-        yield reading.reply()
+        growing.finish_reason = growing.finish_reason or "stop"
+        yield growing.whole()
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
         runnable = self.bound(request)
@@ -74,36 +78,21 @@ class Offline(ChatObject):
         )
 
 
-class _MessageReading:
-    """A reply put together from a message, or from its chunks."""
+def _add(growing: GrowingReply, message: "AIMessage") -> None:
+    """Add a message, or a chunk of one, to the reply."""
+    growing.add_text(str(message.text))
+    growing.add_hidden(reasoning=len(str(message.additional_kwargs.get("reasoning_content") or "")))
+    for index, call in _calls(message):
+        growing.add_call(index, call["id"] or "", call["name"] or "", _as_text(call["args"]))
+    usage = _counted(message.usage_metadata)
+    growing.usage = {**growing.usage, **{name: growing.usage.get(name, 0) + count for name, count in usage.items()}}
+    growing.finish_reason = _finish_reason(message.response_metadata) or growing.finish_reason
 
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._calls = GrowingCalls()
-        self._usage: dict[str, int] = {}
-        self._finish_reason = ""
 
-    def take_in(self, message: "AIMessage") -> list[ModelPiece]:
-        fresh: list[ModelPiece] = []
-        if text := str(message.text):
-            self._text.append(text)
-            fresh.append(TextDelta(text))
-        for index, call in _calls(message):
-            name, arguments = call["name"] or "", as_text(call["args"])
-            if told := self._calls.add(index, call["id"] or "", name, arguments):
-                fresh.append(CallDelta(told))
-        for name, count in _counted(message.usage_metadata).items():
-            self._usage[name] = self._usage.get(name, 0) + count
-        self._finish_reason = _finish_reason(message.response_metadata) or self._finish_reason
-        return fresh
-
-    def reply(self) -> ModelReply:
-        return ModelReply(
-            text="".join(self._text),
-            finish_reason=self._finish_reason or "stop",
-            usage=self._usage,
-            tool_calls=self._calls.whole(),
-        )
+def _as_text(arguments: object) -> str:
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def _calls(message: "AIMessage") -> list[tuple[object, Any]]:

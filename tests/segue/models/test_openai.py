@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -130,6 +131,16 @@ def call(call_id: str | None, name: str | None, arguments: Any, **place: int) ->
     return choice(tool_calls=[{"id": call_id, "function": {"name": name, "arguments": arguments}} | place])
 
 
+class HeardChunks(AsyncCallbackHandler):
+    """What LangChain made of a reply."""
+
+    def __init__(self) -> None:
+        self.chunks: list[AIMessageChunk] = []
+
+    async def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
+        self.chunks.append(chunk.message)
+
+
 @pytest.mark.parametrize(
     "frames",
     [
@@ -154,7 +165,6 @@ async def test_a_call_without_an_id_gets_one() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        5,
         {},
         {"choices": [{"index": 0}]},
         {"choices": None},
@@ -166,6 +176,37 @@ async def test_frames_that_say_nothing_are_passed_over(frame: Any) -> None:
     parts = choice(content=[{"type": "text", "text": "hi"}])
     heard = await ask([Frames([frame, parts, choice("stop")])], PROSE)
     assert heard.reply == ModelReply("hi")
+
+
+HALVES = ("\ud83d", "\ude00")
+"""The two surrogates of an emoji, as an endpoint sends them that splits a text between them."""
+
+
+async def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced() -> None:
+    high, low = HALVES
+    frames = [
+        choice(content=f"a{high}"), choice(content=f"{low}b{low}"), choice(content=high), choice(content="c"),
+        call("c1", "f", f'{{"a": "{high}', index=0), call(None, None, f'{low}"}}', index=0),
+        choice("stop", content=high),
+    ]  # fmt: skip
+    heard = await ask([Frames(frames)], NATIVE)
+    assert heard.streamed == ["a", "\U0001f600b\ufffd", "\ufffdc", "+f"]
+    assert heard.reply.text == "a\U0001f600b\ufffd\ufffdc\ufffd"
+    assert heard.reply.tool_calls == (RawCall("c1", "f", '{"a": "\U0001f600"}'),)
+
+
+async def test_langchain_is_given_no_arguments() -> None:
+    """Its parser for partial JSON would take time that grows with their square."""
+    chat, given = HeardChunks(), "x" * 20_000
+
+    def made(server: LoopbackServer, streaming: bool, slept: list[float]) -> OpenAIModel:
+        model = ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr(KEY), callbacks=[chat])
+        return OpenAIModel(model, "own", streaming=streaming, patience=hurried(slept))
+
+    heard = await ask([ToolCalls([("c", "add", given)], content="hm")], NATIVE, make=made)
+    assert heard.reply.tool_calls == (RawCall("c", "add", given),)
+    assert "".join(chunk.text for chunk in chat.chunks) == "hm"
+    assert not any(chunk.tool_call_chunks for chunk in chat.chunks)
 
 
 async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed() -> None:
@@ -325,9 +366,7 @@ async def test_inside_a_graph_langgraph_still_sees_the_tokens(streaming: bool) -
 
         graph = StateGraph(MessagesState).add_node("say", say).add_edge(START, "say").compile()
         parts: list[Any] = [part async for part in graph.astream({"messages": []}, stream_mode="messages")]
-    assert "".join(chunk.text for chunk, _ in parts if isinstance(chunk, AIMessageChunk)) == (
-        "one two three" if streaming else ""
-    )
+    assert "".join(chunk.text for chunk, _ in parts if isinstance(chunk, AIMessageChunk)) == "one two three"
     assert bool(server.requests[0].body.get("stream")) is streaming
 
 

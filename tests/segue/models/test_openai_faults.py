@@ -4,7 +4,6 @@ import inspect
 import itertools
 from dataclasses import dataclass
 from email.utils import formatdate
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,10 +16,13 @@ from tests.loopback import (
     CleanEof,
     CutStream,
     EmptyChoices,
+    Endless,
     ErrorFrame,
     Hang,
     Html,
     LengthCut,
+    LoopbackServer,
+    Malformed,
     Refusal,
     RefuseResponseFormat,
     RefuseTools,
@@ -31,7 +33,7 @@ from tests.loopback import (
     ToolCalls,
 )
 
-from .openai_calls import JSON, KEY, NATIVE, NOW, PROSE, ask, model_at
+from .openai_calls import JSON, KEY, NATIVE, NOW, PROSE, Told, ask, model_at, told
 
 PROTOCOLS = {"json": JSON, "native": NATIVE}
 ALL = tuple(itertools.product(PROTOCOLS, (True, False)))
@@ -61,6 +63,8 @@ class Replied:
 
 
 Outcome = Retried | Refused | Replied
+INVALID = Retried(r"sent an invalid reply \(.+: .+\)")
+SILENT = Retried("sent nothing new for 0.05 s.* check the endpoint, then resume")
 Row = tuple[Scripted, dict[tuple[str, bool], Outcome]]
 
 
@@ -72,11 +76,67 @@ def by_protocol(json: Outcome, native: Outcome) -> dict[tuple[str, bool], Outcom
     return {(protocol, streaming): json if protocol == "json" else native for protocol, streaming in ALL}
 
 
-def by_form(stream: Outcome, whole: Outcome) -> dict[tuple[str, bool], Outcome]:
-    return {(protocol, streaming): stream if streaming else whole for protocol, streaming in ALL}
+def tool_calls(**fields: Any) -> Malformed:
+    """A message with one tool call that has these fields."""
+    return Malformed.message(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}} | fields])
 
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+MALFORMED: dict[str, Malformed] = {
+    "a number": Malformed(5),
+    "a list": Malformed([]),
+    "a string": Malformed("choices"),
+    "nothing": Malformed(None),
+    "choices: an object": Malformed({"choices": {"0": {}}}),
+    "choices: a string": Malformed({"choices": "stop"}),
+    "choices: [null]": Malformed({"choices": [None]}),
+    "choices: [5]": Malformed({"choices": [5]}),
+    "finish_reason: 5": Malformed({"choices": [{"delta": {}, "message": {}, "finish_reason": 5}]}),
+    "finish_reason: []": Malformed({"choices": [{"delta": {}, "message": {}, "finish_reason": ["stop"]}]}),
+    "a message that is text": Malformed({"choices": [{"delta": "hi", "message": "hi"}]}),
+    "a message that is a list": Malformed({"choices": [{"delta": ["hi"], "message": ["hi"]}]}),
+    "usage: [1]": Malformed({"choices": [], "usage": [1]}),
+    "usage: 5": Malformed({"choices": [], "usage": 5}),
+    "a count that is a list": Malformed({"choices": [], "usage": {"prompt_tokens": [1]}}),
+    "a count that is text": Malformed({"choices": [], "usage": {"prompt_tokens": "many"}}),
+    "content: 5": Malformed.message(content=5),
+    "content: an object": Malformed.message(content={"text": "hi"}),
+    "content: [null]": Malformed.message(content=[None]),
+    "content: a part without text": Malformed.message(content=[{"type": "text", "text": 5}]),
+    "refusal: []": Malformed.message(refusal=["no"]),
+    "tool_calls: an object": Malformed.message(tool_calls={"0": {}}),
+    "tool_calls: a string": Malformed.message(tool_calls="f"),
+    "tool_calls: [null]": Malformed.message(tool_calls=[None]),
+    "tool_calls: [5]": Malformed.message(tool_calls=[5]),
+    "a call's id: 5": tool_calls(id=5),
+    "a call's index: [0]": tool_calls(index=[0]),
+    "a call's index: text": tool_calls(index="first"),
+    "a call's function: text": tool_calls(function="f"),
+    "a call's function: []": tool_calls(function=[]),
+    "a call's name: 5": tool_calls(function={"name": 5, "arguments": "{}"}),
+    "a call's name: {}": tool_calls(function={"name": {"f": 1}, "arguments": "{}"}),
+    "arguments: 5": tool_calls(function={"name": "f", "arguments": 5}),
+    "arguments: []": tool_calls(function={"name": "f", "arguments": [1]}),
+    "nested 400 deep": Malformed({"choices": nested(400)}),
+}
 
 TABLE: dict[str, Row] = {
+    **{
+        f"Malformed, {name}": (fault, everywhere(Retried("sent an invalid reply"))) for name, fault in MALFORMED.items()
+    },
+    "Endless, empty deltas": (Endless.delta(content=""), everywhere(SILENT)),
+    "Endless, roles": (Endless.delta(role="assistant"), everywhere(SILENT)),
+    "Endless, empty arguments": (
+        Endless.delta(tool_calls=[{"index": 0, "function": {"arguments": ""}}]),
+        everywhere(SILENT),
+    ),
+    "Endless, no choices": (Endless({"choices": []}), everywhere(SILENT)),
     "Status 400": (Status(400), everywhere(Refused("refused the request .scripted status 400.: change what it names"))),
     "Status 401": (Status(401), everywhere(Refused("check OPENAI_API_KEY"))),
     "Status 403": (Status(403), everywhere(Refused("check OPENAI_API_KEY"))),
@@ -96,14 +156,15 @@ TABLE: dict[str, Row] = {
         Status(400, body={"error": {"message": "maximum context length is 8192 tokens (300 in functions)"}}),
         everywhere(Refused("lower the agent's budget.prompt_tokens")),
     ),
-    "Hang": (Hang(5), everywhere(Retried("said nothing for 0.05 s.* check the endpoint, then resume"))),
+    "Hang": (Hang(5), everywhere(SILENT)),
     "Hang, dropped": (Hang(0), everywhere(Retried("broke off the connection"))),
-    "Stall": (Stall(5), everywhere(Retried("said nothing for 0.05 s"))),
-    "CutStream": (CutStream(), by_form(Retried("broke off its reply"), Retried("broke off the connection"))),
+    "Stall": (Stall(5), everywhere(SILENT)),
+    "CutStream": (CutStream(), everywhere(Retried("broke off its reply"))),
     "CleanEof": (CleanEof(), everywhere(Retried("ended its reply without a finish_reason"))),
     "EmptyChoices": (EmptyChoices(), everywhere(Retried("answered without choices"))),
     "Html": (Html(), everywhere(Retried("answered with text/html where a reply should be.* check base_url"))),
-    "BadJson": (BadJson(), everywhere(Retried("wrote something that is no JSON"))),
+    "BadJson": (BadJson(), everywhere(Retried("not valid JSON"))),
+    "BadJson, nested": (BadJson("[" * 100_000), everywhere(Retried("not valid JSON"))),
     "ErrorFrame": (ErrorFrame(), everywhere(Retried("broke off its reply .scripted error frame."))),
     "Refusal": (Refusal("I will not"), everywhere(Refused("declined to answer .I will not.: rephrase"))),
     "Text, filtered": (Text("x", "content_filter"), everywhere(Refused("stopped its reply at its content filter"))),
@@ -139,13 +200,7 @@ def test_the_table_has_no_hole() -> None:
 @pytest.mark.parametrize(("fault", "request_", "streaming", "outcome"), CELLS)
 async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outcome: Outcome) -> None:
     if isinstance(outcome, Retried):
-        silent = isinstance(fault, Stall) or fault == Hang(5)
-        cured = await ask([fault, Text("good")], request_, streaming, partial(model_at, silence=0.4 if silent else 10))
-        assert cured.reply.text == "good"
-        assert len(cured.retries) == 1 and len(cured.sent) == 2
-        lost = await ask([fault] * 3, request_, streaming, partial(model_at, silence=0.05 if silent else 10))
-        assert isinstance(lost.error, ModelUnreachable)
-        assert len(lost.retries) == 2 and len(lost.sent) == 3 and lost.slept == [1.0, 2.0]
+        lost = await retried(fault, request_, streaming, silent=outcome is SILENT)
     elif isinstance(outcome, Refused):
         lost = await ask([fault], request_, streaming)
         assert isinstance(lost.error, ModelRefused)
@@ -162,7 +217,24 @@ async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outc
     assert str(lost.error).endswith(".") and ": " in str(lost.error)
 
 
+async def retried(fault: Any, request: ModelRequest, streaming: bool, silent: bool) -> Told:
+    """What comes of three faults in a row, after it was seen that a good reply cures one."""
+    async with LoopbackServer([fault, Text("good"), fault, fault, fault]) as server:
+        cured = await told(model_at(server, streaming, silence=0.4 if silent else 10), request)
+        lost = await told(model_at(server, streaming, silence=0.05 if silent else 10), request)
+        server.assert_spent()
+    assert cured.reply.text == "good" and len(cured.retries) == 1
+    assert isinstance(lost.error, ModelUnreachable) and [retry.seconds for retry in lost.retries] == [1.0, 2.0]
+    return lost
+
+
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
+
+
+@both_forms
+async def test_token_counts_are_clamped(streaming: bool) -> None:
+    heard = await ask([Text("a", usage={"prompt_tokens": 10**30, "completion_tokens": -5})], PROSE, streaming)
+    assert heard.reply.usage == {"input": 10**9, "output": 0}
 
 
 async def test_a_retry_comes_between_what_is_to_be_discarded_and_the_new_attempt() -> None:

@@ -72,6 +72,18 @@ def _connection_fault(error: openai.APIConnectionError, censor: Censor) -> Fault
     return Fault(f"could not be reached ({why})", "check the address and the network, then resume")
 
 
+def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
+    """Name a wait that was too long."""
+    if type(cause).__name__ == "ConnectTimeout":
+        return Fault("could not be reached in time", "check the address and the network, then resume")
+    advice = "check the endpoint, then resume; a slow one needs a larger silence on the agent"
+    return Fault(f"sent nothing new for {seconds:g} s", advice)
+
+
+def too_long(limit: int) -> Fault:
+    return Fault(f"sent a reply of more than {limit:,} bytes")
+
+
 def body_fault(body: object, censor: Censor) -> Fault:
     """Name an error object that stands where a reply should; its `code` may be an HTTP status."""
     code = str(body.get("code") or "") if isinstance(body, Mapping) else ""

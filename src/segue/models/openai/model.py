@@ -10,11 +10,11 @@ from pydantic import SecretStr
 
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.ports import ModelPiece, ModelRequest, Retry
-from ..function_calls import plain_specs
+from ..tool_specs import plain_specs
 from .capabilities import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
 from .faults import Censor, Fault, Faulty
 from .retry import ATTEMPTS, LONGEST_WAIT, Patience
-from .transport import Wire
+from .transport import Transport
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -68,19 +68,19 @@ class OpenAIModel:
             await self._patience.sleep(seconds)
 
     async def _attempt(self, request: ModelRequest, quirks: Quirks) -> AsyncGenerator[ModelPiece, None]:
-        wire = Wire(self._completions, self._patience, self._censor)
-        chunks = self._bound(request, quirks, wire).astream(messages_for(request, quirks))
+        transport = Transport(self._completions, self._patience, self._censor, self._streaming)
+        chunks = self._bound(request, quirks, transport).astream(messages_for(request, quirks))
         try:
             async for _ in chunks:
-                for piece in wire.reading.take():
+                for piece in transport.reader.take():
                     yield piece
         finally:
-            await wire.close()
-        for piece in wire.reading.take():
+            await transport.close()
+        for piece in transport.reader.take():
             yield piece
-        yield wire.reading.reply()
+        yield transport.reader.reply()
 
-    def _bound(self, request: ModelRequest, quirks: Quirks, wire: Wire) -> Any:
+    def _bound(self, request: ModelRequest, quirks: Quirks, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.
 
         The response format goes in `extra_body`: named openly, LangChain hands the call to the client's parser, which
@@ -88,11 +88,11 @@ class OpenAIModel:
         """
         copy = self.chat.model_copy(
             update={
-                "async_client": wire,
+                "async_client": transport,
                 "extra_body": {**(self.chat.extra_body or {}), **response_format(request, quirks)} or None,
                 "stream_usage": quirks.usage and self.chat.stream_usage is not False,
                 "stream_chunk_timeout": None,
-                "disable_streaming": not self._streaming,
+                "disable_streaming": False,
                 "use_responses_api": False,
                 "cache": False,
             }

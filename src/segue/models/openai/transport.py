@@ -1,115 +1,150 @@
-"""The seam between LangChain's OpenAI client and the wire: nothing broken or incomplete gets past it."""
+"""The connection between LangChain's OpenAI client and the endpoint: no incomplete or invalid reply passes it."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+import anyio
 import openai
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from .faults import Censor, Fault, Faulty, fault_of
-from .reply import Reading
+from ...core.ports import ModelReply, TextDelta
+from .faults import Censor, Fault, Faulty, fault_of, timeout_fault, too_long
+from .reply_reader import ReplyReader
 from .retry import Patience
+from .sse import event_data
+from .wire_format import read_completion
 
 TAIL = 5.0
 """Seconds that a stream is waited for once it said how it finished: all that is left is the usage."""
 
+MAX_BYTES = 16 * 2**20
+"""The longest body, or event of a stream, that is read."""
 
-class Wire:
-    """One attempt's completions client: stands in ChatOpenAI's `async_client`, and reads along.
 
-    Raises `Faulty` for every fault, before LangChain could take it for a reply or for an error of its own.
+class Transport:
+    """One attempt's completions client, in the place of ChatOpenAI's `async_client`.
+
+    It raises `Faulty` for every fault, before LangChain could take it for a reply or for an error of its own.
     """
 
-    def __init__(self, completions: Any, patience: Patience, censor: Censor) -> None:
+    def __init__(self, completions: Any, patience: Patience, censor: Censor, streaming: bool) -> None:
         self._completions = completions
         self._patience = patience
         self._censor = censor
-        self._stream: _Chunks | None = None
-        self.reading = Reading(censor)
-
-    async def create(self, **payload: Any) -> Any:
-        """Ask; the answer is a stream of chunks or a whole completion, as dicts."""
-        return (await self.with_raw_response.create(**payload)).parse()
+        self._streaming = streaming
+        self._seconds = patience.silence if streaming else patience.whole
+        self._deadline = 0.0
+        self._response: Any = None
+        self.reader = ReplyReader(censor)
 
     @property
-    def with_raw_response(self) -> "_RawWire":
-        return _RawWire(self)
+    def with_raw_response(self) -> Self:
+        return self
 
-    async def ask(self, payload: dict[str, Any]) -> "_Answer":
-        streaming = bool(payload.get("stream"))
-        seconds = self._patience.silence if streaming else self._patience.whole
-        with self.named_faults(seconds):
-            async with asyncio.timeout(seconds):
-                raw = await self._completions.with_raw_response.create(**payload)
-            parsed = raw.parse()
-        if isinstance(parsed, openai.AsyncStream):
-            self._stream = _Chunks(parsed, self, self._patience.silence)
-            return _Answer(raw, self._stream)
-        data = parsed.model_dump(warnings=False) if isinstance(parsed, ChatCompletion) else {}
-        read = self.reading.take_in(data)
-        self.reading.check(_kind(raw.headers))
-        return _Answer(raw, read)
+    async def create(self, **payload: Any) -> "_Chunks":
+        """Send the request; the answer is a stream of chunks, even if the reply comes in one piece."""
+        if not self._streaming:
+            payload = {name: value for name, value in payload.items() if name not in ("stream", "stream_options")}
+        self._extend(self._seconds)
+        with self._named_faults():
+            async with asyncio.timeout_at(self._deadline):
+                request = self._completions.with_streaming_response.create(**payload)
+                self._response = await request.__aenter__()
+        return _Chunks(self, self._response)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._response is not None:
+            await self._response.close()
+
+    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Read the reply.
+
+        Raises:
+            Faulty: it is invalid or incomplete.
+        """
+        async with aclosing(self._documents()) as documents:
+            async for document in documents:
+                self._read(document)
+                if pieces := self.reader.pending:
+                    yield _chunk("".join(piece.text for piece in pieces if isinstance(piece, TextDelta)))
+        self.reader.check(self._media_type)
+        yield _chunk("", self.reader.reply())
+
+    def _read(self, document: bytes) -> None:
+        """Add a document to the reply; one that adds nothing leaves the deadline where it is."""
+        finished = self.reader.finish_reason
+        if self.reader.read(read_completion(document)) or self.reader.finish_reason != finished:
+            self._extend(min(self._seconds, TAIL) if self.reader.finish_reason else self._seconds)
+
+    async def _documents(self) -> AsyncGenerator[bytes, None]:
+        """The body, or the data of each of its events."""
+        async with aclosing(self._received()) as received:
+            if "json" in self._media_type:
+                yield await _joined(received)
+            elif self._streaming:
+                async for data in event_data(received, MAX_BYTES):
+                    if data.startswith(b"[DONE]"):
+                        break
+                    yield data
+
+    async def _received(self) -> AsyncGenerator[bytes, None]:
+        """The body's bytes; a stream that said how it finished may break off."""
+        body = self._response.iter_bytes()
+        while True:
+            try:
+                with self._named_faults():
+                    async with asyncio.timeout_at(self._deadline):
+                        received = await anext(body, None)
+            except Faulty:
+                if not self.reader.finish_reason:
+                    raise
+                return
+            if received is None:
+                return
+            yield received
+
+    def _extend(self, seconds: float) -> None:
+        self._deadline = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def _media_type(self) -> str:
+        return str(self._response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
     @contextmanager
-    def named_faults(self, seconds: float, begun: bool = False) -> Iterator[None]:
+    def _named_faults(self) -> Iterator[None]:
         """Turn what goes wrong into `Faulty`; without its cause, whose text may hold the key."""
         try:
             yield
         except (TimeoutError, openai.APITimeoutError) as error:
-            if type(error.__cause__).__name__ == "ConnectTimeout":
-                fault = Fault("could not be reached in time", "check the address and the network, then resume")
-            else:
-                advice = "check the endpoint, then resume; a slow one needs a larger silence on the agent"
-                fault = Fault(f"said nothing for {seconds:g} s", advice)
-            raise Faulty(fault) from None
+            raise Faulty(timeout_fault(self._seconds, error.__cause__)) from None
         except openai.OpenAIError as error:
-            if begun and isinstance(error, openai.APIConnectionError):
-                raise Faulty(Fault("broke off its reply")) from None
             raise Faulty(fault_of(error, self._censor, self._patience.clock)) from None
         except UnicodeEncodeError:
             fault = Fault("could not be asked (the key or a header is not ASCII)", "check the key", again=False)
             raise Faulty(fault) from None
-        except ValueError:
-            raise Faulty(Fault("wrote something that is no JSON")) from None
-
-    async def close(self) -> None:
-        """Close the connection of a stream that was left before its end."""
-        if self._stream is not None:
-            await self._stream.close()
-
-
-class _RawWire:
-    """Its `with_raw_response`."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    async def create(self, **payload: Any) -> "_Answer":
-        return await self._wire.ask(payload)
-
-
-class _Answer:
-    """A response as LangChain takes it apart."""
-
-    def __init__(self, raw: Any, parsed: Any) -> None:
-        self.headers = raw.headers
-        self.http_response = raw.http_response
-        self._parsed = parsed
-
-    def parse(self) -> Any:
-        return self._parsed
+        except _network_errors() as error:
+            if "Timeout" in type(error).__name__:
+                raise Faulty(timeout_fault(self._seconds, error)) from None
+            raise Faulty(Fault("broke off its reply")) from None
 
 
 class _Chunks:
-    """A stream's chunks, each waited for only so long; ends well only where the reply did."""
+    """A response as LangChain takes it: its headers, and chunks that hold text and nothing else.
 
-    def __init__(self, stream: openai.AsyncStream[ChatCompletionChunk], wire: Wire, seconds: float) -> None:
-        self._stream = stream
-        self._wire = wire
-        self._seconds = seconds
+    Function calls are kept from LangChain, whose parser for partial JSON takes time that grows with their square.
+    """
+
+    def __init__(self, transport: Transport, response: Any) -> None:
+        self.headers = response.headers
+        self.http_response = response.http_response
+        self._transport = transport
+
+    def parse(self) -> Self:
+        return self
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,36 +152,34 @@ class _Chunks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._transport.close()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> dict[str, Any]:
-        reading = self._wire.reading
-        try:
-            chunk = await self._next(min(self._seconds, TAIL) if reading.finish_reason else self._seconds)
-        except Faulty:
-            if not reading.finish_reason:
-                raise
-            chunk = None
-        if chunk is None:
-            reading.check(_kind(self._stream.response.headers))
-            raise StopAsyncIteration
-        return reading.take_in(chunk)
-
-    async def _next(self, seconds: float) -> dict[str, Any] | None:
-        with self._wire.named_faults(seconds, begun=True):
-            async with asyncio.timeout(seconds):
-                chunk = await anext(self._stream, None)
-        read: object = chunk  # an endpoint may send what is no chunk, whatever the client's type says
-        if read is None:
-            return None
-        return read.model_dump(warnings=False) if isinstance(read, ChatCompletionChunk) else {}
-
-    async def close(self) -> None:
-        await self._stream.close()
+    def __aiter__(self) -> AsyncGenerator[dict[str, Any], None]:
+        return self._transport.chunks()
 
 
-def _kind(headers: Any) -> str:
-    return str(headers.get("content-type", "")).partition(";")[0].strip().lower()
+def _chunk(text: str, reply: ModelReply | None = None) -> dict[str, Any]:
+    """A chunk as LangChain reads it; the last one holds what is known of the whole reply."""
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}}
+    if reply is None:
+        return {"choices": [choice]}
+    sent, received = reply.usage.get("input", 0), reply.usage.get("output", 0)
+    usage = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
+    return {"choices": [choice | {"finish_reason": reply.finish_reason}], "usage": usage if reply.usage else None}
+
+
+async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:
+    body: list[bytes] = []
+    size = 0
+    async for chunk in received:
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise Faulty(too_long(MAX_BYTES))
+        body.append(chunk)
+    return b"".join(body)
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """What reading a body may raise: the client is built on one of two httpx, and takes clients of the other."""
+    clients = (sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules)
+    return (OSError, anyio.EndOfStream, *(client.RequestError for client in clients))

@@ -1,0 +1,90 @@
+"""Reads a chat completion, whole or chunk by chunk."""
+
+from collections.abc import Sequence
+
+from ...core.ports import ModelPiece, ModelReply
+from ..reply import GrowingReply
+from .faults import Censor, Fault, Faulty, body_fault
+from .wire_format import Choice, Completion, Message, ToolCall
+
+_REPHRASE = "rephrase the message, or choose another model"
+
+
+class ReplyReader:
+    """One attempt's reply."""
+
+    def __init__(self, censor: Censor) -> None:
+        self._censor = censor
+        self._reply = GrowingReply()
+        self._refusal: list[str] = []
+        self._begun = False
+
+    @property
+    def finish_reason(self) -> str:
+        return self._reply.finish_reason
+
+    def read(self, completion: Completion) -> bool:
+        """Add a completion, or a chunk of one; return whether anything was in it.
+
+        Raises:
+            Faulty: it is an error object.
+        """
+        if completion.error:
+            raise Faulty(body_fault(completion.error, self._censor))
+        if completion.usage is not None:
+            usage = completion.usage
+            self._reply.usage = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
+        return any([self._choice(choice) for choice in completion.choices[:1]])
+
+    def _choice(self, choice: Choice) -> bool:
+        self._reply.finish_reason = choice.finish_reason or self._reply.finish_reason
+        message = choice.delta or choice.message
+        if message is None:
+            return False
+        self._begun = True
+        return self._message(message, whole=choice.delta is None)
+
+    def _message(self, message: Message, whole: bool) -> bool:
+        self._reply.add_text(message.text)
+        if message.refusal:
+            self._refusal.append(message.refusal)
+        self._reply.add_hidden(len(message.refusal), message.reasoning_chars)
+        calls = [self._call(call, place if whole else call.index) for place, call in enumerate(message.tool_calls)]
+        return any([*calls, message.text, message.refusal, message.reasoning_chars])
+
+    def _call(self, call: ToolCall, index: int | None) -> bool:
+        function = call.function
+        if function is None or not (call.id or function.name or function.arguments):
+            return False
+        self._reply.add_call(index, call.id, function.name, function.arguments)
+        return True
+
+    @property
+    def pending(self) -> Sequence[ModelPiece]:
+        """The pieces that were not taken yet."""
+        return self._reply.pending
+
+    def take(self) -> list[ModelPiece]:
+        """The pieces since the last time."""
+        return self._reply.take()
+
+    def check(self, media_type: str) -> None:
+        """Check that the reply is complete.
+
+        Raises:
+            Faulty: it is not, or the model declined.
+        """
+        if refusal := "".join(self._refusal):
+            raise Faulty(Fault(f"declined to answer ({self._censor(refusal)[:200]})", _REPHRASE, again=False))
+        if self.finish_reason == "content_filter":
+            raise Faulty(Fault("stopped its reply at its content filter", _REPHRASE, again=False))
+        if self.finish_reason:
+            return
+        if self._begun:
+            raise Faulty(Fault("ended its reply without a finish_reason"))
+        if "json" in media_type or "event-stream" in media_type or not media_type:
+            raise Faulty(Fault("answered without choices"))
+        raise Faulty(Fault(f"answered with {media_type} where a reply should be", "check base_url, then resume"))
+
+    def reply(self) -> ModelReply:
+        return self._reply.whole()

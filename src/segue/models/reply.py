@@ -1,0 +1,114 @@
+"""A model's reply while it arrives."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, TextDelta
+
+HIDDEN_CHARS = 1000
+"""Characters that are not shown are reported in amounts of at least so many."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HIGH_SURROGATE = re.compile("[\ud800-\udbff]\\Z")
+
+
+class TextPieces:
+    """A text that arrives in pieces; a surrogate pair that is split between two is joined, a lone half replaced."""
+
+    def __init__(self) -> None:
+        self._whole: list[str] = []
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """Append a piece; return what can be shown of it now."""
+        piece = self._half + piece
+        half = _HIGH_SURROGATE.search(piece)
+        self._half = half[0] if half else ""
+        piece = _storable(piece.removesuffix(self._half))
+        self._whole.append(piece)
+        return piece
+
+    @property
+    def text(self) -> str:
+        return "".join([*self._whole, _storable(self._half)])
+
+
+def _storable(text: str) -> str:
+    """The text with surrogate pairs joined, and U+FFFD in the place of lone surrogates."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@dataclass
+class _Call:
+    id: str
+    name: str = ""
+    arguments: TextPieces = field(default_factory=TextPieces)
+
+
+class GrowingReply:
+    """A reply that is put together piece by piece."""
+
+    def __init__(self) -> None:
+        self._text = TextPieces()
+        self._calls: list[_Call] = []
+        self._call_at: dict[object, _Call] = {}
+        self._pending: list[ModelPiece] = []
+        self._chars = self._reasoning = 0
+        self.finish_reason = ""
+        self.usage: Mapping[str, int] = {}
+
+    def add_text(self, piece: str) -> None:
+        if shown := self._text.add(piece):
+            self._pending.append(TextDelta(shown))
+
+    def add_hidden(self, chars: int = 0, reasoning: int = 0) -> None:
+        """Count characters that are received and not shown."""
+        self._chars += chars
+        self._reasoning += reasoning
+        if self._chars + self._reasoning >= HIDDEN_CHARS:
+            self._pending.append(Hidden(self._chars, self._reasoning))
+            self._chars = self._reasoning = 0
+
+    def add_call(self, index: object, call_id: str, name: str, arguments: str) -> None:
+        """Add a piece of a function call.
+
+        A piece without index belongs to the last call. Another id makes another call, even under an index that is
+        taken: there are endpoints that give every call the index 0.
+        """
+        self.add_hidden(len(call_id) + len(name) + len(arguments))
+        call = self._call_at.get(index) if index is not None else self._calls[-1] if self._calls else None
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = _Call(call_id)
+            self._calls.append(call)
+            self._call_at[index] = call
+        call.id = call.id or call_id
+        call.arguments.add(arguments)
+        if name and not call.name:
+            call.name = name
+            self._pending.append(CallDelta(name))
+
+    @property
+    def pending(self) -> Sequence[ModelPiece]:
+        """The pieces that were not taken yet."""
+        return self._pending
+
+    def take(self) -> list[ModelPiece]:
+        """The pieces since the last time."""
+        pending, self._pending = self._pending, []
+        return pending
+
+    def whole(self) -> ModelReply:
+        """The reply; a call that came without an id gets one, because results are paired by it."""
+        return ModelReply(
+            text=self._text.text,
+            finish_reason=self.finish_reason,
+            usage=self.usage,
+            tool_calls=tuple(
+                RawCall(id=call.id or f"call_{uuid4().hex}", name=_storable(call.name), arguments=call.arguments.text)
+                for call in self._calls
+            ),
+        )
