@@ -13,9 +13,7 @@ from segue.prompts.phrases import phrase
 from ..shared.context import Bench, NodeRuntime, announce, bench
 from ..shared.history_window import window
 from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
-from ..shared.objective import before_objective
 from ..shared.persona import own_prompt
-from ..shared.prompt_budget import conversation
 from ..shared.results import compose_result
 from ..shared.steering import amended, take_up
 from .state import DirectState, DirectUpdate
@@ -54,14 +52,6 @@ async def _ask(state: DirectState, work: Bench) -> Asked:
         purpose="answer",
         messages=[SystemMessage(render("direct", language, agent_prompt=own)), *recent],
         tools=[tool.spec for tool in work.tools.values()],
-        view={
-            "language": language,
-            "objective": state["objective"],
-            "conversation": conversation(before_objective(state["messages"]), budget.result_chars),
-            "results": [],
-            "plan": [],
-            "error": None,
-        },
     )
     ids = {"task_id": state["task_id"]}
     return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)

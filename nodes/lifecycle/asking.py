@@ -53,12 +53,4 @@ def decomposition(state: LifecycleState, work: Bench) -> ModelRequest:
         messages=[SystemMessage(system), HumanMessage(state["objective"])],
         schema=TASKS_SCHEMA,
         tools=[tool.spec for tool in work.tools.values()],
-        view={
-            "language": language,
-            "objective": state["objective"],
-            "conversation": conversation(earlier, budget.result_chars),
-            "results": [],
-            "plan": [],
-            "error": state["complaint"] or None,
-        },
     )

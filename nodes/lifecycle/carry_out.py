@@ -17,7 +17,6 @@ from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 from ..shared.context import Bench, NodeRuntime, announce, bench
-from ..shared.tool_messages import calls_in
 from .events import told, unknown_calls
 from .part_ledger import PartLedger
 from .state import CarryOutNode, LifecycleUpdate, SubTaskWork
@@ -51,11 +50,10 @@ def carry_out(graph: ReactGraph) -> CarryOutNode:
         result = out["result"]
         fresh = [message for message in out["messages"] if not message.additional_kwargs.get("brief")]
         made = [message.model_copy(update={"id": None}) for message in fresh if _is_call(message)]
-        known = [] if work.model.is_language_model else calls_in(made)
         error = "" if result["success"] else str(result.get("error") or phrase("nothing_found", state["language"]))
-        unknown = unknown_calls(result["history"], state["language"]) if work.model.is_language_model else []
-        answer = "\n\n".join([result["answer"], *unknown])  # the offline planner says it by itself
-        outcome = {"answer": answer, "error": error, "history": result["history"], "calls": known, "unknown": unknown}
+        unknown = unknown_calls(result["history"], state["language"])
+        answer = "\n\n".join([result["answer"], *unknown])
+        outcome = {"answer": answer, "error": error, "history": result["history"], "unknown": unknown}
         return _update(state, task, {**outcome, "usage": result["usage"]}, made)
 
     return node

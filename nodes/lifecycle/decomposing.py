@@ -72,10 +72,7 @@ async def _asked(
     asked = await ask_model(work, decomposition(state, work), Silent(), state["usage"], ids)
     update["usage"] = asked.usage
     told_also.append(asked.event)
-    tasks = read_tasks(_read(asked.reply))
-    if len(tasks) == 1 and tasks[0].phase == "generation":  # there is only an answer to write: the task is the goal
-        return (tasks[0].model_copy(update={"description": state["objective"]}),)
-    return tasks
+    return read_tasks(_read(asked.reply))
 
 
 def _read(reply: ModelReply) -> dict[str, Any]:

@@ -16,8 +16,11 @@ from .state import SubTaskWork
 
 def brief(state: SubTaskWork, task: SubTask, work: Bench) -> dict[str, Any]:
     """The react graph's input."""
-    done = [*_results_as_calls(state, task, work), *state["calls"]]
-    assignment: Assignment = {"task_id": state["task_id"], "started_at": state["started_at"], "done": done}
+    assignment: Assignment = {
+        "task_id": state["task_id"],
+        "started_at": state["started_at"],
+        "done": list(state["calls"]),
+    }
     messages = [*_before(state, task, work), HumanMessage(task.description, additional_kwargs=_BRIEF)]
     return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
 
@@ -53,14 +56,3 @@ def _made(state: SubTaskWork, task: SubTask) -> list[AnyMessage]:
         for place, call in enumerate(state["calls"])
     ]
     return exchange("", calls) if calls else []
-
-
-def _results_as_calls(state: SubTaskWork, task: SubTask, work: Bench) -> list[dict[str, Any]]:
-    """For a planner that reads no prompt: the calls of the tasks that it needs, where it only has to conclude."""
-    if work.model.is_language_model or task.phase != "generation":
-        return []
-    return [call for need in state["needed"] for call in need["calls"] or [_as_call(need)]]
-
-
-def _as_call(need: dict[str, Any]) -> dict[str, Any]:
-    return {"name": need["description"], "arguments": {}, "result": {"success": need["answer"]}, "ref": ""}

@@ -17,7 +17,6 @@ from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, cut_result, cut_together
 from ..shared.results import compose_result
 from ..shared.steering import amended, take_up
-from .make_plan import plan_view
 from .state import PlanState, PlanUpdate
 from .steps import behind, in_doubt, step_event, thought_through, unmended
 
@@ -68,7 +67,6 @@ async def _ask(state: PlanState, work: Bench) -> Asked:
         purpose="answer",
         messages=[SystemMessage(system), HumanMessage(state["objective"])],
         tools=[tool.spec for tool in work.tools.values()],
-        view=plan_view(state, work),
     )
     ids = {"task_id": state["task_id"]}
     return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)

@@ -1,6 +1,5 @@
 """MAKE_PLAN: one model call writes the plan; after a complaint it writes it anew."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -64,7 +63,6 @@ def _request(state: PlanState, work: Bench) -> ModelRequest:
         messages=[SystemMessage(system), HumanMessage(state["objective"])],
         schema=plan_schema(work.tools),
         tools=[tool.spec for tool in work.tools.values()],
-        view=plan_view(state, work),
     )
 
 
@@ -76,18 +74,3 @@ def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
     return known
-
-
-def plan_view(state: PlanState, work: Bench) -> Mapping[str, Any]:
-    """What the prompt was rendered from, for a model that plans from data."""
-    past = before_objective(state["messages"])
-    return {
-        "language": state["language"],
-        "objective": state["objective"],
-        "conversation": conversation(past, work.agent.budget.result_chars),
-        "results": [
-            {key: o[key] for key in ("name", "arguments", "original", "result") if key in o} for o in state["outcomes"]
-        ],
-        "plan": state["plan"],
-        "error": state["complaint"] or None,
-    }

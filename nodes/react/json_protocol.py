@@ -16,7 +16,7 @@ from ..shared.objective import before_objective
 from ..shared.prompt_budget import as_json, conversation, cut, cut_result, tokens
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
-from .prompt_state import MEMORY_SHARE, current_state, line_of, view
+from .prompt_state import MEMORY_SHARE, current_state, line_of
 from .recalling import tools_at_hand
 from .state import ReactState
 
@@ -35,7 +35,6 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
         messages=_ordered(state, work, system, [AIMessage(text) for text in texts[first:]]),
         schema=envelope_schema(tools, _offered(state)),
         tools=[tool.spec for tool in tools.values()],
-        view=view(state, spoken),
         nudge=template("nudge", state["language"]) if texts and not work.agent.system_first else "",
     )
 

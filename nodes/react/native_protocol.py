@@ -19,7 +19,7 @@ from ..shared.history_window import Exchange, shown_text, split, window
 from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, tokens
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state, view
+from .prompt_state import LINE_CHARS, current_state
 from .recalling import tools_at_hand
 from .state import ReactState
 
@@ -39,7 +39,7 @@ def request(state: ReactState, work: Bench) -> ModelRequest:
         *(_shown(message, budget.result_chars) for message in window(state["messages"], most, budget.result_chars)),
         HumanMessage(render("native_state", state["language"], current_state=live)),
     ]
-    return ModelRequest(purpose="decide", messages=messages, tools=specs, view=view(state, ()), native=True)
+    return ModelRequest(purpose="decide", messages=messages, tools=specs, native=True)
 
 
 def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:

@@ -71,17 +71,3 @@ def line_of(record: dict[str, Any]) -> str:
     names = ", ".join(o["name"] for o in record.get("results", ()))
     line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
     return cut(line, LINE_CHARS)
-
-
-def view(state: ReactState, conversation: Sequence[Any]) -> dict[str, Any]:
-    """What the prompt was rendered from, for a model that plans from data."""
-    results = [outcome for record in state["records"] for outcome in record.get("results", ())]
-    last = state["records"][-1] if state["records"] else {}
-    return {
-        "language": state["language"],
-        "objective": state["objective"],
-        "conversation": list(conversation),
-        "results": results,
-        "plan": state["plan"],
-        "error": last.get("error"),
-    }

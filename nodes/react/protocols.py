@@ -27,5 +27,5 @@ _NATIVE = DecisionProtocol(native_protocol.request, LiveText, native_protocol.re
 
 
 def protocol_of(work: Bench) -> DecisionProtocol:
-    """The agent's protocol; a planner that is no language model always writes json."""
-    return _NATIVE if work.agent.protocol == "native" and work.model.is_language_model else _JSON
+    """The agent's protocol."""
+    return _NATIVE if work.agent.protocol == "native" else _JSON

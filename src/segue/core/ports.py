@@ -50,9 +50,8 @@ class ModelRequest:
     """One call of a model.
 
     `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
-    `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `view` is what the prompt was rendered from:
-    {"language", "objective", "conversation": [{"role", "content"}], "results": [{"name", "arguments", "result"}],
-    "plan": [step], "error": str | None}. `native` binds the tools as function calls instead of asking for a schema.
+    `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls instead
+    of asking for a schema.
     `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's.
     """
 
@@ -60,7 +59,6 @@ class ModelRequest:
     messages: Sequence["BaseMessage"]
     schema: Mapping[str, Any] | None = None
     tools: Sequence[Mapping[str, Any]] = ()
-    view: Mapping[str, Any] = field(default_factory=dict)
     native: bool = False
     nudge: str = ""
 

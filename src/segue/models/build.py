@@ -39,10 +39,9 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
     if not isinstance(choice, str):
         return _of_object(choice, agent)
     if choice == "offline":
-        from .chat_object import Offline
         from .offline import OfflinePlanner
 
-        return Offline(OfflinePlanner(), "offline")
+        return OfflinePlanner()
     kind, _, name = choice.partition(":")
     if kind == "local" and name:
         from .local.model import local_model

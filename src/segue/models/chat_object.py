@@ -64,20 +64,6 @@ class ChatObject:
             yield chunk
 
 
-class Offline(ChatObject):
-    """The embedded planner, which is told purpose, schema, tools and view instead of reading the prompt.
-
-    It always decides in json, `native` or not.
-    """
-
-    is_language_model = False
-
-    def bound(self, request: ModelRequest) -> "Runnable[Any, Any]":
-        return self.chat.bind(
-            purpose=request.purpose, schema=request.schema, tools=list(request.tools), view=dict(request.view)
-        )
-
-
 def _add(growing: GrowingReply, message: "AIMessage") -> None:
     """Add a message, or a chunk of one, to the reply."""
     growing.add_text(str(message.text))

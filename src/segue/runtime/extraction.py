@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from pydantic import BaseModel, ValidationError
 
 from ..core.decision import read_object
-from ..core.errors import ConfigurationError, UnreadableReply
+from ..core.errors import UnreadableReply
 from ..core.ports import Model, ModelReply, ModelRequest
 from ..prompts.language import language_of
 from ..prompts.load import render
@@ -24,15 +24,13 @@ async def extract(model: Model, answer: str, wanted: type[T]) -> tuple[T, dict[s
 
     Raises:
         UnreadableReply: the model did not manage it in three tries.
-        ConfigurationError: the agent has no language model to ask.
+        ModelError: the model cannot be asked, or cannot write one.
     """
     usage = {"input": 0, "output": 0, "calls": 0}
     try:
         return wanted.model_validate(read_object(answer)), usage
     except (UnreadableReply, ValidationError):
         pass
-    if not model.is_language_model:
-        raise ConfigurationError(f"A {wanted.__name__} needs a language model to write it: give the agent a model.")
     messages = _prompt(answer, wanted)
     for _ in range(MOST_ASKS):
         reply = await _ask(model, messages, wanted)

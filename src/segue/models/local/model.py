@@ -15,6 +15,7 @@ from ...core.agents import Agent
 from ...core.decision import decode
 from ...core.errors import MissingExtra, ModelRefused, UnreadableReply
 from ...core.ports import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from ..transcript import read_transcript
 from .llama import Completion, Engine, Message, engine_of
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ def _repeats(text: str, request: ModelRequest) -> bool:
         wanted = decode(text).tool_calls
     except UnreadableReply:
         return False
-    results = request.view.get("results", ())
-    done = [(each["name"], each["arguments"]) for each in results if "success" in each["result"]]
+    done = [(made.name, made.arguments) for made in read_transcript(request).made if not made.error]
     return bool(wanted) and all((call.name, dict(call.arguments)) in done for call in wanted)
 
 

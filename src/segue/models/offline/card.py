@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .offline_reading import CJK
+from .text import CJK
 
 Kind = Literal["text", "number", "boolean", "arithmetic", "language", "other"]
 
@@ -18,43 +18,51 @@ _FORMATS = {
     "uri": r"https?://[^\s，。！？）」]+",
     "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
-_SAYS_NOTHING = {"min", "max", "the", "and", "for", "number", "how", "many", "to", "of"}
+_COMMON = frozenset(
+    """the and for with from that this what when where which who how are was can could would you your please about into
+    than get list find show give tell search look make let use all any one some its per does did has have not number many
+    min max 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""".split()
+)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """English words without plural endings, and pairs of Chinese characters."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text)
+    english = (word for word in re.findall(r"[a-z]{3,}", spaced.lower()) if word not in _COMMON)
+    runs = re.findall(rf"[{CJK}]+", re.sub(r"[的了和是把被]", " ", text))
+    pairs = {run[at : at + 2] for run in runs for at in range(len(run) - 1)}
+    return frozenset({re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in english} | (pairs - _COMMON))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a tool; `values` are its enum or examples, `closed` says that there are no others.
-
-    `aliases` are words with the value that each stands for; where there are any, a value is named by them alone.
-    """
+    """One argument of a tool; `values` are its enum (`closed`) or examples, by the word that stands for each."""
 
     name: str
     label: str
     kind: Kind
     many: bool = False
     required: bool = False
-    values: tuple[Any, ...] = ()
+    values: Mapping[Any, Any] | None = None
     closed: bool = False
     pattern: str = ""
     keywords: tuple[str, ...] = ()
-    aliases: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def bound(self) -> Literal["", "min", "max"]:
+    def bound(self) -> str:
         """Which end of a range the name says it is."""
-        parts = self.name.lower().split("_")
-        return "min" if "min" in parts else "max" if "max" in parts else ""
+        return next((part for part in self.name.lower().split("_") if part in ("min", "max")), "")
 
     @property
-    def words(self) -> list[str]:
-        """Words of the name and the label: weaker evidence than keywords."""
+    def words(self) -> tuple[str, ...]:
+        """The keywords, then the words of the name and the label."""
         found = re.findall(rf"[A-Za-z]{{3,}}|[{CJK}]{{2}}", f"{self.name.replace('_', ' ')} {self.label}")
-        return [word for word in found if word.lower() not in _SAYS_NOTHING]
+        return (*self.keywords, *(word for word in found if word.lower() not in _COMMON))
 
     @property
     def is_free(self) -> bool:
-        """Whether any text will do, so that only quotation marks or a keyword tell where it stands."""
-        return self.kind == "text" and not self.closed and not self.pattern
+        """Whether any text will do."""
+        return self.kind == "text" and not self.pattern and not self.closed
 
 
 @dataclass(frozen=True)
@@ -69,12 +77,16 @@ class Card:
     parameters: tuple[Parameter, ...]
 
     @property
+    def parameter_names(self) -> frozenset[str]:
+        return frozenset(parameter.name for parameter in self.parameters)
+
+    @property
     def required(self) -> tuple[Parameter, ...]:
         return tuple(parameter for parameter in self.parameters if parameter.required)
 
 
 def read_card(spec: Mapping[str, Any]) -> Card:
-    """Read an OpenAI function specification with its `segue` key."""
+    """Read an OpenAI function specification with its optional `segue` key."""
     function, marks = spec["function"], spec.get("segue", {})
     schema = function.get("parameters") or {}
     required = schema.get("required", ())
@@ -108,22 +120,24 @@ def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Paramete
     inner = _merged(outer.get("items") or {}) if many else outer
     examples = [*outer.get("examples", ()), *(inner.get("examples", ()) if many else ())]
     values = inner.get("enum") or [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
-    kind = _KINDS.get(_type_of(inner), "text" if values else "other")
+    kind = _FORMAT_KINDS.get(inner.get("format", ""), _KINDS.get(_type_of(inner), "text" if values else "other"))
+    listed = {value: value for value in values if isinstance(value, (str, int, float))}
+    if kind != "text" and "enum" not in inner:
+        listed = {}
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
-        kind=_FORMAT_KINDS.get(inner.get("format", ""), kind),
+        kind=kind,
         many=many,
         required=required,
-        values=tuple(value for value in values if isinstance(value, (str, int, float))),
+        values=_aliases(outer.get("aliases")) or listed or None,
         closed="enum" in inner,
         pattern=inner.get("pattern") or _FORMATS.get(inner.get("format", ""), ""),
         keywords=tuple(outer.get("keywords", ())),
-        aliases=_aliases(outer.get("aliases")),
     )
 
 
-def _aliases(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Words and what they stand for, of {value: [words]}; a foreign schema may mean something else by the key."""
+def _aliases(given: Any) -> dict[Any, Any]:
+    """The value that each word stands for, of {value: [words]}; a foreign schema may mean something else by the key."""
     pairs = given.items() if isinstance(given, Mapping) else ()
-    return tuple((word, value) for value, words in pairs if isinstance(words, list) for word in words)
+    return {word: value for value, words in pairs if isinstance(words, list) for word in words}

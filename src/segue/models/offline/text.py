@@ -1,0 +1,185 @@
+"""Words, numbers, quotations and arithmetic in a text, Chinese or English, with their places."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+CJK = r"\u3400-\u9fff"
+_QUOTED = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|“([^”]+)”|\"([^\"]+)\"")
+_NEGATED = re.compile(
+    r"(?:\b(?:not|don't|never|without|no)\b(?!\s+(?:more|less|fewer|over|only|know|sure|forget))(?:\s+[\w']+){0,2}\s+"
+    rf"|(?:不要|不用|不需要|不想|无需|不含|不包括|(?<![特分区级类个])别)(?!忘)[{CJK}]{{0,3}})$",
+    re.IGNORECASE,
+)
+_DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2}
+_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "k": 1000}
+_ENGLISH = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBER = re.compile(
+    r"(?P<arabic>(?<![A-Za-z0-9_.])(?<![A-Za-z]-)\d+(?:,\d{3})*(?:\.\d+)?)(?P<scale>[百千万](?![米克瓦])|k(?![a-z]))?"
+    r"|(?<![第周期])(?P<chinese>(?:[零二两三四五六七八九]|一(?![些下般起共定样直点个切边旦种位])|十(?!分(?!钟)))"
+    r"[零一二两三四五六七八九十百千万]*)"
+    r"|\b(?P<english>(?!one\s+of\b)(?<!which )(?:" + "|".join(_ENGLISH) + r"))\b",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\s*(?:-|~|–|—|至|到|to|and)\s*", re.IGNORECASE)
+_SIGN = r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?|plus|minus|times|(?:divided|multiplied) by|to the power of"
+_TERM = rf"[(（]*(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})(?:%|²|³|的?平方根?|的立方|的\s*\d+\s*次方)?[)）]*"
+_TERM = re.sub(r"\?P<\w+>", "?:", _TERM)
+_SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN}|%\s*of|的(?=\s*\d+%))\s*-?{_TERM})*", re.IGNORECASE)
+_SPELLED = (
+    ("²", "**2"),
+    ("³", "**3"),
+    (r"(\S+?)的?平方根", r"根号\1"),
+    (r"%\s*of", "/100*"),
+    (r"的(\d+)%", r"*\1/100"),
+)
+_RANGE_OR_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
+
+_FILLING_ENGLISH = """
+a about all also am an and any are as at be but by can could did do does for from get give go had has have hello help hey hi how i i'd
+i'm in into is it its just know let like make many may me more much my need now of on one or our out please plan show so some tell than
+thank thanks that the their them then there these they this those to too try up us use want was we were what what's when where which who
+will with would you your find look check try instead same again let's going using include including start need would go take see
+"""
+_FILLING_WORDS = frozenset(_FILLING_ENGLISH.split())
+_FILLING_CHINESE = re.compile(
+    "帮我|帮忙|请问|请帮|给我|告诉我|我想要?|我要|我们|怎么样|什么时候|什么|怎么|如何|多少|哪些|哪个|有没有|是不是|可以|一下|一些|一个|一共|"
+    "包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|谢谢|你好|您好|知道|想|查|个|"
+    "[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对与或及等能会还要用又几看让想做次日月年]"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value and where it stands in a text; `side` says which end of a range a number is."""
+
+    start: int
+    end: int
+    value: Any
+    side: str = ""
+    first: int = -1
+    last: int = -1
+
+
+@lru_cache(maxsize=4096)
+def _pattern(word: str) -> re.Pattern[str]:
+    """Match a word: Latin edges are word boundaries and tolerate a plural, Chinese ones match anywhere."""
+    body = r"[\s_-]+".join(re.escape(part) for part in re.split(r"[\s_-]+", word.strip()) if part)
+    if not body:
+        return re.compile(r"(?!)")
+    left = r"(?<![A-Za-z_])" if re.match(r"[A-Za-z]", word) else ""
+    if not re.search(r"[A-Za-z0-9]$", word):
+        return re.compile(left + body, re.IGNORECASE)
+    if re.search(r"[A-Za-z]{2}(?:ies|y)$", word):
+        body = re.sub(r"(?:ies|y)$", "(?:ies|ys?)", body)
+    elif re.search(r"[A-Za-z]$", word):
+        body = re.sub(r"(?<=\w\w[^s\W])s$", "", body) + "(?:es|s)?"
+    return re.compile(left + body + r"(?![A-Za-z0-9_])", re.IGNORECASE)
+
+
+def occurrences(text: str, word: str, *, negated: bool = False) -> list[Found]:
+    """Where a word stands; only where a negation precedes it, or only where none does."""
+    return [
+        Found(hit.start(), hit.end(), word)
+        for hit in _pattern(word).finditer(text)
+        if bool(_NEGATED.search(text[max(0, hit.start() - 60) : hit.start()])) == negated
+    ]
+
+
+def known_values(text: str, values: Iterable[Any]) -> list[Found]:
+    """The values that stand in the text, in its order; of two that overlap the longer one counts."""
+    taken: list[Found] = []
+    for value in sorted(set(values), key=lambda value: (-len(str(value)), str(value))):
+        for hit in occurrences(text, str(value)):
+            if all(hit.end <= other.start or hit.start >= other.end for other in taken):
+                taken.append(Found(hit.start, hit.end, value))
+    return sorted(taken, key=lambda hit: hit.start)
+
+
+def places(hits: Iterable[Found]) -> frozenset[int]:
+    """The indexes of all characters that the hits cover."""
+    return frozenset(place for hit in hits for place in range(hit.start, hit.end))
+
+
+def masked(text: str, covered: Iterable[int]) -> str:
+    """The text with the given characters blanked; everything else keeps its place."""
+    chars = list(text)
+    for place in covered:
+        chars[place] = "\0"
+    return "".join(chars)
+
+
+def quotations(text: str) -> list[Found]:
+    """The quoted texts; a place includes its quotation marks."""
+    return [Found(hit.start(), hit.end(), next(filter(None, hit.groups())).strip()) for hit in _QUOTED.finditer(text)]
+
+
+def numbers(text: str) -> list[Found]:
+    """The numbers of a text: Arabic, Chinese, and English words up to twelve; `side` is set on the ends of a range."""
+    plain = [Found(hit.start(), hit.end(), _value(hit)) for hit in _NUMBER.finditer(text)]
+    read: list[Found] = []
+    for hit, after in zip(plain, [*plain[1:], None], strict=True):
+        if read and read[-1].side == "min":
+            read.append(Found(hit.start, hit.end, hit.value, "max", read[-1].first, hit.end))
+        elif after and _RANGE.fullmatch(text[hit.end : after.start]):
+            read.append(Found(hit.start, hit.end, hit.value, "min", hit.start, after.end))
+        else:
+            read.append(Found(hit.start, hit.end, hit.value, "", hit.start, hit.end))
+    return read
+
+
+def _value(hit: re.Match[str]) -> int | float:
+    if word := hit["english"]:
+        return _ENGLISH.index(word.lower())
+    if numeral := hit["chinese"]:
+        return _chinese(numeral)
+    value = float(hit["arabic"].replace(",", "")) * _SCALES.get((hit["scale"] or "").lower(), 1)
+    return int(value) if value.is_integer() else value
+
+
+def _chinese(numeral: str) -> int:
+    total = section = digit = 0
+    for char in numeral:
+        if char == "万":
+            total, section, digit = (total + section + digit) * 10_000, 0, 0
+        elif char in _SCALES:
+            section, digit = section + (digit or 1) * _SCALES[char], 0
+        else:
+            digit = _DIGITS[char]
+    return total + section + digit
+
+
+def arithmetic(text: str) -> Found | None:
+    """The longest arithmetic expression of a text; a lone date, fraction or range is not one."""
+    hits = [
+        hit for hit in _SUM.finditer(text) if re.search(rf"{_SIGN}|根|平方|立方|次方|square", hit[0], re.IGNORECASE)
+    ]
+    hit = max(hits, key=lambda hit: len(hit[0]), default=None)
+    if hit is None or (_RANGE_OR_DATE.fullmatch(hit[0]) and leftover(text, range(*hit.span()))):
+        return None
+    written = _NUMBER.sub(lambda number: number[0] if number["arabic"] else str(_value(number)), hit[0])
+    for pattern, replacement in _SPELLED:
+        written = re.sub(pattern, replacement, written, flags=re.IGNORECASE)
+    return Found(*hit.span(), unicodedata.normalize("NFKC", written).strip())
+
+
+def leftover(text: str, used: Iterable[int]) -> list[str]:
+    """The parts of a text that say something and were not used."""
+    return [text[hit.start : hit.end] for hit in unused(text, used)]
+
+
+def unused(text: str, used: Iterable[int]) -> list[Found]:
+    """The same, with their places; words that stand together make up one part."""
+    rest = _FILLING_CHINESE.sub(lambda hit: "\0" * len(hit[0]), masked(text.replace("’", "'"), used))
+    found: list[Found] = []
+    for hit in re.finditer(rf"[{CJK}]+|[^\W_{CJK}][\w'.-]*(?<![.])", rest):
+        if hit[0].lower() in _FILLING_WORDS or (len(hit[0]) == 1 and not hit[0].isdigit()):
+            continue
+        if found and not rest[found[-1].end : hit.start()].strip(" "):
+            found[-1] = Found(found[-1].start, hit.end(), "")
+        else:
+            found.append(Found(hit.start(), hit.end(), ""))
+    return found

@@ -1,0 +1,159 @@
+"""A request as data: what the user asks for, what was called so far, and what came of it."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.ports import ModelRequest
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+_STATE = re.compile(r'\{"(?:global|conversation)": |\[\{"step": ')
+_MEMORY = re.compile(r"(?:#\d+ CALL_TOOL |called )([^:]*?)(?: ok| error)?:")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tool call that was made and what came of it; `title` is what a plan calls it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    value: Any = None
+    error: str = ""
+    title: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows if it took effect."""
+        return self.error.startswith("unknown_outcome:")
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What the messages of a request say.
+
+    `conversation` are the earlier messages as {"role", "content"}; `forgotten` names the calls that were made and whose
+    results are no longer part of the prompt; `prompt` is the system's text without the state in it.
+    """
+
+    objective: str
+    conversation: tuple[Mapping[str, Any], ...] = ()
+    made: tuple[Made, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    plan: tuple[Mapping[str, Any], ...] = ()
+    error: str = ""
+    prompt: str = ""
+
+    @property
+    def instructions(self) -> str:
+        """The last heading or line of the system's text, which is in the language of the task."""
+        return (_HEADING.findall(self.prompt) or self.prompt.splitlines() or [""])[-1]
+
+
+def read_transcript(request: ModelRequest) -> Transcript:
+    """Read the messages of a decision, a plan or an answer, in either protocol."""
+    messages = list(request.messages)
+    prompt = "\n".join(message.text for message in messages if message.type == "system")
+    spoken = [message for message in messages if message.type != "system"]
+    if request.native and spoken and (state := _state_in(spoken[-1].text)) is not None:
+        prompt, spoken = spoken[-1].text, spoken[:-1]
+    else:
+        state = _state_in(prompt)
+    if isinstance(state, list):
+        return Transcript(_last_said(spoken), made=tuple(_outcome(entry) for entry in state), prompt=prompt)
+    if not isinstance(state, dict) or request.native:
+        return _of_messages(spoken, state or {}, prompt)
+    return _of_records(spoken, state, prompt)
+
+
+def _state_in(text: str) -> Any:
+    """The last state in a text, as JSON; None if there is none."""
+    for hit in reversed(list(_STATE.finditer(text))):
+        try:
+            return _DECODER.raw_decode(text, hit.start())[0]
+        except ValueError:
+            continue
+    return None
+
+
+def _last_said(messages: Sequence["BaseMessage"]) -> str:
+    return next((message.text for message in reversed(messages) if message.type == "human"), "")
+
+
+def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], prompt: str) -> Transcript:
+    """The thread's own messages, ending with the user's and the calls that it led to."""
+    last = max((place for place, message in enumerate(messages) if message.type == "human"), default=-1)
+    calls = {call["id"]: call for message in messages[last + 1 :] for call in getattr(message, "tool_calls", ())}
+    made = [
+        Made(call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error"))
+        for message in messages[last + 1 :]
+        if (call := calls.get(getattr(message, "tool_call_id", None)))
+    ]
+    roles = {"human": "user", "ai": "assistant"}
+    past = tuple({"role": roles.get(m.type, m.type), "content": m.text} for m in messages[: max(last, 0)])
+    context = state.get("context", {})
+    return Transcript(
+        messages[last].text if last >= 0 else "",
+        past,
+        tuple(made),
+        plan=tuple(context.get("plan", ())),
+        forgotten=_forgotten(context.get("memory", ()) if last <= 0 else ()),
+        prompt=prompt,
+    )
+
+
+def _result(text: str, failed: bool) -> dict[str, Any]:
+    if failed:
+        return {"error": text or "?"}
+    try:
+        return {"value": json.loads(text)}
+    except ValueError:
+        return {"value": text}
+
+
+def _of_records(messages: Sequence["BaseMessage"], state: Mapping[str, Any], prompt: str) -> Transcript:
+    """The user's request, and a JSON record for each past round or the results of a plan."""
+    context = state.get("context", state)
+    records = [_object(message.text) for message in messages if message.type == "ai"]
+    outcomes = [entry["function"] for record in records for entry in record.get("result", ())]
+    error = records[-1].get("error_log") if records else state.get("problem")
+    first = next((message.text for message in messages if message.type == "human"), "")
+    return Transcript(
+        context.get("objective") or first,
+        tuple(context.get("conversation", ())),
+        tuple(_outcome(entry) for entry in (*outcomes, *state.get("results", ()))),
+        _forgotten(context.get("memory", ())),
+        tuple(context.get("plan", ())),
+        str(error or ""),
+        prompt,
+    )
+
+
+def _forgotten(memory: Iterable[str]) -> tuple[str, ...]:
+    hits = (_MEMORY.match(line) for line in memory)
+    return tuple(name for hit in hits if hit for name in hit[1].strip().split(", "))
+
+
+def _outcome(entry: Mapping[str, Any]) -> Made:
+    result, arguments = entry.get("result") or {}, _object(entry.get("arguments"))
+    return Made(
+        name=entry.get("name") or entry.get("tool") or "",
+        arguments=arguments,
+        value=result.get("success"),
+        error=str(result["error"] or "?") if "error" in result else "",
+        title=str(entry.get("step", "")) if "tool" in entry else "",
+    )
+
+
+def _object(given: Any) -> dict[str, Any]:
+    if isinstance(given, str):
+        try:
+            given = json.loads(given or "{}")
+        except ValueError:
+            return {}
+    return dict(given) if isinstance(given, Mapping) else {}
