@@ -23,8 +23,8 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "sample": ("例如：{samples}", "for example {samples}"),
     "held": (
         "{tools}会改变数据，而这句话没有明确要求执行，所以没有运行。要执行，请明确写出，例如：{form}",
-        "{tools} changes something and the message does not clearly ask for it, so it was not run. To run it, write for "
-        "example: {form}",
+        "{tools} changes something and the message does not clearly ask for it, so it was not run. To run it, write "
+        "for example: {form}",
     ),
     "unused": ("未使用的部分：{parts}", "Not used: {parts}"),
     "not_run": (

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 import segue
 from segue.core.agents import Agent, Prices
-from segue.core.errors import ConfigurationError, UnreadableReply
+from segue.core.errors import ModelRefused, UnreadableReply
 from tests.fakes import ScriptedChatModel, answer
 
 
@@ -50,7 +50,7 @@ async def test_three_tries_are_the_most_and_the_answer_stays_in_the_history(tmp_
 
 async def test_the_offline_planner_says_that_it_cannot(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "a.db") as app:
-        with pytest.raises(ConfigurationError, match="language model"):
+        with pytest.raises(ModelRefused, match="A Trip needs a language model"):
             await app.ask("你好", response_model=Trip)
 
 

@@ -50,8 +50,8 @@ class ModelRequest:
     """One call of a model.
 
     `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
-    `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls instead
-    of asking for a schema.
+    `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls
+    instead of asking for a schema.
     `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's.
     """
 

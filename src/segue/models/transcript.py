@@ -88,23 +88,27 @@ def _last_said(messages: Sequence["BaseMessage"]) -> str:
 def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], prompt: str) -> Transcript:
     """The thread's own messages, ending with the user's and the calls that it led to."""
     last = max((place for place, message in enumerate(messages) if message.type == "human"), default=-1)
-    calls = {call["id"]: call for message in messages[last + 1 :] for call in getattr(message, "tool_calls", ())}
-    made = [
-        Made(call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error"))
-        for message in messages[last + 1 :]
-        if (call := calls.get(getattr(message, "tool_call_id", None)))
-    ]
     roles = {"human": "user", "ai": "assistant"}
     past = tuple({"role": roles.get(m.type, m.type), "content": m.text} for m in messages[: max(last, 0)])
     context = state.get("context", {})
     return Transcript(
         messages[last].text if last >= 0 else "",
         past,
-        tuple(made),
+        tuple(_made_in(messages[last + 1 :])),
         plan=tuple(context.get("plan", ())),
         forgotten=_forgotten(context.get("memory", ()) if last <= 0 else ()),
         prompt=prompt,
     )
+
+
+def _made_in(messages: Iterable["BaseMessage"]) -> Iterable[Made]:
+    """The calls with their results; a provider's ids are unique within a message only."""
+    calls: dict[str, Any] = {}
+    for message in messages:
+        if message.type == "ai":
+            calls = {call["id"]: call for call in getattr(message, "tool_calls", ())}
+        elif call := calls.get(getattr(message, "tool_call_id", "")):
+            yield Made(call["name"], call["args"], **_result(message.text, getattr(message, "status", "") == "error"))
 
 
 def _result(text: str, failed: bool) -> dict[str, Any]:

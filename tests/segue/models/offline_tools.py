@@ -5,10 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field
 
-from segue.core.decision import ActionType, decode
+from segue.core.decision import decode
+from segue.core.ports import ModelReply, ModelRequest
 from segue.models.offline import OfflinePlanner
+from segue.nodes.shared.tool_schemas import envelope_schema
+from segue.prompts.language import language_of
+from segue.prompts.load import render
 from segue.tools.registry import BoundTool, as_tool, tool
 
 Branch = Annotated[str, Field(description="The branch (分馆)", examples=["Northgate", "Riverside", "河西馆", "东门馆"])]
@@ -118,60 +123,92 @@ def move_load(
 MACHINES = (alarms, read_sensor, machines_by_temperature, open_ticket, compute, pump_history, move_load)
 
 
-def view(text: str, **parts: Any) -> dict[str, Any]:
-    """What a prompt would be rendered from."""
-    language = "zh" if any(ord(char) > 0x2E80 for char in text) else "en"
-    return {
-        "language": language,
-        "objective": text,
-        "conversation": [],
-        "results": [],
-        "plan": [],
-        "error": None,
-        **parts,
-    }
+def request(text: str, tools: Sequence[Any], native: bool = False, **parts: Any) -> ModelRequest:
+    """A decision's request as the react graph writes it; `parts` are `conversation` and `rounds` of results."""
+    bound = {member.name: member for member in map(as_tool, tools)}
+    language = language_of(text)
+    conversation, rounds = parts.get("conversation", []), parts.get("rounds", [])
+    context = {"objective": text, "plan": [], "memory": [], "conversation": [] if native else conversation}
+    state = json.dumps({"global": {"status": "running"}, "context": context}, ensure_ascii=False)
+    specs = [member.spec for member in bound.values()]
+    if native:
+        system = SystemMessage(render("native", language, agent_prompt=""))
+        closing = HumanMessage(render("native_state", language, current_state=state))
+        spoken = [*_messages(conversation), HumanMessage(text), *(m for made in rounds for m in _exchange(made))]
+        return ModelRequest("decide", [system, *spoken, closing], tools=specs, native=True)
+    shown = render("react", language, agent_prompt="", tools="-")
+    system = SystemMessage(f"{shown}\n\n{render('state', language, current_state=state)}")
+    records = [AIMessage(json.dumps({"result": [{"function": made} for made in results]})) for results in rounds]
+    return ModelRequest("decide", [HumanMessage(text), system, *records], envelope_schema(bound), specs)
 
 
-async def said(purpose: str, text: str, tools: Sequence[Any] = (), **parts: Any) -> str:
-    """One call of the planner, streamed and put together."""
-    specs = [as_tool(source).spec for source in tools]
-    bound = OfflinePlanner().bind(purpose=purpose, schema=None, tools=specs, view=view(text, **parts))
-    return "".join([chunk.text async for chunk in bound.astream([("user", text)])])
+def _exchange(results: Sequence[Mapping[str, Any]]) -> list[Any]:
+    calls: list[Any] = [{"id": str(n), "name": r["name"], "args": r["arguments"]} for n, r in enumerate(results)]
+    told = [(r["result"], str(n)) for n, r in enumerate(results)]
+    return [
+        AIMessage("", tool_calls=calls),
+        *(
+            ToolMessage(
+                json.dumps(r.get("success", r.get("error"))),
+                tool_call_id=n,
+                status="error" if "error" in r else "success",
+            )
+            for r, n in told
+        ),
+    ]
+
+
+def _messages(conversation: Sequence[Mapping[str, Any]]) -> list[Any]:
+    kinds: Mapping[str, Any] = {"user": HumanMessage, "assistant": AIMessage}
+    return [
+        kinds[m["role"]](m["content"]) if m["role"] in kinds else ToolMessage(m["content"], tool_call_id="")
+        for m in conversation
+    ]
+
+
+async def reply_to(asked: ModelRequest) -> ModelReply:
+    """The planner's whole reply."""
+    *_, whole = [piece async for piece in OfflinePlanner().stream(asked)]
+    assert isinstance(whole, ModelReply)
+    return whole
 
 
 @dataclass
 class Talk:
-    """A talk in react rounds: what is decided is run, until the answer; `calls` are those of the last message."""
+    """A conversation in react rounds: what is decided is run, until the answer; `calls` are those of the last message."""
 
     tools: Sequence[Any]
+    native: bool = False
     conversation: list[dict[str, Any]] = field(default_factory=list)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
 
     async def say(self, text: str) -> str:
         bound = {member.name: member for member in map(as_tool, self.tools)}
-        results: list[dict[str, Any]] = []
-        self.rounds = []
+        rounds: list[list[dict[str, Any]]] = []
         for _ in range(8):
-            reply = await said("decide", text, self.tools, conversation=self.conversation, results=results)
-            decision = decode(reply)
-            if decision.action_type is ActionType.ANSWER:
-                self._remember(text, results, decision.answer)
-                return decision.answer
-            self.rounds.append(len(decision.tool_calls))
-            results += [await _run(bound[call.name], call.arguments) for call in decision.tool_calls]
-        raise AssertionError(f"no answer after 8 rounds: {results}")
+            asked = request(text, self.tools, self.native, conversation=self.conversation, rounds=rounds)
+            answer, calls = _decided(await reply_to(asked))
+            if not calls:
+                self._remember(text, [made for results in rounds for made in results], answer)
+                return answer
+            rounds.append([await _run(bound[name], arguments) for name, arguments in calls])
+        raise AssertionError(f"no answer after 8 rounds: {rounds}")
 
     def _remember(self, text: str, results: Sequence[Mapping[str, Any]], answer: str) -> None:
         self.calls = [(made["name"], made["arguments"]) for made in results]
         self.conversation.append({"role": "user", "content": text})
-        if results:
-            calls = [{"name": name, "args": arguments} for name, arguments in self.calls]
-            self.conversation.append({"role": "assistant", "content": "", "tool_calls": calls})
         for made in results:
             content = made["result"].get("success", made["result"].get("error"))
             self.conversation.append({"role": "tool", "content": json.dumps(content, ensure_ascii=False)})
         self.conversation.append({"role": "assistant", "content": answer})
+
+
+def _decided(reply: ModelReply) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    """The answer, or the calls, in either protocol."""
+    if reply.tool_calls or not reply.text.startswith("{"):
+        return reply.text, [(call.name, json.loads(call.arguments)) for call in reply.tool_calls]
+    decision = decode(reply.text)
+    return decision.answer, [(call.name, call.arguments) for call in decision.tool_calls]
 
 
 async def _run(member: BoundTool, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pydantic import SecretStr
 from segue.core.agents import Agent
 from segue.core.errors import MissingKey, UnknownModel
 from segue.models.build import build_model, chosen_model
-from segue.models.chat_object import ChatObject, Offline
+from segue.models.chat_object import ChatObject
+from segue.models.offline import OfflinePlanner
 from segue.models.openai.model import CONNECT_SECONDS, OpenAIModel
 from tests.fakes import ScriptedChatModel
 
@@ -38,7 +39,7 @@ def test_the_override_then_the_agent_then_the_environment(
 
 
 def test_each_kind_of_name() -> None:
-    assert isinstance(build_model(agent(), "", {}), Offline)
+    assert isinstance(build_model(agent(), "", {}), OfflinePlanner)
     model = build_model(agent(model="openai:m", api_key=KEY), "", {})
     assert isinstance(model, OpenAIModel) and model.name == "openai:m" and model.is_language_model
     for name in ("gpt-4", "openai:", "anthropic:x"):

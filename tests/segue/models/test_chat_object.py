@@ -9,7 +9,7 @@ from langchain_core.messages.tool import invalid_tool_call
 
 from segue.core.errors import ModelRefused
 from segue.core.ports import ModelReply, RawCall
-from segue.models.chat_object import ChatObject, Offline
+from segue.models.chat_object import ChatObject
 from tests.fakes import ScriptedChatModel
 
 from .openai_calls import JSON, NATIVE, PROSE, told
@@ -86,17 +86,6 @@ async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
     heard = await told(ChatObject(FakeListChatModel(responses=["x"])), NATIVE)
     assert isinstance(heard.error, ModelRefused)
     assert 'FakeListChatModel» takes no tools: set protocol="json"' in str(heard.error)
-
-
-async def test_offline_decides_in_json_whatever_is_asked() -> None:
-    with ScriptedChatModel(["{}", "{}"]) as chat:
-        offline = Offline(chat, "offline")
-        for request in (JSON, NATIVE):
-            assert (await told(offline, request)).reply == ModelReply("{}")
-    assert chat.bound_tools == []
-    assert [kwargs["schema"] for kwargs in chat.call_kwargs] == [JSON.schema, None]
-    assert chat.call_kwargs[1]["tools"][0]["segue"]["title"] == "Add"
-    assert not offline.is_language_model
 
 
 async def test_names() -> None:

@@ -79,7 +79,9 @@ class EndlessEngine(ScriptedEngine):
 
 
 def request(results: Sequence[Mapping[str, Any]] = (), **fields: Any) -> ModelRequest:
-    given = {"messages": [HumanMessage("2^5?")], "schema": envelope_schema(TOOLS), "view": {"results": results}}
+    state = SystemMessage('{"global": {}, "context": {}}')
+    record = AIMessage(json.dumps({"result": [{"function": result} for result in results]}))
+    given = {"messages": [HumanMessage("2^5?"), state, record], "schema": envelope_schema(TOOLS)}
     return ModelRequest(**{"purpose": "decide"} | given | fields)
 
 

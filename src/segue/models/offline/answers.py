@@ -20,8 +20,8 @@ _LABEL = 90
 _SHORT_LABEL = 8
 _NOTICES = re.compile(r"\s*(?:" + "|".join(map(re.escape, SENTENCES["notice"])) + r")\s*")
 _GREETING = re.compile(
-    r"(?:你好|您好|嗨|哈喽|在吗|早上好|上午好|下午好|晚上好|大家好|hello|hi|hey|good (?:morning|afternoon|evening|day)|there|everyone"
-    r"|你是谁|你能做什么|你会什么|帮助|who are you|what can you do|help|[啊呀哦呢吗]|\W)+",
+    r"(?:你好|您好|嗨|哈喽|在吗|早上好|上午好|下午好|晚上好|大家好|你是谁|你能做什么|你会什么|帮助|[啊呀哦呢吗]|\W"
+    r"|hello|hi|hey|good (?:morning|afternoon|evening|day)|there|everyone|who are you|what can you do|help)+",
     re.IGNORECASE,
 )
 _THANKS = re.compile(
@@ -108,7 +108,7 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
         parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines]))
     if intent.held:
         card = intent.held[0]
-        form = f"`{card.name}({{{', '.join(f'"{p.name}": …' for p in card.required)}}})`"
+        form = "`{}({})`".format(card.name, json.dumps({p.name: "…" for p in card.required}, ensure_ascii=False))
         parts.append(sentence("held", language, tools=_quoted(intent.held, language), form=form))
     if intent.unused and not intent.is_empty:
         parts.append(sentence("unused", language, parts=_listed(intent.unused, language)))

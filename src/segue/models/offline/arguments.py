@@ -8,12 +8,15 @@ from .card import Card, Parameter
 from .text import CJK, Found, arithmetic, known_values, masked, numbers, occurrences, places, quotations
 
 _MONEY = r"(?:元|块钱?|yuan|cny|rmb|usd|eur|dollars?|euros?|[¥$€£%])"
-_MOST = r"(?:不超过|最多|至多|低于|少于|小于|\b(?:under|below|(?:no more|less|cheaper) than|at most|up to|within))\s*[¥$€£]?\s*$"
+_MOST = (
+    r"(?:不超过|最多|至多|低于|少于|小于|\b(?:under|below|(?:no more|less) than|at most|up to|within))\s*[¥$€£]?\s*$"
+)
 _LEAST = r"(?:至少|最少|不低于|不少于|超过|高于|大于|\b(?:over|above|(?<!no )more than|at least|from))\s*[¥$€£]?\s*$"
 _MOST_AFTER = rf"\s*{_MONEY}?\s*(?:以内|以下|之内|封顶|or less|or below|at most)"
 _LEAST_AFTER = rf"\s*{_MONEY}?\s*(?:以上|起|or more|or above|at least)"
 _BEFORE = re.compile(
-    r"(?:[\s:：=#¥$€£]|是|为|大?约|控制在|在|有|\b(?:is|are|of|about|around|to|the|a|set|at|for|between|from|number|no\.?)\b)*",
+    r"(?:[\s:：=#¥$€£]|是|为|大?约|控制在|在|有"
+    r"|\b(?:is|are|of|about|around|to|the|a|set|at|for|between|from|number|no\.?)\b)*",
     re.IGNORECASE,
 )
 _AFTER = re.compile(rf"[\s-]*(?:个|多)?{_MONEY}?[\s-]*", re.IGNORECASE)

@@ -18,11 +18,12 @@ _FORMATS = {
     "uri": r"https?://[^\s，。！？）」]+",
     "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
-_COMMON = frozenset(
-    """the and for with from that this what when where which who how are was can could would you your please about into
-    than get list find show give tell search look make let use all any one some its per does did has have not number many
-    min max 查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算""".split()
-)
+_COMMON_WORDS = """
+the and for with from that this what when where which who how are was can could would you your please about into than
+get list find show give tell search look make let use all any one some its per does did has have not number many min max
+查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -15,7 +15,8 @@ MOST_CALLS = 10
 """Calls of one tool at most, where a text names several values for one argument."""
 _REMEMBERED_TURNS = 4
 _TENTATIVE = re.compile(
-    r"\b(?:if|unless|whether|how (?:do|does|can|to)|what (?:if|happens)|should i|why)\b|如果|要是|除非|要不要|该不该|怎么|如何|为什么|会怎样",
+    r"\b(?:if|unless|whether|how (?:do|does|can|to)|what (?:if|happens)|should i|why)\b"
+    r"|如果|要是|除非|要不要|该不该|怎么|如何|为什么|会怎样",
     re.IGNORECASE,
 )
 _NO_REPLY = re.compile(

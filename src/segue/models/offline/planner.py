@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from ...core.errors import ModelRefused
+from ...core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
 from ...prompts.offline import sentence
-from ...core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ..transcript import Made, Transcript, read_transcript
 from . import answers
 from .card import Card, read_card

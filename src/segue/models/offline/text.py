@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 CJK = r"\u3400-\u9fff"
@@ -25,7 +26,10 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _RANGE = re.compile(r"\s*(?:-|~|–|—|至|到|to|and)\s*", re.IGNORECASE)
-_SIGN = r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?|plus|minus|times|(?:divided|multiplied) by|to the power of"
+_SIGN = (
+    r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?"
+    r"|plus|minus|times|(?:divided|multiplied) by|to the power of"
+)
 _TERM = rf"[(（]*(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})(?:%|²|³|的?平方根?|的立方|的\s*\d+\s*次方)?[)）]*"
 _TERM = re.sub(r"\?P<\w+>", "?:", _TERM)
 _SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN}|%\s*of|的(?=\s*\d+%))\s*-?{_TERM})*", re.IGNORECASE)
@@ -39,15 +43,16 @@ _SPELLED = (
 _RANGE_OR_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
 _FILLING_ENGLISH = """
-a about all also am an and any are as at be but by can could did do does for from get give go had has have hello help hey hi how i i'd
-i'm in into is it its just know let like make many may me more much my need now of on one or our out please plan show so some tell than
-thank thanks that the their them then there these they this those to too try up us use want was we were what what's when where which who
-will with would you your find look check try instead same again let's going using include including start need would go take see
+a about above all also am an and any are as at be below but by can check could day did do does find for from get give
+go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's
+like list look make many may me more most much my need now of on one or our out over plan please query same search see
+show so some start take tell than thank thanks that the their them then there these they this those to too trip try
+under up us use using want was we were what what's when where which who will with within would you your
 """
 _FILLING_WORDS = frozenset(_FILLING_ENGLISH.split())
 _FILLING_CHINESE = re.compile(
     "帮我|帮忙|请问|请帮|给我|告诉我|我想要?|我要|我们|怎么样|什么时候|什么|怎么|如何|多少|哪些|哪个|有没有|是不是|可以|一下|一些|一个|一共|"
-    "包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|谢谢|你好|您好|知道|想|查|个|"
+    "不超过|不低于|以内|以上|以下|至少|最多|高于|低于|包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|谢谢|你好|您好|知道|想|查|个|"
     "[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对与或及等能会还要用又几看让想做次日月年]"
 )
 
@@ -121,7 +126,7 @@ def numbers(text: str) -> list[Found]:
     """The numbers of a text: Arabic, Chinese, and English words up to twelve; `side` is set on the ends of a range."""
     plain = [Found(hit.start(), hit.end(), _value(hit)) for hit in _NUMBER.finditer(text)]
     read: list[Found] = []
-    for hit, after in zip(plain, [*plain[1:], None], strict=True):
+    for hit, after in zip_longest(plain, plain[1:]):
         if read and read[-1].side == "min":
             read.append(Found(hit.start, hit.end, hit.value, "max", read[-1].first, hit.end))
         elif after and _RANGE.fullmatch(text[hit.end : after.start]):
