@@ -113,7 +113,11 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for(tools: Any, text: s
         (LIBRARY, ["续借 L-017 一周", "那3周的逾期费呢？"], [("late_fee", {"loan_id": "L-017", "weeks": 3})]),
         (LIBRARY, ["续借 L-017", "两周吧"], [("renew_loan", {"loan_id": "L-017", "weeks": 2})]),
         (LIBRARY, ["renew L-017 for 2 weeks", "and L-018?"], []),
-        (MACHINES, ["Open a ticket, urgent", "the pump leaks"], [("open_ticket", {"title": "the pump leaks", "urgent": True})]),
+        (
+            MACHINES,
+            ["Open a ticket, urgent", "the pump leaks"],
+            [("open_ticket", {"title": "the pump leaks", "urgent": True})],
+        ),
         (MACHINES, ["Open a ticket", "no, never mind"], []),
         (PLAIN, ["the weather", "Oslo"], [("get_weather", {"city": "Oslo"})]),
     ],
