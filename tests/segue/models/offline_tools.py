@@ -175,7 +175,7 @@ async def reply_to(asked: ModelRequest) -> ModelReply:
 
 @dataclass
 class Talk:
-    """A conversation in react rounds: what is decided is run, until the answer; `calls` are those of the last message."""
+    """A conversation in react rounds: calls are run until the answer; `calls` are those of the last message."""
 
     tools: Sequence[Any]
     native: bool = False
