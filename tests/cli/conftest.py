@@ -1,5 +1,6 @@
 """The command line as people run it: in a process of its own, in a folder of its own."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -139,17 +140,31 @@ class Terminal:
 
 @dataclass
 class Shell:
-    """Runs `python -m segue` in a folder."""
+    """Runs `segue` in a folder: in this process, or in one of its own."""
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     terminals: list[Terminal] = field(default_factory=list)
 
-    def __call__(
+    def __call__(self, *arguments: str, stdin: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command to its end in this process, as a script without a terminal would."""
+        path, modules = [*sys.path], {*sys.modules}
+        try:
+            with contextlib.chdir(self.folder):
+                done = CliRunner().invoke(app, arguments, input=stdin, env={**self.environ, **environ})
+        finally:
+            sys.path[:] = path
+            for name in {"page_tools", "order_tools"} & ({*sys.modules} - modules):
+                del sys.modules[name]
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout_bytes, done.stderr_bytes)
+
+    def process(
         self, *arguments: str | bytes, stdin: bytes = b"", **environ: str
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end."""
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command to its end in a process of its own."""
         return subprocess.run(
             [sys.executable, "-m", "segue", *arguments],
             cwd=self.folder,

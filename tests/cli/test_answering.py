@@ -31,6 +31,7 @@ def effects(pages: Shell) -> list[str]:
     return pages.read("effects").splitlines()
 
 
+@pytest.mark.slow
 def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_view(pages: Shell) -> None:
     terminal = ask_at_terminal(pages, message="please store it, then refund it, then mail them")
     terminal.until("A call waits for your approval:")
@@ -58,6 +59,7 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
     assert "segue chat --session s1 --agents agents.toml --agent shop" in said
 
 
+@pytest.mark.slow
 def test_the_question_is_put_in_chinese_where_the_task_is(pages: Shell) -> None:
     terminal = ask_at_terminal(pages, message="请 refund 一下")
     terminal.until("有一个调用等待您批准：")
@@ -67,6 +69,7 @@ def test_the_question_is_put_in_chinese_where_the_task_is(pages: Shell) -> None:
     assert effects(pages) == ["refund 50 sorry"]
 
 
+@pytest.mark.slow
 def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Shell) -> None:
     editor = pages.folder / "editor"
     editor.write_text('#!/bin/sh\necho "[1]" > "$2"; [ -e second ] && echo \'{"amount": 7}\' > "$2"; touch second\n')
@@ -80,6 +83,7 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
     assert effects(pages) == ["refund 7 sorry"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str) -> None:
     terminal = ask_at_terminal(pages)
@@ -101,6 +105,7 @@ def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str)
     assert effects(pages) == ["refund 50 sorry", "mail ann"]
 
 
+@pytest.mark.slow
 def test_resuming_a_task_that_waits_asks_too(pages: Shell) -> None:
     task_id = waiting(pages, "refund it")
     terminal = pages.at_terminal("resume", task_id, "--agents", "agents.toml")
@@ -194,6 +199,7 @@ def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     assert "it waits for no answer" in gone.stderr.decode()
 
 
+@pytest.mark.slow
 def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> None:
     terminal = pages.at_terminal("chat", *SHOP)
     terminal.until("you> ")

@@ -29,6 +29,7 @@ def latest(pages: Shell) -> str:
     return str(pages.rows("tasks")[0]["task_id"])
 
 
+@pytest.mark.slow
 def test_a_task_is_paused_from_another_terminal_and_resumed_by_the_command_that_is_printed(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_task_is_paused_from_another_terminal_and_resumed_by_the_command_that_
     assert "only a task that runs can be paused" in ended.stderr.decode()
 
 
+@pytest.mark.slow
 def test_a_task_whose_process_is_gone_is_paused_at_once(pages: Shell) -> None:
     process = begin(pages)
     process.kill()
@@ -58,6 +60,7 @@ def test_a_task_whose_process_is_gone_is_paused_at_once(pages: Shell) -> None:
     assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To go on with it:")
 
 
+@pytest.mark.slow
 def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
@@ -81,6 +84,7 @@ def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on
     assert not any(row["cut_off"] for row in pages.rows("tasks"))
 
 
+@pytest.mark.slow
 def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     task_id = latest(pages)
@@ -102,6 +106,7 @@ def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callabl
     assert pages("chat", "hello", *AGENTS, "--session", "s1", "--mode", "direct").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     refused = pages("chat", "store it, please", *AGENTS, "--session", "s1")
@@ -122,6 +127,7 @@ def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[],
     assert process.wait(SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_who_resumes_a_task_that_runs_is_told_so_and_how_to_see_and_pause_it(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
@@ -144,6 +150,7 @@ def test_who_resumes_a_task_that_runs_is_told_so_and_how_to_see_and_pause_it(
     assert process.wait(SECONDS) == 130
 
 
+@pytest.mark.slow
 def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     terminal = pages.at_terminal("chat", *AGENTS, "--session", "s1")
@@ -156,6 +163,7 @@ def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go
     assert process.wait(SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_a_message_stands_in_line(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
@@ -166,6 +174,7 @@ def test_a_message_stands_in_line(pages: Shell, let_go: Callable[[], None]) -> N
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done", "store done"]
 
 
+@pytest.mark.slow
 def test_who_waited_long_enough_is_told_that_it_is_busy(pages: Shell, let_go: Callable[[], None]) -> None:
     begin(pages)
     refused = pages("chat", "store it", *AGENTS, "--session", "s1", "--wait", "0.3")
@@ -174,6 +183,7 @@ def test_who_waited_long_enough_is_told_that_it_is_busy(pages: Shell, let_go: Ca
     let_go()
 
 
+@pytest.mark.slow
 def test_who_leaves_the_line_has_sent_nothing(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
@@ -187,6 +197,7 @@ def test_who_leaves_the_line_has_sent_nothing(pages: Shell, let_go: Callable[[],
     assert len(pages.rows("tasks")) == 1
 
 
+@pytest.mark.slow
 def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     process.send_signal(signal.SIGINT)
@@ -214,6 +225,7 @@ def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> N
     assert "added: and quickly" in pages("trace", task_id).stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
     pages: Shell, let_go: Callable[[], None], options: tuple[str, ...]
@@ -248,6 +260,7 @@ def test_steering_needs_a_message_and_a_session(shell: Shell, options: tuple[str
     assert shell("chat", *options).returncode == 2
 
 
+@pytest.mark.slow
 def test_turn_by_turn_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> None:
     terminal = pages.at_terminal("chat", *AGENTS)
     terminal.until("you> ")
@@ -270,6 +283,7 @@ def test_turn_by_turn_a_paused_task_is_steered(pages: Shell, let_go: Callable[[]
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
 
 
+@pytest.mark.slow
 def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[], None]) -> None:
     for number in range(3):
         begun = begin(pages, session=f"s{number}")
@@ -294,6 +308,7 @@ def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[],
     assert pages("resume", "--all", *AGENTS).stdout.decode() == "There is no task to resume.\n"
 
 
+@pytest.mark.slow
 def test_one_of_all_that_is_cancelled_meanwhile_is_no_success(pages: Shell) -> None:
     begun = begin(pages)
     begun.kill()
@@ -310,6 +325,7 @@ def test_one_of_all_that_is_cancelled_meanwhile_is_no_success(pages: Shell) -> N
     assert pages.read("out").splitlines()[-1] == "1 task: 1 cancelled."
 
 
+@pytest.mark.slow
 def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
     for message, more in (("fetch it, then refund it", ("--agent", "shop")), ("fetch it", ())):
         begun = pages.begin("chat", message, *AGENTS, *more)
@@ -335,6 +351,7 @@ def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
     assert "There is no agent «pages»" in failed["error"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_pauses_all_that_was_resumed(pages: Shell) -> None:
     for number in range(5):
         begun = begin(pages, session=f"s{number}")

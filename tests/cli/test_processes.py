@@ -50,8 +50,9 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
     assert all(call["state"] == "done" for call in trace["calls"])
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_and_a_locale_without_chinese_stop_nothing(shell: Shell) -> None:
-    odd = shell(
+    odd = shell.process(
         "chat", "北京\udcff".encode("utf-8", "surrogateescape"), LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
     )
     assert odd.returncode == 0, odd.stderr
@@ -60,6 +61,7 @@ def test_bytes_that_are_no_text_and_a_locale_without_chinese_stop_nothing(shell:
     assert task["message"] == "北京\ufffd"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_leaves_no_traceback(shell: Shell) -> None:
     shell("chat", "hello")
     (thread,) = shell.rows("threads")
@@ -84,6 +86,7 @@ def begin_and_wait(pages: Shell, *options: str) -> "subprocess.Popen[bytes]":
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
     pages: Shell, let_go: Callable[[], None], number: signal.Signals
@@ -111,6 +114,7 @@ def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages)
     process.send_signal(signal.SIGINT)
@@ -131,6 +135,7 @@ def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Cal
     assert pages.read("effects").splitlines() == ["fetch begun", "store done"]
 
 
+@pytest.mark.slow
 def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages, "--json")
     process.send_signal(signal.SIGINT)
@@ -141,6 +146,7 @@ def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None])
     assert [lines[-2]["type"], lines[-1]["type"], lines[-1]["status"]] == ["paused", "result", "paused"]
 
 
+@pytest.mark.slow
 def test_a_paused_task_can_be_given_up(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages)
     process.send_signal(signal.SIGINT)
@@ -199,6 +205,7 @@ def test_end_of_input_leaves(shell: Shell) -> None:
     assert shell("chat").returncode == 0
 
 
+@pytest.mark.slow
 def test_in_a_terminal_the_answer_is_drawn_and_colours_are_used(shell: Shell) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """A goal with subtasks on the command line: the table, the pause in the middle, and the files that come with it."""
 
+import importlib.util
 import json
 import re
 import shlex
@@ -78,13 +79,12 @@ def test_a_file_that_cannot_be_used_is_said_and_nothing_is_sent(sales: Shell, mo
     assert not (sales.folder / "data").exists()
 
 
-def test_without_the_extra_it_says_what_to_install(sales: Shell) -> None:
-    (sales.folder / "sitecustomize.py").write_text(
-        "import importlib.util as u\nfind = u.find_spec\n"
-        "u.find_spec = lambda name, *more: None if name == 'duckdb' else find(name, *more)\n",
-        encoding="utf-8",
+def test_without_the_extra_it_says_what_to_install(sales: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "duckdb" else find(name, *more)
     )
-    refused = sales("run", "Which region?", "--file", "given/sales.csv", PYTHONPATH=str(sales.folder))
+    refused = sales("run", "Which region?", "--file", "given/sales.csv")
     assert refused.returncode == 1
     assert "segue[data]" in refused.stderr.decode()
     assert not (sales.folder / "data").exists()
@@ -104,6 +104,7 @@ def test_json_is_the_engines_events_and_then_the_result(pages: Shell, let_go: Ca
     assert (events(said)[-1]["type"], events(said)[-1]["status"]) == ("result", "done")
 
 
+@pytest.mark.slow
 def test_the_table_shows_the_progress_and_an_interrupt_pauses_in_the_middle(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
@@ -129,6 +130,7 @@ def test_the_table_shows_the_progress_and_an_interrupt_pauses_in_the_middle(
         assert re.search(rf"^{place} .* ☑ done +\d+\.\d +.*{result}", resumed.text, re.MULTILINE), resumed.text
 
 
+@pytest.mark.slow
 def test_a_paused_goal_goes_on_without_a_terminal_with_only_what_is_left(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_co
     assert done.startswith("☑ 2 Refund ")
 
 
+@pytest.mark.slow
 def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:

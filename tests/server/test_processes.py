@@ -86,6 +86,7 @@ def begin(shell: Shell, client: httpx.Client) -> str:
     return task_id
 
 
+@pytest.mark.slow
 def test_a_service_that_is_told_to_stop_loses_nothing_and_what_a_person_paused_stays_paused(
     pages: Shell, serve: Callable[..., Process]
 ) -> None:
@@ -127,6 +128,7 @@ def tell_of_the_key(pages: Shell) -> None:
     (pages.folder / "page_tools.py").write_text(tools.replace('    effect("store done")', seen), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_reaches_no_boundary_in_time_and_what_is_killed_goes_on_as_well(
     pages: Shell, serve: Callable[..., Process]
 ) -> None:
@@ -148,6 +150,7 @@ def test_what_reaches_no_boundary_in_time_and_what_is_killed_goes_on_as_well(
     assert effects(pages) == ["fetch begun", "store done", "fetch begun", "store done"]
 
 
+@pytest.mark.slow
 def test_two_workers_are_one_service(pages: Shell, serve: Callable[..., Process]) -> None:
     service = serve("--workers", "2", SEGUE_API_KEY=f"alpha:{KEY}")
     headers = {"Authorization": f"Bearer {KEY}", "Connection": "close"}  # each request to whichever worker takes it
