@@ -1,59 +1,58 @@
-"""The way in: `segue.open()` gives an `App` over one database."""
+"""The public API: `segue.open()` gives an `App` over one database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
 from .checkpoints.sqlite.database import Database, open_database
-from .checkpoints.sqlite.state_reading import state_at
 from .core.agents import Agent
-from .core.errors import InvalidMessage, TaskUnfinished, UnknownMode
 from .core.events import Event
-from .core.ids import Ids
 from .core.ports import Model
-from .core.task_status import OPEN, TaskStatus
 from .graphs.chat import MODES
 from .nodes.chat.run_mode import ModeGraph
-from .nodes.chat.select_mode import AUTO
 from .registry import Registry
-from .runtime.extraction import extract
-from .runtime.modes import mode_graphs
-from .runtime.recovery import make_again
-from .runtime.run import Row
-from .runtime.runner import Runner, thread_config
-from .runtime.sessions import Archive, check_session
-from .runtime.wired import wired_graph
+from .runtime.control import Control
+from .runtime.modes import mode_graphs, wired_graph
+from .runtime.queries import Queries
+from .runtime.request import MessageOptions, Request
+from .runtime.runner import Runner
+from .runtime.sessions import Sessions
+
+Row = dict[str, Any]
+"""A JSON object."""
 
 
-class App(Archive):
-    """Agents, modes and threads over one database."""
+class App:
+    """Agents, modes and sessions over one database.
+
+    `queries`, `control` and `sessions` do the work.
+    """
 
     def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
-        self._modes = dict(modes)
-        super().__init__(database, registry, Runner(database, registry, self._modes))
-        self._ids = Ids()
+        self._database = database
+        self._modes = modes
+        self._runner = Runner(database, registry, modes)
+        self.registry = registry
+        self.queries = Queries(database, self._runner)
+        self.sessions = Sessions(database, self._runner)
+        self.control = Control(registry, self._runner, self.queries, self.sessions, modes)
+
+    # Agents and modes.
 
     @property
     def agents(self) -> Mapping[str, Agent]:
-        return self._registry.agents
+        """The registered agents, by id."""
+        return self.registry.agents
 
     @property
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
-        return [*self._modes, AUTO]
-
-    def model_for(self, agent: str = "", model: str = "") -> Model:
-        """The model that a message to this agent would be answered by.
-
-        Raises:
-            UnknownAgent, UnknownModel, MissingKey.
-        """
-        return self._registry.model_for(self._registry.agent(agent), model)
+        return self.control.modes
 
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id.
@@ -61,115 +60,49 @@ class App(Archive):
         Raises:
             UnknownTool: one of its tools is not there.
         """
-        self._registry.register(agent)
+        self.registry.register(agent)
 
-    async def start(
-        self,
-        message: str,
-        *,
-        session_id: str | None = None,
-        agent: str = "",
-        mode: str = "",
-        user_id: str = "default",
-        model: str = "",
-        wait: float = 0.0,
-        steer: bool = False,
-    ) -> Row:
-        """Take a message on and run its task in the background; returns the task's row.
+    def model_for(self, agent: str = "", model: str = "") -> Model:
+        """The model that a message to this agent would be answered by.
 
-        `wait` is how many seconds to stand in line for a session that is busy. With `steer` the message joins the
-        session's unfinished task, if there is one, which goes on with it.
+        Raises:
+            UnknownAgent, UnknownModel, MissingKey.
+        """
+        return self.registry.model_for(self.registry.agent(agent), model)
+
+    def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
+        """The chat graph with this app's agents and tools, to run or to compose into a graph of your own.
+
+        It runs as LangGraph runs it, at least once: lease, ledger and event log belong to `chat` and `ask`.
+        """
+        return wired_graph(self.registry, self.registry.agent(agent).agent_id, self._modes)
+
+    # Messages. The options are those of `MessageOptions`.
+
+    async def start(self, message: str, **options: Unpack[MessageOptions]) -> Row:
+        """Run a message's task in the background; returns the task.
+
+        `wait` is how many seconds to wait if the session is busy. With `steer` the message joins the session's
+        unfinished task, if there is one, which goes on with it.
 
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
-            TaskUnfinished: the thread has a task to resume, steer or cancel first.
+            TaskUnfinished: the session has a task to resume, steer or cancel first.
             DamagedSession: the session has to be recovered first.
-            ThreadBusy: another owner runs a task on the thread.
+            ThreadBusy: another owner runs a task on the session.
         """
-        row, _ = await self._send(message, session_id, agent, mode, user_id, model, wait, steer)
-        return row
+        task, _ = await self.control.start(Request(message, **options))
+        return task
 
-    async def _send(
-        self,
-        message: str,
-        session_id: str | None = None,
-        agent: str = "",
-        mode: str = "",
-        user_id: str = "default",
-        model: str = "",
-        wait: float = 0.0,
-        steer: bool = False,
-    ) -> tuple[Row, asyncio.Task[Row]]:
-        thread_id = session_id or self._ids.thread()
-        chosen = self._registry.agent(agent)
-        preferred = await self._preferences.default_mode(user_id)
-        wanted = mode or (preferred if preferred in self.modes else "") or chosen.mode
-        self._check(message, thread_id, chosen, wanted, model)
-        await self._registry.prepare(chosen)
-        last = await self._runner.tasks.latest_of(thread_id) if steer else None
-        if (
-            last
-            and last["status"] in OPEN
-            and last["wanted"] != "cancel"
-            and (steered := await self._steer(last, message.strip()))
-        ):
-            return steered
-        async with self._runner.leased(thread_id, wait) as begin:
-            await self._make_room(thread_id)
-            creating = self._runner.tasks.create(
-                task_id=self._ids.task(),
-                thread_id=thread_id,
-                agent_id=chosen.agent_id,
-                user_id=user_id,
-                mode=wanted,
-                model=model or self._registry.environment_model(chosen),
-                message=message.strip(),
-                fence=self._runner.saver.fence(thread_id),
-            )
-            row = await self._unless_left(asyncio.create_task(creating))
-            return row, begin(row)
-
-    async def _unless_left(self, creating: "asyncio.Task[Row]") -> Row:
-        """The new task's row; a caller that is cancelled meanwhile leaves no task behind that nobody runs."""
-        try:
-            return await asyncio.shield(creating)
-        except asyncio.CancelledError:
-            await self._runner.move(await creating, TaskStatus.CANCELLED)
-            raise
-
-    async def _make_room(self, thread_id: str) -> None:
-        """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
-        state = await state_at(self._runner.graph, thread_config(thread_id))
-        last = await self._runner.tasks.latest_of(thread_id)
-        if last and last["status"] in OPEN:
-            if last["wanted"] != "cancel":
-                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
-            await self._runner.give_up(last)  # its process died before it could
-        if last and last["status"] == TaskStatus.ERROR and not last["result"]:
-            await self._runner.leave_behind(last)
-        elif state.tasks:  # a session that was recovered: else what its last steps wrote would be thrown away
-            await make_again(self._runner, thread_id)
-
-    def _check(self, message: str, thread_id: str, agent: Agent, mode: str, model: str) -> None:
-        """Refuse what cannot run, before anything is stored."""
-        if not message.strip():
-            raise InvalidMessage("The message is empty: write what you want to be done.")
-        if any("\ud800" <= char <= "\udfff" for char in message):
-            raise InvalidMessage("The message holds bytes that are no text: send it as UTF-8.")
-        if (size := len(message.encode("utf-8", "replace"))) > (most := agent.budget.message_bytes):
-            raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
-        check_session(thread_id)
-        if mode not in self.modes:
-            raise UnknownMode(mode, self.modes)
-        self._registry.model_for(agent, model)
-
-    async def chat(self, message: str, **options: Any) -> AsyncIterator[Event]:
-        """Send a message and follow its task; options and errors as in `start`. Leaving does not stop the task."""
-        row = await self.start(message, **options)
-        async for event in self.follow(row["task_id"]):
+    async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
+        """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
+        task, _ = await self.control.start(Request(message, **options))
+        async for event in self.queries.follow(task["task_id"]):
             yield event
 
-    async def ask(self, message: str, *, response_model: type[BaseModel] | None = None, **options: Any) -> Row:
+    async def ask(
+        self, message: str, *, response_model: type[BaseModel] | None = None, **options: Unpack[MessageOptions]
+    ) -> Row:
         """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
 
         With `response_model` the answer is also given as an object of it, under `object`.
@@ -178,36 +111,248 @@ class App(Archive):
             ModelError: the model failed; the task can be resumed.
             And those of `start`.
         """
-        row, run = await self._send(message, **options)
-        result = await self._result(row, run)
-        if response_model is None or not result["success"]:
-            return result
-        model = self.model_for(row["agent_id"], row["model"])
-        made, usage = await extract(model, result["answer"], response_model)
-        spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
-        return {**result, "object": made, "usage": {**result["usage"], **spent}}
+        return await self.control.ask(Request(message, **options), response_model)
+
+    # Tasks under way.
+
+    async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
+
+        Of a task that another process runs only the durable events are seen.
+        """
+        async for event in self.queries.follow(task_id, after):
+            yield event
+
+    def stop_following(self) -> None:
+        """End the streams of tasks that other processes run, before those have ended."""
+        self.queries.stop_following()
+
+    async def pause(self, task_id: str) -> None:
+        """Stop a task, of this process or another, at its next boundary; until then its status is pausing.
+
+        Raises:
+            UnknownTask.
+            TaskError: it does not run.
+        """
+        await self.control.pause(task_id)
+
+    async def resume(self, task_id: str, *, model: str = "") -> Row:
+        """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
+
+        `model` takes the place of the one that it began with.
+
+        Raises:
+            UnknownTask, ThreadBusy, ModelError.
+            TaskError: it ended for good, waits for an answer, or a later task runs on its session.
+        """
+        return await self.control.result(*await self.control.resume(task_id, model=model))
+
+    async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncGenerator[Event, None]:
+        """As `resume`, but yields what happens from now on."""
+        async for event in self.control.resume_and_follow(task_id, model=model):
+            yield event
+
+    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Row:
+        """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
+        task, _ = await self.control.resume(task_id, model=model, answer=answer)
+        return task
+
+    async def question(self, task_id: str) -> Row:
+        """What a task waits with: {"interrupt_id", "kind": "approval", "calls": [{"index", "name", "arguments"}]}.
+
+        Raises:
+            UnknownTask.
+            TaskError: it does not wait.
+        """
+        return await self.queries.question(task_id)
+
+    async def answer(self, task_id: str, answer: Any) -> Row:
+        """Answer the question that a task waits with, and go on; returns its result when it ends.
+
+        `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?, "reason"?}]}, or "approve"
+        or "reject" for all calls.
+
+        Raises:
+            UnknownTask, ThreadBusy, ModelError.
+            InvalidAnswer: it does not fit the question; nothing was stored.
+            TaskError: the task does not wait.
+        """
+        return await self.control.result(*await self.control.resume(task_id, answer=answer))
+
+    async def answer_and_follow(self, task_id: str, answer: Any) -> AsyncGenerator[Event, None]:
+        """As `answer`, but yields what happens from now on."""
+        async for event in self.control.resume_and_follow(task_id, answer=answer):
+            yield event
+
+    async def cancel(self, task_id: str) -> None:
+        """Cancel a task, wherever it runs; its session takes the next message.
+
+        What it did and wrote so far stays in the session's history, marked as interrupted.
+
+        Raises:
+            UnknownTask.
+            TaskError: it ended already, or the process that runs it does not answer.
+        """
+        await self.control.cancel(task_id)
+
+    def stop_now(self, task_id: str) -> None:
+        """Stop a running task without waiting for a boundary; it stays resumable."""
+        self.control.stop_now(task_id)
+
+    async def drain(self, seconds: float) -> None:
+        """Pause what runs here, so that the next process goes on with it; after `seconds` stop it where it is."""
+        await self.control.drain(seconds)
+
+    # Looking things up.
+
+    async def task(self, task_id: str) -> Row:
+        """One task.
+
+        Raises:
+            UnknownTask: no task has that id.
+        """
+        return await self.queries.task(task_id)
+
+    async def tasks(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        session_prefix: str = "",
+    ) -> list[Row]:
+        """Tasks, the latest first; `before` is the id that the last page ended with."""
+        return await self.queries.tasks(agent_id, session_id, limit, before, session_prefix)
+
+    async def find_task(self, text: str) -> str:
+        """The id of the task that `text` is, or the beginning of.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: there are several, or `text` is too short to tell.
+        """
+        return await self.queries.find_task(text)
+
+    async def resumable(self) -> list[Row]:
+        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
+        return await self.queries.resumable()
+
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
+        """A task's durable events in their dict form, those after number `after`, at most `limit`."""
+        return await self.queries.events(task_id, after, limit)
+
+    async def trace(self, task_id: str) -> Row:
+        """Everything about a task: {"task": {…}, "events": […], "calls": […]}.
+
+        Raises:
+            UnknownTask: no task has that id.
+        """
+        return await self.queries.trace(task_id)
+
+    async def usage(self, agent_id: str | None = None) -> Row:
+        """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
+        return await self.queries.usage(agent_id)
+
+    async def check_writable(self) -> None:
+        """Make sure that the database can be written.
+
+        Raises:
+            DatabaseUnavailable: saying why it cannot.
+        """
+        await self.queries.check_writable()
+
+    # Sessions.
+
+    async def history(self, session_id: str) -> list[Row]:
+        """The session's messages in OpenAI's format: user, assistant (with tool_calls), tool.
+
+        Raises:
+            UnknownThread: nothing was said in it.
+        """
+        return await self.queries.history(session_id)
+
+    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Row]:
+        """The sessions whose names begin with `prefix`: turns, last message, last status and when.
+
+        Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
+        """
+        return await self.queries.threads(limit, prefix)
+
+    async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Row]:
+        """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.
+
+        Raises:
+            UnknownThread.
+        """
+        return await self.sessions.snapshots(session_id, limit, before)
+
+    async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Row:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+
+        A task that had not ended there can be resumed in the copy: what had run is not run again.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
+        """
+        return await self.sessions.fork(from_session, checkpoint_id, session_id)
+
+    async def export(self, session_id: str) -> Row:
+        """A session as a JSON document that `import_` takes, here or elsewhere.
+
+        Raises:
+            UnknownThread, DamagedSession.
+        """
+        return await self.sessions.export(session_id)
+
+    async def import_(self, document: Any, *, session_id: str, user_id: str | None = None) -> Row:
+        """Store an exported session as a new one; returns its newest task.
+
+        Raises:
+            InvalidMessage, InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
+        """
+        return await self.sessions.import_(document, session_id, user_id)
+
+    async def recover(self, session_id: str) -> Row:
+        """Repair a damaged session and go back to its newest readable state; first the database is copied.
+
+        Returns {checkpoint_id, created_at, dropped, copy, mended}; `dropped` is 0 and `mended`, the sentences on its
+        records, is empty where nothing was damaged. What ran since is not run again. Where only the records could be
+        repaired, `checkpoint_id` is None and the last sentence says why.
+
+        Raises:
+            UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.
+        """
+        return await self.sessions.recover(session_id)
+
+    # Users.
+
+    async def preferences(self, user_id: str) -> Row:
+        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""
+        return await self.sessions.preferences(user_id)
 
     async def set_preferences(self, user_id: str, *, default_mode: str) -> None:
-        """Set the mode that the user's messages are answered in where they name none; an empty one takes it back.
+        """Set the mode of the user's messages that name none; an empty one removes the preference.
 
         Raises:
             UnknownMode: listing the modes there are.
         """
-        if default_mode and default_mode not in self.modes:
-            raise UnknownMode(default_mode, self.modes)
-        await self._preferences.put(user_id, default_mode)
+        if default_mode:
+            self.control.check_mode(default_mode)
+        await self.sessions.set_default_mode(user_id, default_mode)
 
-    def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
-        """The chat graph wired to this app's agents and tools, to run or to compose into a graph of one's own.
+    async def rate(self, task_id: str, rating: int) -> None:
+        """Rate a task's answer from 1 to 5.
 
-        It runs as LangGraph runs it, at least once: lease, ledger and event log belong to `chat` and `ask`.
+        Raises:
+            UnknownTask, InvalidAnswer.
         """
-        return wired_graph(self._registry, self._registry.agent(agent).agent_id, self._modes)
+        await self.sessions.rate(task_id, rating)
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database."""
         await self._runner.close()
-        await self._registry.close()
+        await self.registry.close()
         await self._database.close()
 
 
@@ -229,15 +374,14 @@ async def open(
     for agent in agents:
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
-    database = await open_database(str(path))
-    app = App(database, registry, graphs)
+    app = App(await open_database(str(path)), registry, graphs)
     try:
         yield app
     finally:
         await app.close()
 
 
-def ask(message: str, *, db: str | Path = ":memory:", **options: Any) -> Row:
+def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Row:
     """Ask one question and wait for the result; options as in `App.start`."""
 
     async def once() -> Row:

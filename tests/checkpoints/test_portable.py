@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
-from segue.runtime.forks import export, fork, import_
+from segue.runtime.sessions import export, fork, import_
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, world
 

@@ -9,7 +9,7 @@ from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.preferences import Preferences
 from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.runtime.forks import export, fork, import_
+from segue.runtime.sessions import export, fork, import_
 
 from .worlds import World, note_the_turn, world
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from contextvars import copy_context
-from typing import Any, cast
+from typing import Any
 
 from ..app import App
 from ..core.errors import TaskError
@@ -74,9 +74,9 @@ class KeptTrack:
 
     def drain(self) -> None:
         """Have the run stop at its next boundary; its row says that a person paused it."""
-        run = self._app._runner.run_of(self._task_id)
+        run = self._app.control.run_of(self._task_id)
         if run is not None:
-            self._pausing = asyncio.ensure_future(self._app._runner.request_pause(run))
+            self._pausing = asyncio.ensure_future(self._app.control.pause_run(run))
             self._draining = run.task
 
     async def stretch(self, given: Given, arrived: Arrived) -> AsyncGenerator[None, None]:
@@ -86,7 +86,7 @@ class KeptTrack:
         """
         gate = Gate()
         await self._begun(given, gate)
-        following = cast(AsyncGenerator[Event, None], self._app.follow(self._task_id, after=self._seen))
+        following = self._app.follow(self._task_id, after=self._seen)
         async with aclosing(following) as events:
             try:
                 while (event := await self._next(events, gate)) is not None:

@@ -1,125 +1,190 @@
-"""What can be done with a task that there is: pause, resume, answer, steer, cancel."""
+"""What can be done with tasks: start, pause, resume, answer, steer, cancel."""
 
 import asyncio
-import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from langgraph.types import StateSnapshot
+from pydantic import BaseModel
 
-from ..checkpoints.sqlite.database import Database
 from ..checkpoints.sqlite.state_reading import state_at
-from ..core.errors import IllegalTransition, TaskError
+from ..core.agents import Agent
+from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
-from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from ..core.ids import Ids
+from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..nodes.chat.run_mode import ModeGraph
+from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_answer
 from ..registry import Registry
 from .cancellation import stopped
-from .following import LOOK_EVERY, Follower
-from .lease_holder import lives
-from .queries import is_over
-from .run import Row, question_of
+from .extraction import extract
+from .queries import LOOK_EVERY, Queries, is_over
+from .recovery import make_again
+from .request import Request
+from .run import Row, Run
 from .runner import Runner, thread_config
+from .sessions import Sessions, check_session
 
 CANCEL_SECONDS = 10.0
-"""How long another process may take to give up a task that it runs."""
+"""How long another process may take to cancel a task that it runs."""
+
+Started = tuple[Row, "asyncio.Task[Row]"]
+"""A task and its run."""
 
 
-class Control(Follower):
-    """The part of the app that works on tasks that were sent already."""
+class Control:
+    """Starts tasks, and works on those that were started."""
 
-    def __init__(self, database: Database, registry: Registry, runner: Runner) -> None:
-        super().__init__(database, runner)
+    def __init__(
+        self,
+        registry: Registry,
+        runner: Runner,
+        queries: Queries,
+        sessions: Sessions,
+        modes: Mapping[str, ModeGraph],
+    ) -> None:
         self._registry = registry
+        self._runner = runner
+        self._queries = queries
+        self._sessions = sessions
+        self._ids = Ids()
+        self.modes = [*modes, AUTO]
 
-    async def resume(self, task_id: str, *, model: str = "") -> Row:
-        """Go on with a task that was paused, crashed or failed; returns its result when it ends.
-
-        `model` takes the place of the one that it began with.
-
-        Raises:
-            UnknownTask, ThreadBusy, ModelError.
-            TaskError: it ended for good, waits for an answer, or a later task runs on its thread.
-        """
-        return await self._result(*await self._go_on(task_id, model=model))
-
-    async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncIterator[Event]:
-        """As `resume`, but yields what happens from now on."""
-        async for event in self._followed(task_id, model=model):
-            yield event
-
-    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Row:
-        """As `resume`, or `answer` where one is given, but returns the task's row as soon as it runs."""
-        checked = None if answer is None else await self._checked(task_id, answer)
-        row, _ = await self._go_on(task_id, model=model, answer=checked)
-        return row
-
-    async def answer(self, task_id: str, answer: Any) -> Row:
-        """Answer the question that a task waits with, and go on; returns its result when it ends.
-
-        `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?, "reason"?}]}, or "approve"
-        or "reject" for all calls.
+    def check_mode(self, mode: str) -> None:
+        """Make sure that a mode is registered.
 
         Raises:
-            UnknownTask, ThreadBusy, ModelError.
-            InvalidAnswer: it does not fit the question; nothing was stored.
-            TaskError: the task does not wait.
+            UnknownMode: listing the modes there are.
         """
-        return await self._result(*await self._go_on(task_id, answer=await self._checked(task_id, answer)))
+        if mode not in self.modes:
+            raise UnknownMode(mode, self.modes)
 
-    async def answer_and_follow(self, task_id: str, answer: Any) -> AsyncIterator[Event]:
-        """As `answer`, but yields what happens from now on."""
-        async for event in self._followed(task_id, answer=await self._checked(task_id, answer)):
-            yield event
+    # A new message.
 
-    async def question(self, task_id: str) -> Row:
-        """What a task waits with: {"interrupt_id", "kind": "approval", "calls": [{"index", "name", "arguments"}]}.
-
-        Raises:
-            UnknownTask.
-            TaskError: it does not wait.
-        """
-        row = await self._runner.tasks.get(task_id)
-        state = await state_at(self._runner.graph, thread_config(row["thread_id"]))
-        asked = question_of(state.interrupts)
-        if row["status"] != TaskStatus.WAITING or not asked:
-            raise TaskError(f"Task «{task_id}» is {row['status']}: it waits for no answer.")
-        return {**asked.value, "interrupt_id": asked.id}
-
-    async def _checked(self, task_id: str, answer: Any) -> Row:
-        question = await self.question(task_id)
-        agent = self._registry.agent((await self._runner.tasks.get(task_id))["agent_id"])
+    async def start(self, request: Request) -> Started:
+        """Store a message as a task and run it in the background."""
+        agent, thread_id = self._registry.agent(request.agent), request.session_id or self._ids.thread()
+        mode = await self._mode(request, agent)
+        self._check(request, agent, thread_id)
         await self._registry.prepare(agent)
-        verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
-        value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
-        return {"interrupt_id": question["interrupt_id"], "value": value}
+        if request.steer and (steered := await self._steered(thread_id, request.message.strip())):
+            return steered
+        async with self._runner.leased(thread_id, request.wait) as begin:
+            await self._make_room(thread_id)
+            creating = self._runner.tasks.create(
+                task_id=self._ids.task(),
+                thread_id=thread_id,
+                agent_id=agent.agent_id,
+                user_id=request.user_id,
+                mode=mode,
+                model=request.model or self._registry.environment_model(agent),
+                message=request.message.strip(),
+                fence=self._runner.saver.fence(thread_id),
+            )
+            row = await self._created(asyncio.create_task(creating))
+            return row, begin(row)
 
-    async def _followed(self, task_id: str, **options: Any) -> AsyncIterator[Event]:
-        seen = [form["seq"] for form in await self._runner.log.read(task_id)]
-        await self._go_on(task_id, **options)
-        async for event in self.follow(task_id, after=max(seen, default=0)):
-            yield event
+    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Row:
+        """Start a task and wait for its result, as an object too where a model of it is given."""
+        row, run = await self.start(request)
+        result = await self.result(row, run)
+        if response_model is None or not result["success"]:
+            return result
+        model = self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
+        made, usage = await extract(model, result["answer"], response_model)
+        spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
+        return {**result, "object": made, "usage": {**result["usage"], **spent}}
 
-    async def _go_on(
-        self, task_id: str, *, model: str = "", answer: Row | None = None, wait: float = 0.0
-    ) -> tuple[Row, asyncio.Task[Row]]:
-        """Take a task up again, with a person's answer if it waits for one."""
+    async def _mode(self, request: Request, agent: Agent) -> str:
+        preferred = await self._sessions.default_mode(request.user_id)
+        mode = request.mode or (preferred if preferred in self.modes else "") or agent.mode
+        self.check_mode(mode)
+        return mode
+
+    def _check(self, request: Request, agent: Agent, thread_id: str) -> None:
+        """Refuse what cannot run, before anything is stored."""
+        message = request.message
+        if not message.strip():
+            raise InvalidMessage("The message is empty: write what you want to be done.")
+        if any("\ud800" <= char <= "\udfff" for char in message):
+            raise InvalidMessage("The message is not valid text: send it as UTF-8.")
+        if (size := len(message.encode())) > (most := agent.budget.message_bytes):
+            raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
+        check_session(thread_id)
+        self._registry.model_for(agent, request.model)
+
+    async def _created(self, creating: "asyncio.Task[Row]") -> Row:
+        """The new task; a caller that is cancelled meanwhile leaves no task behind that nobody runs."""
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await self._runner.move(await creating, TaskStatus.CANCELLED)
+            raise
+
+    async def _make_room(self, thread_id: str) -> None:
+        """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
+        state = await state_at(self._runner.graph, thread_config(thread_id))
+        last = await self._runner.tasks.latest_of(thread_id)
+        if last and last["status"] in OPEN:
+            if last["wanted"] != "cancel":
+                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+            await self._runner.end_cancelled(last)  # its process died before it could
+        if last and last["status"] == TaskStatus.ERROR and not last["result"]:
+            await self._runner.leave_behind(last)
+        elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
+            await make_again(self._runner, thread_id)
+
+    # A task that was started before.
+
+    async def resume(self, task_id: str, *, model: str = "", answer: Any = None, wait: float = 0.0) -> Started:
+        """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with."""
+        checked = None if answer is None else await self._checked(task_id, answer)
         known = await self._runner.tasks.get(task_id)
         await self._registry.prepare(self._registry.agent(known["agent_id"]))
         async with self._runner.leased(known["thread_id"], wait) as begin:
             row = await self._runner.tasks.get(task_id)
-            await self._refuse_what_stands(row, answer)
+            await self._check_resumable(row, checked)
             self._registry.model_for(self._registry.agent(row["agent_id"]), model or row["model"])
-            changes = {"model": model or row["model"], "answer": answer or row["answer"], "wanted": None}
+            changes = {"model": model or row["model"], "answer": checked or row["answer"], "wanted": None}
             began = row["status"] == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
             told = [] if began else [Resumed(task_id=task_id)]
             row = await self._runner.move(row, status, events=told, **changes)
             return row, begin(row)
 
-    async def _refuse_what_stands(self, row: Row, answer: Row | None) -> None:
+    async def resume_and_follow(
+        self, task_id: str, *, model: str = "", answer: Any = None
+    ) -> AsyncGenerator[Event, None]:
+        """As `resume`, and the events from now on."""
+        seen = [form["seq"] for form in await self._queries.events(task_id)]
+        await self.resume(task_id, model=model, answer=answer)
+        async for event in self._queries.follow(task_id, after=max(seen, default=0)):
+            yield event
+
+    async def result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
+        """Wait for a run; returns its result with `task_id`, `session_id` and `status`."""
+        try:
+            result = await asyncio.shield(run)
+        except asyncio.CancelledError:
+            if not run.cancelled():
+                raise
+            result = stopped(row)
+        status = (await self._runner.tasks.get(row["task_id"]))["status"]
+        return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
+
+    async def _checked(self, task_id: str, answer: Any) -> Row:
+        """The answer to a task's question in the form that is stored."""
+        question = await self._queries.question(task_id)
+        agent = self._registry.agent((await self._runner.tasks.get(task_id))["agent_id"])
+        await self._registry.prepare(agent)
+        verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
+        value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
+        return {"interrupt_id": question["interrupt_id"], "value": value}
+
+    async def _check_resumable(self, row: Row, answer: Row | None) -> None:
         """Raise TaskError for a task that cannot go on like this."""
         task_id, status = row["task_id"], row["status"]
         if status in ENDED:
@@ -136,43 +201,17 @@ class Control(Follower):
                 f"Session «{row['thread_id']}» went on with task «{latest['task_id']}»: send a new message."
             )
 
-    async def _result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
-        try:
-            result = await asyncio.shield(run)
-        except asyncio.CancelledError:
-            if not run.cancelled():
-                raise
-            result = stopped(row)
-        status = (await self._runner.tasks.get(row["task_id"]))["status"]
-        return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
+    # A task that runs.
 
-    async def resumable(self) -> list[Row]:
-        """Every task to go on with, oldest first: paused, or `cut_off` by the end of its process."""
-        rows = []
-        for row in await self._runner.tasks.unfinished():
-            if not lives(row["owner"]) and row["wanted"] != "cancel":
-                rows.append({**row, "cut_off": row["status"] != TaskStatus.PAUSED})
-        return rows
-
-    async def find_task(self, text: str) -> str:
-        """The id of the task that `text` is, or the beginning of.
-
-        Raises:
-            UnknownTask: there is none.
-            TaskError: there are several, or `text` is too short to tell.
-        """
-        return await self._runner.tasks.find(text)
+    def run_of(self, task_id: str) -> Run | None:
+        """The run of a task that runs in this process."""
+        return self._runner.run_of(task_id)
 
     async def pause(self, task_id: str) -> None:
-        """Stop a task, of this process or another, at its next boundary; until then its status is pausing.
-
-        Raises:
-            UnknownTask.
-            TaskError: it does not run.
-        """
+        """Stop a task, of this process or another, at its next boundary."""
         row = await self._runner.tasks.get(task_id)
         if run := self._runner.run_of(task_id):
-            return await self._runner.request_pause(run)
+            return await self.pause_run(run)
         if row["status"] not in ACTIVE:
             raise TaskError(f"Task «{task_id}» is {row['status']}: only a task that runs can be paused.")
         if await self._runner.leasing.held(row["thread_id"]):
@@ -181,6 +220,10 @@ class Control(Follower):
         else:  # its process is gone
             async with self._runner.leased(row["thread_id"]):
                 await self._move_unless_ended(row, TaskStatus.PAUSED, wanted="pause")
+
+    async def pause_run(self, run: Run) -> None:
+        """Stop a run of this process at its next boundary, unless it just ended."""
+        await self._runner.request_pause(run)
 
     async def _move_unless_ended(self, row: Row, status: TaskStatus | None, **changes: Any) -> None:
         now = await self._runner.tasks.get(row["task_id"])
@@ -198,68 +241,73 @@ class Control(Follower):
             run.stop()
 
     async def drain(self, seconds: float) -> None:
-        """Pause what runs here, so that the next process goes on with it; after `seconds` stop it where it is."""
+        """Pause what runs in this process; after `seconds` stop it where it is."""
         await self._runner.drain(seconds)
 
     async def cancel(self, task_id: str) -> None:
-        """Give up a task, wherever it runs or stands; its session takes the next message.
-
-        What it did and wrote so far stays in the session's history, marked as interrupted.
-
-        Raises:
-            UnknownTask.
-            TaskError: it ended already, or the process that runs it does not answer.
-        """
+        """Cancel a task that runs here, in another process, or not at all."""
         row = await self._runner.tasks.get(task_id)
         if is_over(row):
             raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
-        if (run := self._runner.run_of(task_id)) and run.task:
-            run.cancel()
-            await asyncio.wait([run.task])
-        elif row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"]):
-            await self._runner.move(row, None, wanted="cancel")
-            if not await self._until_it_stands(row, CANCEL_SECONDS):
+        deadline = time.monotonic() + CANCEL_SECONDS
+        while not is_over(row):
+            await self._cancel_where_it_is(row)
+            row = await self._runner.tasks.get(task_id)
+            if not is_over(row) and time.monotonic() > deadline:
                 raise TaskError(
                     f"Task «{task_id}» still runs: its process was asked to cancel it, but does not answer."
                 )
-        if not is_over(await self._runner.tasks.get(task_id)):
-            async with self._runner.leased(row["thread_id"]):
-                row = await self._runner.tasks.get(task_id)
-                if not is_over(row):
-                    await self._runner.give_up(row)
-        now = await self._runner.tasks.get(task_id)
-        if now["status"] != TaskStatus.CANCELLED:
-            raise TaskError(f"Task «{task_id}» is {now['status']} meanwhile: {now['error'] or 'it has its answer'}.")
+        if row["status"] != TaskStatus.CANCELLED:
+            raise TaskError(f"Task «{task_id}» is {row['status']} meanwhile: {row['error'] or 'it has its answer'}.")
 
-    async def _until_it_stands(self, row: Row, seconds: float = math.inf) -> bool:
-        """Wait until a task that runs elsewhere stands or its process is gone; False if it does not in `seconds`."""
-        deadline = time.monotonic() + seconds
-        while await self._runs_elsewhere(row["task_id"]):
-            if time.monotonic() > deadline:
-                return False
+    async def _cancel_where_it_is(self, row: Row) -> None:
+        """Try once: somebody else may be about to resume the task, or about to end it."""
+        if (run := self._runner.run_of(row["task_id"])) and run.task:
+            run.cancel()
+            await asyncio.wait([run.task])
+        elif row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"]):
+            if row["wanted"] != "cancel":
+                await self._runner.move(row, None, wanted="cancel")
             await asyncio.sleep(LOOK_EVERY)
-        return True
+        else:
+            try:
+                async with self._runner.leased(row["thread_id"]):
+                    row = await self._runner.tasks.get(row["task_id"])
+                    if not is_over(row):
+                        await self._runner.end_cancelled(row)
+            except ThreadBusy:
+                await asyncio.sleep(LOOK_EVERY)
 
-    async def _steer(self, row: Row, message: str) -> tuple[Row, asyncio.Task[Row]] | None:
-        """Add a message to an unfinished task and go on with it; None where it only had its answer left to give.
+    # A message that joins an unfinished task.
+
+    async def _steered(self, thread_id: str, message: str) -> Started | None:
+        """Add the message to the session's unfinished task, and go on with it; None where it becomes a new task.
 
         Raises:
-            TaskError: it waits for an answer.
+            TaskError: the task waits for an answer.
         """
-        while row["status"] in ACTIVE:
-            with suppress(TaskError):  # it may just have ended
-                await self.pause(row["task_id"])
-            await self._until_it_stands(row)
-            row = await self._runner.tasks.get(row["task_id"])
+        row = await self._runner.tasks.latest_of(thread_id)
+        if not row or row["status"] not in OPEN or row["wanted"] == "cancel":
+            return None
+        row = await self._paused(row)
         if row["status"] in ENDED:
             return None
         if await self._about_to_answer(row):
-            await self._result(*await self._go_on(row["task_id"], wait=CANCEL_SECONDS))
+            await self.result(*await self.resume(row["task_id"], wait=CANCEL_SECONDS))
             return None
-        await self._refuse_what_stands(row, None)
-        told = Steered(task_id=row["task_id"], message=message)
-        await self._runner.add_note(row, message, told)
-        return await self._go_on(row["task_id"], wait=CANCEL_SECONDS)
+        await self._check_resumable(row, None)
+        await self._runner.add_note(row, message, Steered(task_id=row["task_id"], message=message))
+        return await self.resume(row["task_id"], wait=CANCEL_SECONDS)
+
+    async def _paused(self, row: Row) -> Row:
+        """The task once it does not run any more."""
+        while row["status"] in ACTIVE:
+            with suppress(TaskError):  # it may just have ended
+                await self.pause(row["task_id"])
+            if await self._queries.runs_elsewhere(row["task_id"]):
+                await asyncio.sleep(LOOK_EVERY)
+            row = await self._runner.tasks.get(row["task_id"])
+        return row
 
     async def _about_to_answer(self, row: Row) -> bool:
         """Whether the machine has decided on its answer, so that nothing can be added any more."""

@@ -1,34 +1,46 @@
-"""What can be looked up: threads, tasks, traces, usage."""
+"""What can be looked up: sessions, tasks, events, traces, usage, and what happens in a task now."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
 
 from langchain_core.messages import convert_to_openai_messages
 
 from ..checkpoints.sqlite.call_records import calls_of
 from ..checkpoints.sqlite.database import Database, touch
 from ..checkpoints.sqlite.state_reading import state_at
-from ..core.errors import UnknownThread
-from ..core.task_status import ENDED, TaskStatus
-from .run import Row
+from ..core.errors import TaskError, UnknownThread
+from ..core.events import Event, from_dict
+from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from .event_stream import until_end
+from .lease_holder import lives
+from .projection import Projection, project
+from .run import Row, question_of
 from .runner import Runner, thread_config
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at a task that another process runs."""
 
 
 def is_over(row: Row) -> bool:
-    """Whether a task has its answer, be it that it failed, or was given up."""
+    """Whether a task is finished for good: answered, failed with a result, or cancelled."""
     failed = row["status"] == TaskStatus.ERROR and row["result"] is not None
     return failed or row["status"] in ENDED
 
 
-class Reader:
-    """The part of the app that only reads."""
+class Queries:
+    """Reads only."""
 
     def __init__(self, database: Database, runner: Runner) -> None:
         self._database = database
         self._runner = runner
+        self._closing = False
 
     async def history(self, session_id: str) -> list[Row]:
-        """The thread's messages in OpenAI's format: user, assistant (with tool_calls), tool.
+        """The session's messages in OpenAI's format.
 
         Raises:
-            UnknownThread: nothing was said on it.
+            UnknownThread: it has no message.
         """
         state = await state_at(self._runner.graph, thread_config(session_id))
         if not state.values.get("messages"):
@@ -36,50 +48,71 @@ class Reader:
         converted = convert_to_openai_messages(state.values["messages"])
         return converted if isinstance(converted, list) else [converted]
 
-    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Row]:
-        """The threads whose names begin with `prefix`: turns, last message, last status and when.
-
-        Of a damaged row lists show what can be read, with the status error; of a task, its error says what to do.
-        """
+    async def threads(self, limit: int = -1, prefix: str = "") -> list[Row]:
+        """The sessions whose names begin with `prefix`, the last used first."""
         return await self._runner.tasks.threads(limit, prefix)
 
     async def tasks(
         self,
-        *,
         agent_id: str | None = None,
         session_id: str | None = None,
         limit: int = 50,
         before: str | None = None,
         session_prefix: str = "",
     ) -> list[Row]:
-        """Tasks, the latest first; `before` is the id that the last page ended with."""
+        """A page of tasks, the latest first."""
         return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix)
 
     async def task(self, task_id: str) -> Row:
-        """A task's row.
+        """One task.
 
         Raises:
-            UnknownTask: no task has that id.
+            UnknownTask.
         """
         return await self._runner.tasks.show(task_id)
 
+    async def find_task(self, text: str) -> str:
+        """The id of the task that `text` is, or the beginning of.
+
+        Raises:
+            UnknownTask, TaskError.
+        """
+        return await self._runner.tasks.find(text)
+
+    async def resumable(self) -> list[Row]:
+        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
+        rows = []
+        for row in await self._runner.tasks.unfinished():
+            if not lives(row["owner"]) and row["wanted"] != "cancel":
+                rows.append({**row, "cut_off": row["status"] != TaskStatus.PAUSED})
+        return rows
+
+    async def question(self, task_id: str) -> Row:
+        """What a task asks a person.
+
+        Raises:
+            UnknownTask, TaskError.
+        """
+        row = await self._runner.tasks.get(task_id)
+        state = await state_at(self._runner.graph, thread_config(row["thread_id"]))
+        asked = question_of(state.interrupts)
+        if row["status"] != TaskStatus.WAITING or not asked:
+            raise TaskError(f"Task «{task_id}» is {row['status']}: it waits for no answer.")
+        return {**asked.value, "interrupt_id": asked.id}
+
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
-        """A task's durable events in their dict form, those after number `after`, at most `limit`."""
+        """A task's durable events in their dict form."""
         return await self._runner.log.read(task_id, after, limit)
 
-    async def check_writable(self) -> None:
-        """Make sure that the database can be written.
-
-        Raises:
-            DatabaseUnavailable: saying why it cannot.
-        """
-        await self._database.rows.write(touch)
+    async def projection(self, task_id: str) -> Projection:
+        """A task's rounds, calls, plan, statuses and usage, from its durable events."""
+        return project(from_dict(form) for form in await self._runner.log.read(task_id))
 
     async def trace(self, task_id: str) -> Row:
-        """Everything about a task: {"task": row, "events": [...], "calls": [...]}.
+        """{"task", "events", "calls"} of a task.
 
         Raises:
-            UnknownTask: no task has that id.
+            UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
         calls = await calls_of(self._database.rows, row["thread_id"], task_id)
@@ -94,3 +127,37 @@ class Reader:
             for name in spent.keys() & {"input", "output", "calls", "cost"}:
                 total[name] = total.get(name, 0) + spent[name]
         return total
+
+    async def check_writable(self) -> None:
+        """Make sure that the database can be written.
+
+        Raises:
+            DatabaseUnavailable.
+        """
+        await self._database.rows.write(touch)
+
+    async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The task's durable events after number `after`, then the live ones until it stops."""
+        with self._runner.hub.listening(task_id) as queue:
+            live = self._runner.run_of(task_id) is not None
+            seen = after
+            while True:
+                elsewhere = not live and await self.runs_elsewhere(task_id)
+                for form in await self._runner.log.read(task_id, seen):
+                    seen = form["seq"]
+                    yield from_dict(form)
+                if not elsewhere or self._closing:
+                    break
+                await asyncio.sleep(LOOK_EVERY)
+            if live:
+                async for event in until_end(queue, seen, partial(self._runner.log.read, task_id)):
+                    yield event
+
+    async def runs_elsewhere(self, task_id: str) -> bool:
+        """Whether a live process holds the session of a task that is not finished."""
+        row = await self._runner.tasks.get(task_id)
+        return row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"])
+
+    def stop_following(self) -> None:
+        """End the streams of tasks that other processes run."""
+        self._closing = True

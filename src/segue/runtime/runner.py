@@ -156,12 +156,12 @@ class Runner:
         except GraphDrained:
             if run.reason == LEASE_LOST:
                 raise StaleOwner(run.row["thread_id"]) from None
-            return await (self.give_up(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
+            return await (self.end_cancelled(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
         except StaleOwner:
             raise
         except asyncio.CancelledError:
             if run.cancelled:
-                return await self.give_up(run.row, run.partial)
+                return await self.end_cancelled(run.row, run.partial)
             await self._pause(run, "stopped at once")
             raise
         except Exception as error:
@@ -239,7 +239,7 @@ class Runner:
         finally:
             run.pause("pause was asked for")
 
-    async def give_up(self, row: Row, partial: str = "") -> Row:
+    async def end_cancelled(self, row: Row, partial: str = "") -> Row:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
         result = await self.leave_behind(row, partial)
         ended = [Cancelled(task_id=row["task_id"], partial=partial)]

@@ -1,18 +1,24 @@
-"""What outlives a task: snapshots, forks, exports, recovery, and what a user prefers."""
+"""What outlives a task: snapshots, forks, exports and recovery of a session, and what a user prefers."""
 
 import re
 from typing import Any
 
+from langchain_core.messages import convert_to_openai_messages, messages_to_dict
+from langgraph.graph.state import CompiledStateGraph
+
 from ..checkpoints.sqlite.database import Database
 from ..checkpoints.sqlite.preferences import Preferences
+from ..checkpoints.sqlite.sessions import export as portable
+from ..checkpoints.sqlite.sessions import fork as forking
 from ..checkpoints.sqlite.sessions.snapshots import snapshots
+from ..checkpoints.sqlite.state_reading import state_at
+from ..checkpoints.sqlite.tasks import Tasks
 from ..core.errors import InvalidMessage
-from ..registry import Registry
-from . import forks
-from .control import Control
 from .recovery import recover_session
 from .run import Row
 from .runner import Runner
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
@@ -29,64 +35,67 @@ def check_session(name: str) -> None:
         )
 
 
-class Archive(Control):
-    """The part of the app that looks back, and takes a thread elsewhere."""
+class Sessions:
+    """Sessions as a whole, and their users."""
 
-    def __init__(self, database: Database, registry: Registry, runner: Runner) -> None:
-        super().__init__(database, registry, runner)
+    def __init__(self, database: Database, runner: Runner) -> None:
+        self._database = database
+        self._runner = runner
         self._preferences = Preferences(database)
 
-    async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Row]:
-        """A thread's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.
+    async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> list[Row]:
+        """A page of the session's snapshots, the latest first.
 
         Raises:
             UnknownThread.
         """
         return await snapshots(self._database, session_id, limit, before)
 
-    async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Row:
-        """Copy a thread as it stands at a snapshot into a new one; returns the row of the copy's newest task.
-
-        A task that had not ended there can be resumed in the copy: what had run is not run again.
+    async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Row:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
         check_session(session_id)
-        return await forks.fork(self._database, from_session, checkpoint_id, session_id)
+        return await fork(self._database, from_session, checkpoint_id, session_id)
 
     async def export(self, session_id: str) -> Row:
-        """A thread as a JSON document that `import_` takes, here or elsewhere.
+        """The session as a JSON document.
 
         Raises:
             UnknownThread, DamagedSession.
         """
-        return await forks.export(self._database, self._runner.graph, session_id)
+        return await export(self._database, self._runner.graph, session_id)
 
-    async def import_(self, document: Any, *, session_id: str, user_id: str | None = None) -> Row:
-        """Store an exported thread as a new one; returns the row of its newest task.
+    async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Row:
+        """Store an exported session as a new one; returns its newest task.
 
         Raises:
-            InvalidMessage, InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
+            InvalidMessage, InvalidExport, ThreadExists, ThreadBusy.
         """
         check_session(session_id)
-        return await forks.import_(self._database, document, session_id, user_id)
+        return await import_(self._database, document, session_id, user_id)
 
     async def recover(self, session_id: str) -> Row:
-        """Mend a damaged thread's rows and go back to its newest state that can be read; first the database is copied.
-
-        Returns {checkpoint_id, created_at, dropped, copy, mended}; `dropped` is 0 and `mended`, the sentences on its
-        rows, is empty where nothing was damaged. What ran since is not run again. Where only the rows could be mended,
-        `checkpoint_id` is None and the last sentence says why.
+        """Repair a damaged session; the database is copied first.
 
         Raises:
-            UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.
+            UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
         return await recover_session(self._database, self._runner, session_id)
 
     async def preferences(self, user_id: str) -> Row:
-        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""
+        """The user's default mode, and the latest answers with their ratings."""
         return await self._preferences.get(user_id)
+
+    async def default_mode(self, user_id: str) -> str:
+        """The user's default mode; empty if there is none."""
+        return await self._preferences.default_mode(user_id)
+
+    async def set_default_mode(self, user_id: str, mode: str) -> None:
+        """Set the user's default mode; an empty one removes it."""
+        await self._preferences.put(user_id, mode)
 
     async def rate(self, task_id: str, rating: int) -> None:
         """Rate a task's answer from 1 to 5.
@@ -95,3 +104,29 @@ class Archive(Control):
             UnknownTask, InvalidAnswer.
         """
         await self._preferences.rate(task_id, rating)
+
+
+async def fork(database: Database, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Row:
+    """Copy a thread's rows, and return the copy's newest task."""
+    return await _newest(database, new_thread_id, await forking.fork(database, thread_id, checkpoint_id, new_thread_id))
+
+
+async def import_(database: Database, document: Any, new_thread_id: str, user_id: str | None = None) -> Row:
+    """Store a document's rows, as `user_id`'s if one is given, and return the newest task."""
+    return await _newest(database, new_thread_id, await portable.import_(database, document, new_thread_id, user_id))
+
+
+async def _newest(database: Database, thread_id: str, task_id: str | None) -> Row:
+    """A task; only the thread's id where there is none, as in a graph that ran without the app."""
+    if task_id is None:
+        return {"thread_id": thread_id, "task_id": None, "status": None}
+    return await Tasks(database).get(task_id)
+
+
+async def export(database: Database, graph: Graph, thread_id: str) -> Row:
+    """A thread's rows and messages as a document."""
+    document = await portable.export(database, thread_id)
+    place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}
+    state = await state_at(graph, {"configurable": place}) if place["checkpoint_id"] else None
+    messages = state.values.get("messages", []) if state else []
+    return {**document, "messages": convert_to_openai_messages(messages), "messages_full": messages_to_dict(messages)}

@@ -34,7 +34,7 @@ class RegistryCoordinator:
     @classmethod
     def of(cls, app: Any, agent: str = "") -> "RegistryCoordinator":
         """The coordinator over what is registered in an app."""
-        return cls(app._registry, agent)
+        return cls(app.registry, agent)
 
     async def get_context_async(self, text: str, /) -> Context:
         """The same for every request: all of it is known beforehand.

@@ -1,0 +1,37 @@
+"""What a message asks for."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+
+class MessageOptions(TypedDict, total=False):
+    """The options of `App.start`, `App.chat` and `App.ask`."""
+
+    session_id: str | None
+    """The conversation; a new one where none is named."""
+    agent: str
+    """The id of a registered agent; empty: the first one."""
+    mode: str
+    """A built-in mode, one of your own, or auto; empty: the user's preferred mode, then the agent's."""
+    user_id: str
+    """Whose preferences apply."""
+    model: str
+    """A model in place of the agent's own."""
+    wait: float
+    """Seconds to wait if the session is busy."""
+    steer: bool
+    """Add the message to the session's unfinished task, if there is one."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message and its options."""
+
+    message: str
+    session_id: str | None = None
+    agent: str = ""
+    mode: str = ""
+    user_id: str = "default"
+    model: str = ""
+    wait: float = 0.0
+    steer: bool = False
