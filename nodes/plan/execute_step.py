@@ -4,7 +4,7 @@ from segue.core.events import Thinking, ToolResult
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
 
-from ..shared.approval import rejection
+from ..shared.approval import approved, rejection
 from ..shared.context import Bench, NodeRuntime, announce, bench
 from ..shared.prompt_budget import cut_result
 from ..shared.tool_messages import kept
@@ -34,8 +34,8 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _run(state: StepWork, work: Bench) -> Outcome:
-    item, ledger = state["item"], work.services.ledger
+    item, task_id, ledger = state["item"], state["task_id"], work.services.ledger
     if "rejected" in item:
         return Outcome(rejection(item, state["language"]), 0.0)
-    key, seconds, approved = key_of(state["task_id"], item), work.agent.budget.tool_seconds, bool(item.get("approved"))
-    return await run_call(work.tools, item["name"], item["arguments"], key, ledger, seconds, approved)
+    key, seconds, allowed = key_of(task_id, item), work.agent.budget.tool_seconds, approved(item, task_id)
+    return await run_call(work.tools, item["name"], item["arguments"], key, ledger, seconds, allowed)

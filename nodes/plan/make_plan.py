@@ -18,6 +18,7 @@ from ..shared.model_call import Silent, ask_model
 from ..shared.objective import before_objective
 from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, conversation, cut_together
+from ..shared.quotation import refuse_quotation
 from ..shared.steering import amended, take_up
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
@@ -35,15 +36,16 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
     update: PlanUpdate = {**added, "asked": state["asked"] + 1, "usage": asked.usage}
     try:
-        return {**update, "draft": _read(asked.reply), "complaint": "", "events": announce(asked.event)}
+        return {**update, "draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
     except UnreadableReply as error:
         events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=str(error)))
         return {**update, "draft": None, "complaint": str(error), "events": events}
 
 
-def _read(reply: ModelReply) -> dict[str, Any]:
+def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
     if reply.finish_reason == "length":
         raise UnreadableReply("The plan was cut at its length limit: write a shorter one.")
+    refuse_quotation(reply.text, (outcome["result"] for outcome in state["outcomes"]))
     draft = read_object(reply.text)
     if not isinstance(draft.get("steps"), list) or not draft["steps"]:
         raise UnreadableReply('The plan needs "steps": a list with at least one step.')

@@ -59,13 +59,13 @@ async def _approved(
     asked = [
         await question_of(place, item, state["task_id"], work, *shown)
         for place, item in enumerate(wave)
-        if undecided(item, work.tools)
+        if undecided(item, work.tools, state["task_id"])
     ]
     if not asked:
         return wave, []
     verdicts = ask_person(asked, work.tools)
     given = ApprovalGiven(task_id=state["task_id"], verdicts=told(asked, verdicts))
-    return [decided(item, verdicts.get(place)) for place, item in enumerate(wave)], [given]
+    return [decided(item, verdicts.get(place), state["task_id"]) for place, item in enumerate(wave)], [given]
 
 
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:

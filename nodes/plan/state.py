@@ -38,7 +38,7 @@ class PlanState(TypedDict):
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
     wave: list[dict[str, Any]]
     """Steps under way: {step_id, attempt, name, arguments, description, phase}, and where a person decided about one,
-    `approved`, `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
+    `approved` (for which task), `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
     usage: dict[str, Any]

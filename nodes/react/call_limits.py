@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..shared.approval import approved
 from .state import ReactState
 
 MOST_FAILURES = 2
@@ -22,7 +23,7 @@ def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[st
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
         why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
         return {"error": why, "over_budget": True}
-    if not call.get("approved") and failures_in_a_row(call, state) >= MOST_FAILURES:
+    if not approved(call, state["task_id"]) and failures_in_a_row(call, state) >= MOST_FAILURES:
         why = (
             f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
             "refused: change the arguments, use another tool, or answer with what there is."

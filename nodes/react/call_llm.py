@@ -24,7 +24,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     protocol, ids = protocol_of(work), ids_of(state)
     asked = await ask_model(work, protocol.request(state, work), protocol.listen(work, ids), state["usage"], ids)
     try:
-        decision = protocol.read(asked.reply, work)
+        decision = protocol.read(asked.reply, state, work)
     except UnreadableReply as error:
         work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
         record = record_of(state, "UNREADABLE", error=str(error))

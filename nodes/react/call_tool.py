@@ -15,7 +15,7 @@ from segue.core.plan import Step
 from segue.core.ports import Tool
 from segue.tools.calls.run import Outcome, run_call
 
-from ..shared.approval import ask_person, decided, question_of, rejection, told, undecided
+from ..shared.approval import approved, ask_person, decided, question_of, rejection, told, undecided
 from ..shared.context import Bench, NodeRuntime, announce, bench
 from ..shared.prompt_budget import cut_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
@@ -37,7 +37,9 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     work = bench(runtime)
     tools = tools_at_hand(state, work)
     most = work.agent.budget.tool_calls
-    if asked := [call for call in state["calls"] if undecided(call, tools) and not refusal(call, state, most)]:
+    if asked := [
+        call for call in state["calls"] if undecided(call, tools, state["task_id"]) and not refusal(call, state, most)
+    ]:
         return await _decide(asked, state, work, tools)
     group = (
         state["calls"]
@@ -62,7 +64,7 @@ async def _decide(asked: list[Call], state: ReactState, work: Bench, tools: Mapp
     verdicts = ask_person(questions, tools)
     given = ApprovalGiven(verdicts=told(questions, verdicts), **ids_of(state))
     return {
-        "calls": [decided(call, verdicts.get(call["index"])) for call in state["calls"]],
+        "calls": [decided(call, verdicts.get(call["index"]), state["task_id"]) for call in state["calls"]],
         "events": announce(given),
     }
 
@@ -79,8 +81,8 @@ async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, T
     if why := refusal(call, state, work.agent.budget.tool_calls):
         return Outcome(why, 0.0)
     key, ledger, seconds = key_of(state, call["index"]), work.services.ledger, work.agent.budget.tool_seconds
-    approved = bool(call.get("approved"))
-    return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, approved)
+    allowed = approved(call, state["task_id"])
+    return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed)
 
 
 def _outcome(state: ReactState, work: Bench, call: Call, ran: Outcome) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..shared.context import Bench
 from ..shared.history_window import kept_from, window
 from ..shared.objective import before_objective
 from ..shared.prompt_budget import as_json, conversation, cut, cut_result, tokens
+from ..shared.quotation import refuse_quotation
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
 from .prompt_state import MEMORY_SHARE, current_state, line_of
@@ -55,14 +56,15 @@ def _room(state: ReactState, work: Bench, spoken: Sequence[Any]) -> int:
     return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - tokens(state["objective"]))
 
 
-def read(reply: ModelReply, work: Bench) -> Decision:
+def read(reply: ModelReply, state: ReactState, work: Bench) -> Decision:
     """Read the envelope.
 
     Raises:
-        UnreadableReply: it is none, or it was cut.
+        UnreadableReply: it is none, it was truncated, or it quotes a tool's result.
     """
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was cut at its length limit: write a shorter one.")
+    refuse_quotation(reply.text, (outcome["result"] for record in state["records"] for outcome in record["results"]))
     return decode(reply.text)
 
 

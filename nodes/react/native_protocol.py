@@ -65,7 +65,7 @@ def _line(unit: Exchange) -> str:
     return f"{'user' if first.type == 'human' else 'assistant'}: {first.text}"[:LINE_CHARS]
 
 
-def read(reply: ModelReply, work: Bench) -> Decision:
+def read(reply: ModelReply, state: ReactState, work: Bench) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
     Raises:

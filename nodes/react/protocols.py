@@ -19,7 +19,7 @@ class DecisionProtocol:
 
     request: Callable[[ReactState, Bench], ModelRequest]
     listen: Callable[[Bench, Mapping[str, Any]], Listener]
-    read: Callable[[ModelReply, Bench], Decision]
+    read: Callable[[ModelReply, ReactState, Bench], Decision]
 
 
 _JSON = DecisionProtocol(json_protocol.request, LiveEnvelope, json_protocol.read)

@@ -1,6 +1,7 @@
 """Ask a person about the calls whose tools need approval, before any call of their batch runs."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from langgraph.types import interrupt
@@ -18,10 +19,20 @@ Call = dict[str, Any]
 Calls = Sequence[Mapping[str, Any]]
 
 
-def undecided(call: Call, tools: Mapping[str, Tool]) -> bool:
+def undecided(call: Call, tools: Mapping[str, Tool], task_id: str) -> bool:
     """Whether the call's tool needs approval and nobody has decided about it yet."""
     tool = tools.get(call["name"])
-    return tool is not None and tool.needs_approval and not (call.get("approved") or "rejected" in call)
+    return tool is not None and tool.needs_approval and not (approved(call, task_id) or "rejected" in call)
+
+
+def approved(call: Mapping[str, Any], task_id: str) -> bool:
+    """Whether a person approved the call in this task; a fork is another task and asks again."""
+    return call.get("approved") == _mark(task_id)
+
+
+def _mark(task_id: str) -> str:
+    """A digest of the task's id: copying a thread replaces the ids in its state, and this stays what it was."""
+    return sha256(task_id.encode()).hexdigest()[:16]
 
 
 async def question_of(index: int, call: Call, task_id: str, work: Bench, *also: str) -> dict[str, Any]:
@@ -67,13 +78,14 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
     return verdicts
 
 
-def decided(call: Call, verdict: Verdict | None) -> Call:
+def decided(call: Call, verdict: Verdict | None, task_id: str) -> Call:
     """The call with what a person decided about it, if one was asked."""
     match verdict:
         case Verdict(verdict="approve"):
-            return {**call, "approved": True}
+            return {**call, "approved": _mark(task_id)}
         case Verdict(verdict="edit"):
-            return {**call, "arguments": verdict.arguments, "original": call["arguments"], "approved": True}
+            original = call.get("original", call["arguments"])
+            return {**call, "arguments": verdict.arguments, "original": original, "approved": _mark(task_id)}
         case Verdict(verdict="reject"):
             return {**call, "rejected": verdict.reason.strip()}
         case _:

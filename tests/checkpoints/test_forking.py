@@ -310,6 +310,62 @@ async def test_a_task_that_waits_for_a_person_is_forked_at_every_snapshot(here: 
     assert (await here.app.answer(original, approved))["answer"] == "it is paid"
 
 
+async def test_a_fork_from_between_an_approval_and_its_call_asks_again(here: World) -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    def decide(messages: Sequence[BaseMessage]) -> str:
+        done = any("paid 5" in message.text for message in messages)
+        return answer("it is paid") if done else call_tool(("pay", {"amount": 5}), ("note", {"number": 1}))
+
+    async def copy_all(number: int) -> None:
+        for place, snapshot in enumerate(await taken(here)):
+            copies.append(str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}")))
+
+    copies: list[str] = []
+    here.app.register(Agent(agent_id="a", model=ScriptedChatModel(decide), mode="react", tools=(pay, here.note)))
+    original = await here.run("pay 5", agent="a")
+    here.hook = copy_all
+    assert (await here.app.answer(original, "approve"))["answer"] == "it is paid"
+    here.hook, ends = None, []
+    for task_id in copies:
+        if (await here.task(task_id))["status"] == "paused":
+            ends.append((await here.app.resume(task_id))["status"])
+    assert paid == [5]
+    assert ends.count("waiting") > 3 and "done" in ends
+    task_id = copies[ends.index("waiting")]
+    assert (await here.app.answer(task_id, "approve"))["answer"] == "it is paid"
+    assert paid == [5, 5]
+
+
+async def test_a_fork_does_not_take_over_an_answer_that_was_not_acted_upon(here: World) -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    script = [call_tool(("pay", {"amount": 5})), answer("it is paid")]
+    here.app.register(Agent(agent_id="a", model=ScriptedChatModel(script), mode="react", tools=(pay,)))
+    original = await here.run("pay 5", agent="a")
+    question = await here.app.question(original)
+    given = {"interrupt_id": question["interrupt_id"], "value": {"verdicts": [{"index": 0, "verdict": "approve"}]}}
+    stored = "UPDATE tasks SET status = 'paused', answer = ? WHERE task_id = ?"  # and then its process ended
+    await here.database.rows.write(lambda connection: connection.execute(stored, (json.dumps(given), original)))
+    task_id = str(await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f"))
+    assert (await here.app.resume(task_id))["status"] == "waiting"
+    assert paid == []
+    assert (await here.app.answer(task_id, "approve"))["answer"] == "it is paid"
+    assert paid == [5]
+
+
 async def test_a_graph_within_a_graph_within_the_thread_is_forked_at_every_snapshot(here: World) -> None:
     """plan_react: the plan's graph runs the react graph; the fork goes on in the innermost."""
 

@@ -17,7 +17,7 @@ from segue.core.errors import ConfigurationError, SegueError, ToolServerUnavaila
 from segue.core.ports import CallKey
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from segue.tools.calls.run import run_call
-from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 PROGRAM = str(Path(__file__).parents[1] / "mcp_server.py")
 
@@ -209,6 +209,35 @@ async def test_an_agent_calls_tools_of_its_server() -> None:
     assert "was lost during the call" in str(model.calls[1])
     assert calls[1]["outcome"] == {"success": {"tea": 7}}
     assert "the shop is closed" in calls[2]["outcome"]["error"]
+
+
+async def test_a_call_of_a_server_waits_for_approval_and_runs_once_after_a_restart(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    server = shop(needs_approval=("die_once",), tools=("die_once",))
+    script = [call_tool(("die_once", {"marker": str(marker)})), answer("It is done.")]
+    fields = {"agent_id": "clerk", "model": ScriptedChatModel(script), "mode": "react", "mcp": [server]}
+    async with segue.open(tmp_path / "segue.db", agents=[Agent(**fields)]) as app:
+        asked = await app.ask("Go.", agent="clerk")
+        question = await app.question(asked["task_id"])
+    assert asked["status"] == "waiting" and not marker.exists()
+    assert question["calls"] == [{"index": 0, "name": "die_once", "arguments": {"marker": str(marker)}}]
+    async with segue.open(tmp_path / "segue.db", agents=[Agent(**fields)]) as app:
+        result = await app.answer(asked["task_id"], "approve")
+        calls = (await app.trace(asked["task_id"]))["calls"]
+    assert result["answer"] == "It is done."
+    assert [call["outcome"] for call in calls] == [{"success": {"result": "survived"}}]
+
+
+async def test_a_call_of_a_server_that_a_person_rejects_never_reaches_it(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    script = [plan_json("g", [{"action": "die_once", "params": {"marker": str(marker)}, "description": "go"}])] * 3
+    model = ScriptedChatModel([*script, "It was not done."])
+    agent = Agent(agent_id="clerk", model=model, mode="plan", mcp=[shop(needs_approval=("die_once",))])
+    async with segue.open(":memory:", agents=[agent]) as app:
+        task_id = (await app.ask("Go.", agent="clerk"))["task_id"]
+        for _ in range(3):
+            result = await app.answer(task_id, "reject")
+    assert (result["success"], result["answer"], marker.exists()) == (False, "It was not done.", False)
 
 
 async def test_a_server_that_does_not_start_is_said_before_anything_is_stored() -> None:

@@ -35,7 +35,7 @@ _POSITION = "SELECT position FROM tasks WHERE thread_id = ? AND task_id = ?"
 _LEASED = "SELECT 1 FROM leases WHERE thread_id = ? AND expires_at > ?"
 
 _OF_CHECKPOINTS = "thread_id = :thread AND checkpoint_id <= :until"
-_OF_WRITES = f"{_OF_CHECKPOINTS} AND checkpoint_id NOT IN (SELECT value FROM json_each(:leaves))"
+_OF_WRITES = f"{_OF_CHECKPOINTS} AND channel <> '__resume__' AND checkpoint_id NOT IN (SELECT value FROM json_each(:leaves))"
 _OF_TASKS = "thread_id = :thread AND position <= :last ORDER BY position"
 _OF_CALLS = """
     thread_id = :thread AND task_id IN (SELECT value FROM json_each(:tasks))
@@ -52,7 +52,7 @@ _OF_EVENTS = """
 _REOPEN = """
     UPDATE tasks
     SET status = :status, wanted = iif(:status = 'paused', 'pause', NULL), result = NULL, error = NULL, copy_of = NULL,
-        answer = iif(:whole, answer, NULL), notes = iif(:whole, notes, (
+        answer = NULL, notes = iif(:whole, notes, (
             SELECT json_group_array(value) FROM json_each(notes) WHERE key < (
                 SELECT count(*) FROM events WHERE task_id = :task AND json_extract(event, '$.type') = 'steered'
             )
@@ -104,8 +104,8 @@ async def fork(
     """Copy a thread, as it stands at a snapshot, and return the id of its newest task; None if it has no task.
 
     All of its tasks get new ids, in every row of theirs. A task that had not ended there is a new one that is paused,
-    or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. A task
-    that had ended is a `copy_of` its original.
+    or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. What a
+    person approved and had not run by then is asked about again. A task that had ended is a `copy_of` its original.
 
     Raises:
         UnknownThread, UnknownSnapshot, ThreadExists.

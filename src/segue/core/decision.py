@@ -102,7 +102,16 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """The first JSON object in a reply; code fences and prose around it are passed over, braces in the prose too.
+    """The first JSON object in a reply.
+
+    Raises:
+        UnreadableReply: as `find_object`.
+    """
+    return find_object(text)[0]
+
+
+def find_object(text: str) -> tuple[dict[str, Any], str]:
+    """The first JSON object in a reply and its text; code fences and prose are passed over, braces in the prose too.
 
     Raises:
         UnreadableReply: there is no object, it is cut or broken, or it goes on after its last brace.
@@ -122,10 +131,10 @@ def read_object(text: str) -> dict[str, Any]:
             raise UnreadableReply(f"The reply's JSON goes on after its last brace, check the braces: {after!r}.")
         if found:
             assert isinstance(found, dict)
-            return found
+            return found, text[opening.start() : start]
         empty = True
     if empty:
-        return {}
+        return {}, ""
     raise refusal or UnreadableReply(f"The reply holds no JSON object: {text.strip()[:200]!r}.")
 
 
