@@ -35,7 +35,9 @@ _POSITION = "SELECT position FROM tasks WHERE thread_id = ? AND task_id = ?"
 _LEASED = "SELECT 1 FROM leases WHERE thread_id = ? AND expires_at > ?"
 
 _OF_CHECKPOINTS = "thread_id = :thread AND checkpoint_id <= :until"
-_OF_WRITES = f"{_OF_CHECKPOINTS} AND channel <> '__resume__' AND checkpoint_id NOT IN (SELECT value FROM json_each(:leaves))"
+_OF_WRITES = (
+    f"{_OF_CHECKPOINTS} AND channel <> '__resume__' AND checkpoint_id NOT IN (SELECT value FROM json_each(:leaves))"
+)
 _OF_TASKS = "thread_id = :thread AND position <= :last ORDER BY position"
 _OF_CALLS = """
     thread_id = :thread AND task_id IN (SELECT value FROM json_each(:tasks))
