@@ -18,7 +18,7 @@ from .columns import (
     optional,
     read_columns,
 )
-from .database import SerialConnection
+from .database import Database
 
 CALL: Mapping[str, Column] = {
     **dict.fromkeys(("thread_id", "task_id", "scope", "name"), name),
@@ -62,11 +62,11 @@ def canonical(arguments: Mapping[str, Any]) -> str:
     return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
 
 
-async def calls_of(connection: SerialConnection, thread_id: str, task_id: str) -> list[Row]:
+async def calls_of(database: Database, thread_id: str, task_id: str) -> list[Row]:
     """A task's calls as in `call_of`, in the order of their intents.
 
     Raises:
         DamagedRow: one of them cannot be read.
     """
-    rows = await connection.read(lambda db: fetched(db, _OF_TASK, (thread_id, task_id)))
+    rows = await database.read(lambda db: fetched(db, _OF_TASK, (thread_id, task_id)))
     return [call_of(row) for row in rows]

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import sqlite3
 import tempfile
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,20 @@ from types import TracebackType
 from typing import TypeVar
 
 import aiosqlite
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.core.errors import DatabaseUnavailable
 
 from .schema import check_tables, check_version, upgrade
 
 T = TypeVar("T")
+Failed = Callable[[BaseException], None]
 
 LOCK_TIMEOUT = 30.0
-"""Seconds to wait for a lock that another connection holds."""
+"""Seconds to wait for a lock that another process holds."""
+
+READERS = 4
+"""Reads that may be under way at once, besides one of LangGraph's saver."""
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
@@ -62,67 +68,52 @@ def is_garbled(error: sqlite3.Error) -> bool:
     return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
 
 
-class SerialConnection:
-    """A connection on a thread of its own: each transaction runs there in one piece, whatever the event loop does."""
+class Connections:
+    """Connections to one file, each on a thread of its own: work runs there in one piece, whatever the loop does."""
 
-    def __init__(self, path: str, timeout: float, synchronous: str) -> None:
+    def __init__(self, path: str, timeout: float, size: int, *, query_only: bool) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segue-sqlite")
-        self._connect = partial(_connect, path, timeout, synchronous)
-        self._connection: sqlite3.Connection | None = None
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="segue-sqlite")
+        self._connect = partial(_connect, path, timeout, query_only)
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        """Begin `work` as one immediate transaction; shield the future to let it end when the waiter is cancelled."""
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
-
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Carry out `work` as one immediate transaction, to its end even if the caller is cancelled.
-
-        Raises:
-            DatabaseUnavailable: the database cannot be written; nothing was changed.
-        """
-        return await asyncio.shield(self.submit(work))
-
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Carry out `work`, which only reads."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+    def submit(self, work: Callable[[sqlite3.Connection], T], failed: Failed | None = None) -> "asyncio.Future[T]":
+        """Begin `work`; shield the future to let it end when the waiter is cancelled."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work, failed)
 
     async def close(self) -> None:
         """Finish what was submitted, then close."""
         await asyncio.to_thread(self._shut)
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
+    def _run(self, work: Callable[[sqlite3.Connection], T], failed: Failed | None) -> T:
+        try:
+            with translated(self._path):
+                return work(self._connection())
+        except BaseException as error:
+            if failed is not None:
+                failed(error)
+            raise
 
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with translated(self._path):
-            return work(self._open())
-
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with translated(self._path):
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
-            return result
+    def _connection(self) -> sqlite3.Connection:
+        """The thread's own connection, opened when it is first needed."""
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self._connect()
+            self._opened.append(self._local.connection)
+        connection: sqlite3.Connection = self._local.connection
+        return connection
 
     def _shut(self) -> None:
-        self._thread.shutdown(wait=True)
-        if self._connection is not None:
-            self._connection.close()
+        self._threads.shutdown(wait=True)
+        for connection in self._opened:
+            connection.close()
 
 
 class Database:
     """An open database.
 
-    `checkpoints` is the saver's connection, written only inside `transaction()`; `rows` serves the other tables;
-    `intents` is synced to the disk at every commit, for the ledger. A `temporary` one is deleted on close.
+    One connection writes; others read, `checkpoints` for LangGraph's saver among them. So no read keeps a write from
+    beginning, and a lock that a write waits for is another process's. A `temporary` one is deleted on close.
     """
 
     def __init__(self, path: str, timeout: float, checkpoints: aiosqlite.Connection, temporary: bool = False) -> None:
@@ -130,31 +121,39 @@ class Database:
         self.temporary = temporary
         self.timeout = timeout
         self.checkpoints = checkpoints
-        self.rows = SerialConnection(path, timeout, "NORMAL")
-        self.intents = SerialConnection(path, timeout, "FULL")
-        self.writing = asyncio.Lock()
+        self._writer = Connections(path, timeout, 1, query_only=False)
+        self._readers = Connections(path, timeout, READERS, query_only=True)
         self._closing = contextlib.AsyncExitStack()
 
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Hold the only write transaction of the saver's connection; roll it back on any error.
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Carry out `work`, which only reads; it sees every write that was waited for."""
+        return await self._readers.submit(work)
+
+    def submit(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        synced: bool = False,
+        failed: Failed | None = None,
+    ) -> "asyncio.Future[T]":
+        """Begin `work` as one immediate transaction, after those that were begun before.
+
+        `synced` puts it on the disk, and with it all that was written before. `failed` gets the error, before the next
+        transaction begins. Shield the future to let it end when the waiter is cancelled.
+        """
+        return self._writer.submit(partial(_transact, work, "FULL" if synced else "NORMAL"), failed)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = False) -> T:
+        """Carry out `work` as one immediate transaction, to its end even if the caller is cancelled.
 
         Raises:
             DatabaseUnavailable: the database cannot be written; nothing was changed.
         """
-        async with self.writing:
-            with translated(self.path):
-                try:
-                    await self.checkpoints.execute("BEGIN IMMEDIATE")
-                    yield self.checkpoints
-                    await self.checkpoints.commit()
-                except BaseException:
-                    await self.checkpoints.rollback()
-                    raise
+        return await asyncio.shield(self.submit(work, synced=synced))
 
     def connect(self) -> sqlite3.Connection:
         """Open one more plain connection, for a thread of its own; the caller closes it."""
-        return _connect(self.path, self.timeout, "NORMAL")
+        return _connect(self.path, self.timeout, query_only=False)
 
     async def close(self) -> None:
         """Finish what is under way, then close every connection; an in-memory database is gone."""
@@ -190,11 +189,10 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
             checkpoints = await opened.enter_async_context(
                 aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
             )
-            await checkpoints.execute("PRAGMA synchronous = NORMAL")
-            await checkpoints.execute("PRAGMA foreign_keys = ON")
+            await checkpoints.execute("PRAGMA query_only = ON")
         database = Database(path, lock_timeout, checkpoints, temporary)
-        opened.push_async_callback(database.rows.close)
-        opened.push_async_callback(database.intents.close)
+        opened.push_async_callback(database._readers.close)
+        opened.push_async_callback(database._writer.close)
         database._closing = opened.pop_all()
         return database
 
@@ -220,15 +218,28 @@ def _check_place(path: str) -> None:
         raise DatabaseUnavailable(f"The folder {folder} does not exist: create it, or name another file with --db.")
 
 
-def _connect(path: str, timeout: float, synchronous: str) -> sqlite3.Connection:
+def _connect(path: str, timeout: float, query_only: bool) -> sqlite3.Connection:
     """Open a connection in autocommit mode: transactions begin and end where they are written."""
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=_is_uri(path)
     )
     connection.row_factory = sqlite3.Row
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA query_only = {int(query_only)}")
     return connection
+
+
+def _transact(work: Callable[[sqlite3.Connection], T], synchronous: str, connection: sqlite3.Connection) -> T:
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+    return result
 
 
 def _prepare(path: str, timeout: float) -> None:
@@ -246,6 +257,7 @@ def _prepare(path: str, timeout: float) -> None:
         except BaseException:
             connection.rollback()
             raise
+        SqliteSaver(connection).setup()  # LangGraph's own tables
 
 
 def _use_wal(connection: sqlite3.Connection, deadline: float) -> None:

@@ -57,7 +57,7 @@ class EventLog:
     """Reads the log."""
 
     def __init__(self, database: Database) -> None:
-        self._rows = database.rows
+        self._database = database
 
     async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
         """Return a task's events with `seq` above `after`, in order, at most `limit`.
@@ -66,7 +66,7 @@ class EventLog:
             DamagedRow: one of them cannot be read.
         """
         values = (task_id, after, -1 if limit is None else limit)
-        return [_form(row) for row in await self._rows.read(lambda connection: fetched(connection, _READ, values))]
+        return [_form(row) for row in await self._database.read(lambda connection: fetched(connection, _READ, values))]
 
 
 def _form(row: sqlite3.Row) -> Row:

@@ -18,7 +18,7 @@ TTL = 15.0
 LINE_TTL = 5.0
 """Seconds that a place in the line lives without being renewed."""
 
-CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
+_CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
 
 _ACQUIRE = """
     INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES (:thread_id, :owner, 1, :now + :ttl)
@@ -43,7 +43,7 @@ def check_fence(connection: sqlite3.Connection, thread_id: str, fence: int) -> N
     Raises:
         StaleOwner: another one did.
     """
-    if connection.execute(CHECK_FENCE, (thread_id, fence)).rowcount != 1:
+    if connection.execute(_CHECK_FENCE, (thread_id, fence)).rowcount != 1:
         raise StaleOwner(thread_id)
 
 
@@ -56,7 +56,7 @@ class Lease:
     """The right to run a task on a thread. `clock` gives Unix time in seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._rows = database.rows
+        self._database = database
         self._clock = clock
 
     async def acquire(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> int:
@@ -77,7 +77,7 @@ class Lease:
                 connection.execute(_STAY, (now + LINE_TTL, place))
             return None if row is None else int(row["fence"])
 
-        taken = self._rows.submit(take)
+        taken = self._database.submit(take)
         try:
             fence = await asyncio.shield(taken)
         except asyncio.CancelledError:
@@ -92,26 +92,28 @@ class Lease:
     async def join_line(self, thread_id: str) -> int:
         """Stand in line for the thread and return the place; `acquire` with it keeps it."""
         values = (thread_id, self._clock() + LINE_TTL)
-        return int(await self._rows.write(lambda connection: connection.execute(_JOIN, values).fetchone()["position"]))
+        return int(
+            await self._database.write(lambda connection: connection.execute(_JOIN, values).fetchone()["position"])
+        )
 
     async def leave_line(self, place: int) -> None:
         """Give the place up, and sweep away those of processes that are gone."""
         values = (place, self._clock())
-        await self._rows.write(lambda connection: connection.execute(_LEAVE, values))
+        await self._database.write(lambda connection: connection.execute(_LEAVE, values))
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write; a lease that was lost already is left alone."""
-        await self._rows.write(lambda connection: connection.execute(_RELEASE, (thread_id, fence)))
+        await self._database.write(lambda connection: connection.execute(_RELEASE, (thread_id, fence)))
 
     async def expire(self, thread_id: str, owner: str) -> None:
         """End the lease of an owner that is known to be dead."""
         statement = "UPDATE leases SET expires_at = 0 WHERE thread_id = ? AND owner = ?"
-        await self._rows.write(lambda connection: connection.execute(statement, (thread_id, owner)))
+        await self._database.write(lambda connection: connection.execute(statement, (thread_id, owner)))
 
     async def holder(self, thread_id: str) -> str | None:
         """Return the live owner, or None: then a task that is «running» was cut off."""
         values = (thread_id, self._clock())
-        row = await self._rows.read(lambda connection: connection.execute(_HOLDER, values).fetchone())
+        row = await self._database.read(lambda connection: connection.execute(_HOLDER, values).fetchone())
         return None if row is None else str(row["owner"])
 
 

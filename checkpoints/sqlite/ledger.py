@@ -61,7 +61,7 @@ class ToolLedger:
     def __init__(
         self, database: Database, thread_id: str, fence: int = 0, clock: Callable[[], float] = time.time
     ) -> None:
-        self._intents = database.intents
+        self._database = database
         self._thread_id = thread_id
         self._fence = fence
         self._clock = clock
@@ -76,7 +76,7 @@ class ToolLedger:
             StaleOwner: another owner took the thread; do not run the call.
             LedgerConflict: the key belongs to a call with another name or other arguments.
         """
-        intent = self._intents.submit(partial(self._claim, key, name, canonical(arguments)))
+        intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=True)
         try:
             return await asyncio.shield(intent)
         except asyncio.CancelledError:
@@ -84,7 +84,7 @@ class ToolLedger:
             await asyncio.wait([intent])
             if intent.exception() is None and intent.result().state in ("fresh", "doubtful"):
                 values = (*self._row(key), self._fence)
-                await self._intents.write(lambda connection: connection.execute(_WITHDRAW, values))
+                await self._database.write(lambda connection: connection.execute(_WITHDRAW, values), synced=True)
             raise
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
@@ -94,11 +94,11 @@ class ToolLedger:
             StaleOwner: another owner took the thread, which will find the call interrupted.
             LedgerConflict: the call was never claimed, or has another outcome already.
         """
-        await self._intents.write(partial(self._settle, key, json.dumps(dict(outcome))))
+        await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
 
     async def read(self, key: CallKey) -> dict[str, Any] | None:
         """Return one call as in `calls`, or None."""
-        rows = await self._intents.read(lambda connection: fetched(connection, _FIND, self._row(key)))
+        rows = await self._database.read(lambda connection: fetched(connection, _FIND, self._row(key)))
         return call_of(rows[0]) if rows else None
 
     async def calls(self, task_id: str) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class ToolLedger:
         Each is {name, arguments, outcome, state, started_at, finished_at, scope, idx}; `state` is running or done,
         times are Unix seconds.
         """
-        return await calls_of(self._intents, self._thread_id, task_id)
+        return await calls_of(self._database, self._thread_id, task_id)
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.
@@ -123,13 +123,13 @@ class ToolLedger:
                 outcome = json.dumps(dict(outcome_of(call_of(row)["name"])))
                 connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
 
-        await self._intents.write(end)
+        await self._database.write(end, synced=True)
         return await self.calls(task_id)
 
     async def unknown(self, task_id: str) -> list[dict[str, Any]]:
         """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
         values = (self._thread_id, task_id)
-        calls = [call_of(row) for row in await self._intents.read(lambda db: fetched(db, _UNKNOWN, values))]
+        calls = [call_of(row) for row in await self._database.read(lambda db: fetched(db, _UNKNOWN, values))]
         return [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:

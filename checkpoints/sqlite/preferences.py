@@ -31,11 +31,11 @@ class Preferences:
     """The preferences of every user."""
 
     def __init__(self, database: Database) -> None:
-        self._rows = database.rows
+        self._database = database
 
     async def default_mode(self, user_id: str) -> str:
         """The mode that a user prefers; empty where they said nothing."""
-        row = await self._rows.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
+        row = await self._database.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
         return "" if row is None else str(row["default_mode"])
 
     async def get(self, user_id: str, limit: int = 50) -> Row:
@@ -44,14 +44,14 @@ class Preferences:
         `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
         read is left out.
         """
-        rows = await self._rows.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
+        rows = await self._database.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
         told = [values for values, faults in (read_columns(row, _SHOWN) for row in rows) if not faults]
         history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in told]
         return {"default_mode": await self.default_mode(user_id), "mode_history": history}
 
     async def put(self, user_id: str, default_mode: str) -> None:
         """Set a user's default mode, which the caller has checked; an empty one takes it back."""
-        await self._rows.write(lambda connection: connection.execute(_PUT, (user_id, default_mode)))
+        await self._database.write(lambda connection: connection.execute(_PUT, (user_id, default_mode)))
 
     async def rate(self, task_id: str, rating: object) -> None:
         """Rate a task's answer, in place of an earlier rating.
@@ -67,4 +67,4 @@ class Preferences:
             if connection.execute(_RATE, (rating, task_id)).rowcount != 1:
                 raise UnknownTask(task_id)
 
-        await self._rows.write(store)
+        await self._database.write(store)

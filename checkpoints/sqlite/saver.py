@@ -1,10 +1,12 @@
 """LangGraph's SQLite saver, fenced, with the events of a step stored in the same transaction."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
-import aiosqlite
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     ChannelVersions,
@@ -12,14 +14,16 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    SerializerProtocol,
 )
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from segue.core.errors import DatabaseUnavailable, StaleOwner
+from segue.core.errors import DatabaseUnavailable
 
 from .database import Database, translated
 from .event_log import INSERT_EVENT, event_row
-from .leases import CHECK_FENCE
+from .leases import check_fence
 from .serializer import CheckedSerializer, Undecodable, check_form, decoding
 
 EVENTS = "events"
@@ -93,12 +97,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self._fences.pop(thread_id, None)
 
     async def setup(self) -> None:
-        """Create LangGraph's tables."""
-        if self.is_setup:
-            return
-        async with self._database.writing:
-            with translated(self._database.path):
-                await super().setup()
+        """Do nothing: the tables are created when the database is opened."""
 
     async def aput(
         self,
@@ -113,13 +112,19 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
         """
-        await self.setup()
-        async with self._transaction(_thread_of(config)) as connection:
+        thread_id, statements = _thread_of(config), Statements(self.serde)
+        saved = statements.put(config, checkpoint, metadata, new_versions)
+
+        def save(connection: sqlite3.Connection) -> list[str]:
+            self._check(connection, thread_id)
             self._refuse_gap(_key_of(config))
+            statements.run(connection)
+            return [row["task_id"] for row in connection.execute(_PAUSE_WANTED, (thread_id,))]
+
+        for task_id in await self._database.write(save):
             if self._on_pause is not None:
-                for row in await connection.execute_fetchall(_PAUSE_WANTED, (_thread_of(config),)):
-                    self._on_pause(row[0])
-            return await super().aput(config, checkpoint, metadata, new_versions)
+                self._on_pause(task_id)
+        return saved
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -130,19 +135,28 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written.
         """
-        await self.setup()
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
+        statements, lost = Statements(self.serde), partial(self._lost_writes.__setitem__, _key_of(config))
+
+        def save(connection: sqlite3.Connection) -> list[EventForm]:
+            self._check(connection, _thread_of(config))
+            stored = _insert(connection, config, task_id, events)
+            statements.run(connection)
+            return stored
+
         try:
-            async with self._transaction(_thread_of(config)) as connection:
-                stored = await _insert(connection, config, task_id, events)
-                await super().aput_writes(config, kept, task_id, task_path)
-                # Committed; still under the lock, so that events are told in the order of their numbers.
-                if stored and self._on_events is not None:
-                    self._on_events(stored)
+            statements.put_writes(config, kept, task_id, task_path)
         except BaseException as error:
-            self._lost_writes[_key_of(config)] = error
+            lost(error)
             raise
+        writing = self._database.submit(save, failed=lost)
+        writing.add_done_callback(self._tell)  # in the order of the transactions, also when the caller is cancelled
+        await asyncio.shield(writing)
+
+    def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
+        if writing.exception() is None and writing.result() and self._on_events is not None:
+            self._on_events(writing.result())
 
     async def drop_subgraphs(self, thread_id: str) -> None:
         """Delete the checkpoints of the subgraphs of a thread whose task is finished.
@@ -150,16 +164,24 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         Raises:
             StaleOwner: another owner took the thread; nothing was deleted.
         """
-        await self.setup()
-        async with self._transaction(thread_id) as connection:
+
+        def drop(connection: sqlite3.Connection) -> None:
+            self._check(connection, thread_id)
             for statement in _DROP_SUBGRAPHS:
-                await connection.execute(statement, (thread_id,))
+                connection.execute(statement, (thread_id,))
+
+        await self._database.write(drop)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""
-        await self.setup()
-        async with self._transaction(thread_id):
-            await super().adelete_thread(thread_id)
+        statements = Statements(self.serde)
+        statements.delete_thread(thread_id)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            self._check(connection, thread_id)
+            statements.run(connection)
+
+        await self._database.write(delete)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the thread's latest.
@@ -181,7 +203,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield checkpoints, newest first; write nothing meanwhile, LangGraph's lock is held between them.
+        """Yield checkpoints, newest first; LangGraph's saver reads nothing else meanwhile.
 
         Raises:
             DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
@@ -221,14 +243,11 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         if missing:
             raise Undecodable(f"it builds on checkpoint {missing[0][0]}, which is missing")
 
-    @contextlib.asynccontextmanager
-    async def _transaction(self, thread_id: str) -> AsyncIterator[aiosqlite.Connection]:
-        """Begin a write to a thread by checking that it is still ours, if it is held."""
-        async with self._database.transaction() as connection:
-            fence = self._fences.get(thread_id)
-            if fence is not None and (await connection.execute(CHECK_FENCE, (thread_id, fence))).rowcount != 1:
-                raise StaleOwner(thread_id)
-            yield connection
+    def _check(self, connection: sqlite3.Connection, thread_id: str) -> None:
+        """Make sure that the thread is still ours, if it is held."""
+        fence = self._fences.get(thread_id)
+        if fence is not None:
+            check_fence(connection, thread_id, fence)
 
     def _refuse_gap(self, key: tuple[str, str, str]) -> None:
         """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
@@ -248,8 +267,8 @@ def _key_of(config: RunnableConfig) -> tuple[str, str, str]:
     return (str(place["thread_id"]), str(place.get("checkpoint_ns", "")), str(place.get("checkpoint_id")))
 
 
-async def _insert(
-    connection: aiosqlite.Connection, config: RunnableConfig, task_id: str, events: Sequence[EventForm]
+def _insert(
+    connection: sqlite3.Connection, config: RunnableConfig, task_id: str, events: Sequence[EventForm]
 ) -> list[EventForm]:
     """Store the events that are new and return them, numbered."""
     thread_id, _, checkpoint_id = _key_of(config)
@@ -257,6 +276,30 @@ async def _insert(
     source = f"{checkpoint_id}/{task_id}"
     stored: list[EventForm] = []
     for ordinal, event in enumerate(events):
-        rows = await connection.execute_fetchall(INSERT_EVENT, event_row(thread_id, source, ordinal, event))
-        stored.extend({**event, "seq": row[0]} for row in rows)
+        row = connection.execute(INSERT_EVENT, event_row(thread_id, source, ordinal, event)).fetchone()
+        stored.extend([] if row is None else [{**event, "seq": row["seq"]}])
     return stored
+
+
+class Statements(SqliteSaver):
+    """LangGraph's own statements of a write, collected here and executed in a transaction of ours."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        super().__init__(cast(sqlite3.Connection, None), serde=serde)
+        self._collected: list[tuple[str, Sequence[Sequence[Any]]]] = []
+
+    @contextlib.contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+        """This, in place of a cursor."""
+        yield self
+
+    def execute(self, statement: str, values: Sequence[Any]) -> None:
+        self._collected.append((statement, [values]))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._collected.append((statement, [*rows]))
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Execute what was collected."""
+        for statement, rows in self._collected:
+            connection.executemany(statement, rows)

@@ -69,7 +69,7 @@ class Tasks:
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._rows = database.rows
+        self._database = database
         self._clock = clock
 
     async def create(
@@ -106,7 +106,7 @@ class Tasks:
             row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
             return row
 
-        return task_of(await self._rows.write(insert))
+        return task_of(await self._database.write(insert))
 
     async def get(self, task_id: str) -> Row:
         """Return one task.
@@ -115,7 +115,7 @@ class Tasks:
             UnknownTask: there is none.
             DamagedRow: it cannot be read.
         """
-        return task_of(await self._rows.read(lambda connection: _find(connection, task_id)))
+        return task_of(await self._database.read(lambda connection: _find(connection, task_id)))
 
     async def show(self, task_id: str) -> Row:
         """Return one task as lists show it.
@@ -123,7 +123,7 @@ class Tasks:
         Raises:
             UnknownTask: there is none.
         """
-        return shown_task(await self._rows.read(lambda connection: _find(connection, task_id)))
+        return shown_task(await self._database.read(lambda connection: _find(connection, task_id)))
 
     async def move(
         self,
@@ -156,7 +156,7 @@ class Tasks:
             row = connection.execute(_UPDATE, values).fetchone()
             return task_of(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
 
-        return await self._rows.write(change)
+        return await self._database.write(change)
 
     async def add_note(self, task_id: str, text: str, event: Event) -> Moved:
         """Add a text that steers a task which has not ended.
@@ -174,7 +174,7 @@ class Tasks:
             row = connection.execute(_UPDATE, values).fetchone()
             return task_of(row), [insert_event(connection, task["thread_id"], event)]
 
-        return await self._rows.write(add)
+        return await self._database.write(add)
 
     async def find(self, text: str) -> str:
         """Return the id of the task that `text` is, or the beginning of, from six characters on.
@@ -183,7 +183,7 @@ class Tasks:
             UnknownTask: there is none.
             TaskError: there are several, or `text` is too short to tell.
         """
-        rows = await self._rows.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
+        rows = await self._database.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
         found = [str(row["task_id"]) for row in rows]
         if text in found:
             return text
@@ -199,7 +199,7 @@ class Tasks:
     async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
         """Return what a person wants of these tasks, pause or cancel, for those of which something is wanted."""
         given = json.dumps([*task_ids])
-        rows = await self._rows.read(lambda connection: fetched(connection, _WANTED, (given,)))
+        rows = await self._database.read(lambda connection: fetched(connection, _WANTED, (given,)))
         return {row["task_id"]: row["wanted"] for row in rows}
 
     async def unfinished(self) -> Rows:
@@ -208,7 +208,7 @@ class Tasks:
         One whose status cannot be read is among them.
         """
         values = {"now": self._clock()}
-        rows = await self._rows.read(lambda connection: fetched(connection, _UNFINISHED, values))
+        rows = await self._database.read(lambda connection: fetched(connection, _UNFINISHED, values))
         return [shown_task(row) for row in rows]
 
     async def latest_of(self, thread_id: str) -> Row | None:
@@ -217,7 +217,7 @@ class Tasks:
         Raises:
             DamagedRow: it cannot be read.
         """
-        rows = await self._rows.read(lambda connection: fetched(connection, _LATEST, (thread_id,)))
+        rows = await self._database.read(lambda connection: fetched(connection, _LATEST, (thread_id,)))
         return task_of(rows[0]) if rows else None
 
     async def list(
@@ -233,12 +233,12 @@ class Tasks:
         `before` is the task_id that the last page ended with.
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before, "prefix": prefix}
-        return [shown_task(row) for row in await self._rows.read(lambda db: fetched(db, _LIST, values))]
+        return [shown_task(row) for row in await self._database.read(lambda db: fetched(db, _LIST, values))]
 
     async def threads(self, limit: int = 50, prefix: str = "") -> Rows:
         """Return the threads, last used first: {thread_id, turns, message, status, updated_at} of the newest task."""
         values = {"limit": limit, "prefix": prefix}
-        rows = await self._rows.read(lambda connection: fetched(connection, _THREADS, values))
+        rows = await self._database.read(lambda connection: fetched(connection, _THREADS, values))
         return [shown_thread(row) for row in rows]
 
 

@@ -1,6 +1,8 @@
 """A database on a file, and a second view of it as another process has."""
 
-from collections.abc import AsyncIterator
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,15 @@ async def other(database: Database) -> AsyncIterator[Database]:
     """The same file, opened again."""
     async with await open_database(database.path) as opened:
         yield opened
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Keep everybody else from writing."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
 
 
 class Clock:

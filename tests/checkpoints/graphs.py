@@ -118,4 +118,4 @@ class Place:
         return [event["data"]["text"] for event in kept]
 
     async def count(self, query: str, *values: Any) -> int:
-        return int(await self.database.rows.read(lambda db: db.execute(query, values).fetchone()[0]))
+        return int(await self.database.read(lambda db: db.execute(query, values).fetchone()[0]))

@@ -14,7 +14,7 @@ import pytest
 from segue.checkpoints.sqlite import schema
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.leases import Lease
-from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
+from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
 
 
 @contextmanager
@@ -40,13 +40,18 @@ async def test_a_new_file_gets_the_schema_and_write_ahead_logging(path: str) -> 
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-async def test_only_the_ledgers_connection_syncs_every_commit(database: Database) -> None:
+async def test_only_a_synced_write_waits_for_the_disk(database: Database) -> None:
     def synchronous(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA synchronous").fetchone()[0])
 
-    assert await database.intents.read(synchronous) == 2
-    assert await database.rows.read(synchronous) == 1
-    assert list(await database.checkpoints.execute_fetchall("PRAGMA synchronous")) == [(1,)]
+    assert [await database.write(synchronous, synced=synced) for synced in (False, True, False)] == [1, 2, 1]
+
+
+async def test_a_reader_cannot_write(database: Database) -> None:
+    with pytest.raises(DatabaseUnavailable, match="is read-only"):
+        await database.read(lambda db: db.execute("DELETE FROM leases"))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        await database.checkpoints.execute("DELETE FROM leases")
 
 
 async def test_what_was_written_is_there_after_reopening(path: str) -> None:
@@ -139,9 +144,6 @@ async def test_a_locked_database_is_refused_at_opening_and_later(path: str) -> N
                 await open_database(path, lock_timeout=0.1)
             with pytest.raises(DatabaseUnavailable, match="is locked by another process"):
                 await Lease(database).acquire("s", "me")
-            with pytest.raises(DatabaseUnavailable, match="is locked by another process"):
-                async with database.transaction():
-                    pass
             connection.execute("ROLLBACK")
         assert await Lease(database).acquire("s", "me") == 1
 
@@ -153,57 +155,45 @@ async def test_a_full_disk_is_reported_and_nothing_half_written(database: Databa
         connection.execute("INSERT INTO leases VALUES (?, 'me', 1, 0)", ("x" * 100_000,))
 
     with pytest.raises(DatabaseUnavailable, match="has no room left"):
-        await database.rows.write(fill)
-    assert await database.intents.read(lambda db: db.execute("SELECT count(*) FROM leases").fetchone()[0]) == 0
+        await database.write(fill)
+    assert await database.read(lambda db: db.execute("SELECT count(*) FROM leases").fetchone()[0]) == 0
 
 
 async def test_a_damaged_database_is_reported(path: str) -> None:
     async with await open_database(path) as database:
         for n in range(200):
             await Lease(database).acquire(f"thread {n}" * 20, "me")
-    overwrite(path, 8192, b"\xff" * 65536)
+    overwrite(path, 65536, b"\xff" * 65536)
     async with await open_database(path) as database:
         with pytest.raises(DatabaseUnavailable, match="is damaged: restore it from a copy"):
-            await database.rows.read(lambda db: db.execute("SELECT * FROM leases ORDER BY owner").fetchall())
+            await database.read(lambda db: db.execute("SELECT * FROM leases ORDER BY owner").fetchall())
 
 
 async def test_a_faulty_statement_is_no_trouble_with_the_file(database: Database) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
-        await database.rows.read(lambda db: db.execute("SELECT * FROM nonsense"))
+        await database.read(lambda db: db.execute("SELECT * FROM nonsense"))
 
 
 async def test_a_cancelled_caller_does_not_cut_a_write_short(database: Database) -> None:
-    blocker = asyncio.ensure_future(database.rows.read(lambda db: db.execute(_SLOW).fetchone()))
+    blocker = asyncio.ensure_future(database.write(lambda db: db.execute(_SLOW).fetchone()))
     insert = "INSERT INTO leases VALUES ('s', 'me', 1, 9e9)"
-    write = asyncio.ensure_future(database.rows.write(lambda db: db.execute(insert)))
+    write = asyncio.ensure_future(database.write(lambda db: db.execute(insert)))
     await asyncio.sleep(0.01)
     write.cancel()
     await asyncio.wait([blocker, write])
     assert write.cancelled()
-    assert await Lease(database).holder("s") == "me"
+    with pytest.raises(ThreadBusy):
+        await Lease(database).acquire("s", "you")
 
 
 async def test_a_cancelled_caller_leaves_no_lease_behind(database: Database) -> None:
-    blocker = asyncio.ensure_future(database.rows.read(lambda db: db.execute(_SLOW).fetchone()))
+    blocker = asyncio.ensure_future(database.write(lambda db: db.execute(_SLOW).fetchone()))
     taking = asyncio.ensure_future(Lease(database).acquire("s", "me"))
     await asyncio.sleep(0.01)
     taking.cancel()
     await asyncio.wait([blocker, taking])
     assert taking.cancelled()
     assert await Lease(database).holder("s") is None
-
-
-async def test_a_cancelled_transaction_of_the_saver_is_rolled_back(database: Database) -> None:
-    async def insert() -> None:
-        async with database.transaction() as connection:
-            await connection.execute("INSERT INTO leases VALUES ('s', 'me', 1, 9e9)")
-            await asyncio.sleep(60)
-
-    task = asyncio.ensure_future(insert())
-    await asyncio.sleep(0.1)
-    task.cancel()
-    await asyncio.wait([task])
-    assert await Lease(database).acquire("s", "you") == 1
 
 
 async def test_opening_waits_for_a_writer_before_it_switches_to_write_ahead_logging(path: str) -> None:

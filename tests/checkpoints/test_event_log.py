@@ -9,7 +9,7 @@ from segue.core.events import Event, Paused, Resumed, TaskStarted, from_dict, to
 
 
 async def append(database: Database, event: Event) -> dict[str, Any]:
-    return await database.rows.write(lambda connection: insert_event(connection, "s", event))
+    return await database.write(lambda connection: insert_event(connection, "s", event))
 
 
 async def test_events_are_numbered_per_task_and_come_back_whole(database: Database) -> None:

@@ -12,7 +12,7 @@ from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.leases import Heartbeat, Lease, renew
 from segue.core.errors import ThreadBusy
 
-from .conftest import Clock
+from .conftest import Clock, locked
 
 
 async def test_a_held_thread_is_busy_for_others_and_for_its_owner(database: Database, other: Database) -> None:
@@ -39,7 +39,7 @@ async def test_a_lease_ends_at_its_time_unless_renewed(database: Database, other
     mine, yours = Lease(database, clock), Lease(other, clock)
     fence = await mine.acquire("s", "me", ttl=10)
     clock.now += 9
-    assert await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     clock.now += 9
     with pytest.raises(ThreadBusy):
         await yours.acquire("s", "you")
@@ -52,7 +52,7 @@ async def test_an_expired_lease_that_nobody_took_can_be_renewed(database: Databa
     lease = Lease(database, clock)
     fence = await lease.acquire("s", "me", ttl=10)
     clock.now += 60
-    assert await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     assert await lease.holder("s") == "me"
 
 
@@ -61,7 +61,7 @@ async def test_a_lost_lease_is_neither_renewed_nor_released(database: Database, 
     fence = await mine.acquire("s", "me")
     clock.now += 16
     await yours.acquire("s", "you")
-    assert not await database.rows.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert not await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     await mine.release("s", fence)
     assert await yours.holder("s") == "you"
 
@@ -163,7 +163,7 @@ async def test_a_locked_database_is_no_lost_lease(path: str) -> None:
     async with await open_database(path, lock_timeout=0.05) as database:
         fence = await Lease(database).acquire("s", "me", ttl=0.3)
         async with Heartbeat(database, "s", fence, _unexpected, ttl=0.3):
-            async with database.transaction():
+            with locked(database.path):
                 await asyncio.sleep(0.5)
             await asyncio.sleep(0.3)
             assert await Lease(database).holder("s") == "me"

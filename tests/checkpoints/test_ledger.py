@@ -15,7 +15,7 @@ from segue.checkpoints.sqlite.ledger import LedgerConflict, ToolLedger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
 from segue.core.ports import CallKey, Claim, Ledger
 
-from .conftest import Clock
+from .conftest import Clock, locked
 from .damage import damage
 
 KEY = CallKey("t1", "trace", 0)
@@ -144,7 +144,7 @@ async def test_the_trace_lists_a_tasks_calls_in_order(database: Database, clock:
 
 async def test_a_claim_whose_caller_was_cancelled_is_taken_back(database: Database, other: Database) -> None:
     ledger = await ledger_of(database)
-    async with other.transaction():
+    with locked(other.path):
         claim = asyncio.ensure_future(ledger.claim(KEY, "refund", {}))
         await asyncio.sleep(0.05)
         claim.cancel()
@@ -157,7 +157,7 @@ async def test_a_claim_whose_caller_was_cancelled_is_taken_back(database: Databa
 async def test_an_outcome_is_stored_though_its_caller_was_cancelled(database: Database, other: Database) -> None:
     ledger = await ledger_of(database)
     await ledger.claim(KEY, "refund", {})
-    async with other.transaction():
+    with locked(other.path):
         settle = asyncio.ensure_future(ledger.settle(KEY, {"success": 1}))
         await asyncio.sleep(0.05)
         settle.cancel()
@@ -201,7 +201,7 @@ async def test_a_doubtful_claim_whose_caller_was_cancelled_is_taken_back(databas
     ledger = await ledger_of(database)
     await settled(ledger, 0, UNKNOWN)
     like = CallKey("t1", "later", 0)
-    async with other.transaction():
+    with locked(other.path):
         claim = asyncio.ensure_future(ledger.claim(like, "refund", {"order": "4711", "amount": 10}))
         await asyncio.sleep(0.05)
         claim.cancel()
@@ -214,9 +214,8 @@ async def test_a_locked_database_claims_nothing(path: str) -> None:
     async with await open_database(path) as database, await open_database(path, lock_timeout=0.05) as impatient:
         fence = await Lease(database).acquire("s", "me")
         ledger = ToolLedger(impatient, "s", fence)
-        async with database.transaction():
-            with pytest.raises(DatabaseUnavailable, match="locked"):
-                await ledger.claim(KEY, "refund", {})
+        with locked(database.path), pytest.raises(DatabaseUnavailable, match="locked"):
+            await ledger.claim(KEY, "refund", {})
         assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
 
 

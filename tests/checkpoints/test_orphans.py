@@ -20,7 +20,7 @@ async def orphans(path: Path, *labels: str) -> AsyncIterator[ToolLedger]:
             key = CallKey("t1", "trace", place)
             await ledger.claim(key, "do", {"label": label})
             await ledger.settle(key, {"success": f"did {label} as call {place}"})
-        await database.rows.write(lambda connection: connection.execute("UPDATE calls SET orphaned = 1"))
+        await database.write(lambda connection: connection.execute("UPDATE calls SET orphaned = 1"))
         yield ledger
 
 

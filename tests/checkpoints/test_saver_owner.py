@@ -69,12 +69,12 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place)
     wired = chain(StateGraph(Talk), first=steps.node("first", quiet=True), last=steps.node("last")).compile(
         checkpointer=place.saver
     )
-    await place.database.rows.write(refuse)
+    await place.database.write(refuse)
     with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
         await run(wired, HELLO)
     assert (await wired.aget_state(config_of())).next == ("first",)
     assert (steps.ran, place.told) == (["first"], [])
-    await place.database.rows.write(lambda db: db.execute("DROP TRIGGER refuse"))
+    await place.database.write(lambda db: db.execute("DROP TRIGGER refuse"))
     await run(wired, None)
     assert await place.texts() == ["first 0", "first 1", "last 0", "last 1"]
     assert steps.ran == ["first", "first", "last"]

@@ -41,7 +41,7 @@ def _give_everyone_the_lease() -> None:
     async def acquire(self: leases.Lease, thread_id: str, owner: str, **_: Any) -> int:
         put = "INSERT OR REPLACE INTO leases (thread_id, owner, fence, expires_at) VALUES (?, ?, 1, 9e9)"
         database: Any = self
-        await database._rows.write(lambda connection: connection.execute(put, (thread_id, owner)))
+        await database._database.write(lambda connection: connection.execute(put, (thread_id, owner)))
         return 1
 
     async def release(self: leases.Lease, thread_id: str, fence: int) -> None:

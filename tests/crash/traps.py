@@ -21,7 +21,7 @@ _WRITES = re.compile(
     r"\s*(BEGIN|COMMIT|ROLLBACK|INSERT|REPLACE|UPDATE|DELETE|CREATE|ALTER|DROP)\b"
     r"(?:\s+(?:OR\s+\w+\s+)?(?:INTO|FROM|TABLE)\b)?(?:\s+IF\s+NOT\s+EXISTS)?\s*([a-z_]*)"
 )
-_UNSYNCED = re.compile(r"PRAGMA synchronous *= *(NORMAL|OFF)")
+_SYNCHRONOUS = re.compile(r"PRAGMA synchronous *= *(FULL|NORMAL|OFF)")
 _OF_A_CLOCK = "segue-heartbeat"
 """Threads that write when their time has come: they would shift the count."""
 
@@ -82,8 +82,8 @@ class Traps:
         sqlite3.connect = connect  # type: ignore[assignment]
 
     def _note(self, connection: int, statement: str) -> None:
-        if _UNSYNCED.match(statement):
-            self._unsynced.add(connection)
+        if pragma := _SYNCHRONOUS.match(statement):
+            (self._unsynced.discard if pragma[1] == "FULL" else self._unsynced.add)(connection)
         found = _WRITES.match(statement)
         if found is None or threading.current_thread().name.startswith(_OF_A_CLOCK):
             return

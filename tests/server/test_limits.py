@@ -249,14 +249,19 @@ async def a_task() -> Any:
     return asyncio.current_task()
 
 
+async def query_only(served: Served, on: bool) -> None:
+    """Let the service's database be written no more, or again."""
+    await served.service.app._database._writer.submit(lambda db: db.execute(f"PRAGMA query_only = {int(on)}"))
+
+
 def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:
     path = tmp_path / "segue.db"
     with Served(path, ROOMY) as served, served.client(headers=ALPHA) as client:
         assert client.get("/readyz").status_code == 200
-        served.service.app._database.rows._connection.execute("PRAGMA query_only = 1")  # type: ignore[union-attr]
+        served.begin(query_only(served, True)).result()
         assert "read-only" in problem(client.get("/readyz"), 503, "DatabaseUnavailable")
         assert client.get("/healthz").status_code == 200
-        served.service.app._database.rows._connection.execute("PRAGMA query_only = 0")  # type: ignore[union-attr]
+        served.begin(query_only(served, False)).result()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] > 0
     connection.close()

@@ -31,7 +31,7 @@ class Ancestry:
     """Looks behind the checkpoints of one namespace of a thread; changes nothing."""
 
     def __init__(self, database: Database, saver: FencedSqliteSaver, thread_id: str, ns: str) -> None:
-        self._rows = database.rows
+        self._database = database
         self._serde = saver.serde
         self._thread_id = thread_id
         self._ns = ns
@@ -43,7 +43,7 @@ class Ancestry:
             DamagedCheckpoint: one of them does, or is missing, or what was written upon one is damaged.
         """
         values = {"thread_id": self._thread_id, "ns": self._ns, "id": checkpoint_id}
-        chain = await self._rows.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
+        chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
         left = set(logs)
         husks: list[str] = []
         for ancestor, _ in chain[1:]:
@@ -62,7 +62,7 @@ class Ancestry:
     async def _beginnings(self, checkpoint_id: str, logs: Collection[str]) -> set[str] | None:
         """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""
         key = (self._thread_id, self._ns, checkpoint_id)
-        row = await self._rows.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
+        row = await self._database.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
         try:
             with decoding(self._thread_id):
                 return set(self._serde.loads_typed((row[0].decode(), row[1]))["channel_values"])
@@ -76,7 +76,7 @@ class Ancestry:
 
     async def _check_writes(self, checkpoint_id: str, logs: Collection[str]) -> None:
         key = (self._thread_id, self._ns, checkpoint_id, json.dumps([*logs]))
-        rows = await self._rows.read(lambda connection: connection.execute(_WRITES, key).fetchall())
+        rows = await self._database.read(lambda connection: connection.execute(_WRITES, key).fetchall())
         with decoding(self._thread_id):
             for kind, value in rows:
                 self._serde.loads_typed((kind.decode(), value))

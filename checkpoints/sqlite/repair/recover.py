@@ -58,7 +58,7 @@ async def recover(
         StaleOwner: another owner took the thread; nothing was changed.
         DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
     """
-    damaged = await database.rows.read(partial(damaged_rows, thread_id=thread_id))
+    damaged = await database.read(partial(damaged_rows, thread_id=thread_id))
     found: Damage | NothingReadable | UnknownThread
     try:
         found = await Survey(database, saver, readable, thread_id).damage()
@@ -78,7 +78,7 @@ async def recover(
             _drop(connection, found, saver, thread_id, now)
         return mended
 
-    return _report(found, copy, await database.rows.write(work))
+    return _report(found, copy, await database.write(work))
 
 
 def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Row:

@@ -99,7 +99,7 @@ class Survey:
 
     def __init__(self, database: Database, saver: FencedSqliteSaver, readable: Readable, thread_id: str) -> None:
         self._database = database
-        self._rows = database.rows
+        self._database = database
         self._saver = saver
         self._readable = readable
         self._thread_id = thread_id
@@ -137,7 +137,7 @@ class Survey:
 
     async def _ids(self) -> dict[str, list[str]]:
         """The thread's checkpoints by namespace, newest first."""
-        rows = await self._rows.read(lambda connection: connection.execute(_IDS, (self._thread_id,)).fetchall())
+        rows = await self._database.read(lambda connection: connection.execute(_IDS, (self._thread_id,)).fetchall())
         ids: dict[str, list[str]] = {}
         for ns, checkpoint_id in rows:
             ids.setdefault(ns, []).append(checkpoint_id)
@@ -160,7 +160,7 @@ class Survey:
         place = {"thread_id": self._thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
         config: RunnableConfig = {"configurable": place}
         key = tuple(place.values())
-        row = await self._rows.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
+        row = await self._database.read(lambda connection: connection.execute(_CHECKPOINT, key).fetchone())
         with decoding(self._thread_id):
             checkpoint = self._saver.serde.loads_typed((row[0].decode(), row[1]))
             found = CheckpointTuple(config, checkpoint, json.loads(row[2]))
@@ -194,7 +194,7 @@ class Survey:
     async def _broken(self, key: tuple[str, ...]) -> list[bytes | None]:
         """The steps upon a checkpoint of which something cannot be read; one without a name is None."""
         broken: set[bytes | None] = set()
-        rows = await self._rows.read(lambda connection: connection.execute(_WRITES, key).fetchall())
+        rows = await self._database.read(lambda connection: connection.execute(_WRITES, key).fetchall())
         for step, kind, value in rows:
             try:
                 with decoding(self._thread_id):

@@ -63,7 +63,7 @@ async def export(database: Database, thread_id: str, clock: Callable[[], float] 
         UnknownThread
         DamagedSession: something of it cannot be read.
     """
-    return await database.rows.read(partial(_export, thread_id, clock()))
+    return await database.read(partial(_export, thread_id, clock()))
 
 
 async def import_(
@@ -98,7 +98,7 @@ async def import_(
         except sqlite3.IntegrityError as error:
             raise InvalidExport(f"two of its rows contradict each other ({error})") from error
 
-    await database.rows.write(store)
+    await database.write(store)
     return renaming.new[document.tasks[-1].task_id] if document.tasks else None
 
 

@@ -115,7 +115,7 @@ async def fork(
         DamagedCheckpoint: the snapshot cannot be read.
         DamagedRow: a row of the thread cannot be read.
     """
-    return await database.rows.write(partial(_fork, thread_id, checkpoint_id, new_thread_id, clock()))
+    return await database.write(partial(_fork, thread_id, checkpoint_id, new_thread_id, clock()))
 
 
 def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> None:

@@ -96,7 +96,7 @@ async def snapshots(database: Database, thread_id: str, limit: int = 50, before:
             refuse_unknown(connection, thread_id)
         return [_described(connection, thread_id, row) for row in rows]
 
-    return await database.rows.read(read)
+    return await database.read(read)
 
 
 def has_checkpoints(connection: sqlite3.Connection) -> bool:

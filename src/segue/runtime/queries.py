@@ -115,7 +115,7 @@ class Queries:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await calls_of(self._database.rows, row["thread_id"], task_id)
+        calls = await calls_of(self._database, row["thread_id"], task_id)
         return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
 
     async def usage(self, agent_id: str | None = None) -> Row:
@@ -134,7 +134,7 @@ class Queries:
         Raises:
             DatabaseUnavailable.
         """
-        await self._database.rows.write(touch)
+        await self._database.write(touch)
 
     async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The task's durable events after number `after`, then the live ones until it stops."""

@@ -164,6 +164,9 @@ class Runner:
                 return await self.end_cancelled(run.row, run.partial)
             await self._pause(run, "stopped at once")
             raise
+        except DatabaseUnavailable as error:
+            await self._interrupt(run, str(error))
+            raise
         except Exception as error:
             await self._fail(run.row, error)
             raise
@@ -180,6 +183,12 @@ class Runner:
     async def _pause(self, run: Run, reason: str) -> Row:
         await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row["task_id"], reason=reason)])
         return stopped(run.row)
+
+    async def _interrupt(self, run: Run, reason: str) -> None:
+        """Keep a task resumable that the database failed; where even that cannot be stored, its lease tells."""
+        paused = Paused(task_id=run.row["task_id"], reason=reason)
+        with suppress(DatabaseUnavailable):
+            await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
 
     async def _wait(self, run: Run, interrupt_id: str, question: Row) -> Row:
         asked = ApprovalRequested(
