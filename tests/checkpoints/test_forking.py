@@ -358,7 +358,7 @@ async def test_a_fork_does_not_take_over_an_answer_that_was_not_acted_upon(here:
     question = await here.app.question(original)
     given = {"interrupt_id": question["interrupt_id"], "value": {"verdicts": [{"index": 0, "verdict": "approve"}]}}
     stored = "UPDATE tasks SET status = 'paused', answer = ? WHERE task_id = ?"  # and then its process ended
-    await here.database.rows.write(lambda connection: connection.execute(stored, (json.dumps(given), original)))
+    await here.database.write(lambda connection: connection.execute(stored, (json.dumps(given), original)))
     task_id = str(await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f"))
     assert (await here.app.resume(task_id))["status"] == "waiting"
     assert paid == []
