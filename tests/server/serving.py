@@ -16,6 +16,7 @@ import uvicorn
 from segue.core.agents import Agent
 from segue.server import ServerSettings, create_app
 from segue.server.keys import hashed, keys_of
+from segue.server.run import uvicorn_config
 from segue.server.service import Service
 from segue.server.shutdown import drain
 
@@ -33,9 +34,7 @@ class Served:
         self.application = create_app(database, settings, **options)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(
-            uvicorn.Config(self.application, log_config=None, access_log=False, lifespan="on", server_header=False)
-        )
+        self._server = uvicorn.Server(uvicorn_config(settings or ServerSettings(), self.application))
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 

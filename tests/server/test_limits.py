@@ -2,19 +2,24 @@
 
 import asyncio
 import dataclasses
+import json
 import socket
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from segue.server import ServerSettings
 from segue.server.keys import Keys
+from segue.server.middleware.body_limit import DEEPEST, depth
 
-from .serving import ALPHA, BETA, KEYS, Held, Served, chat, start, wait_until
+from .serving import ALPHA, BETA, KEYS, SECONDS, Held, Served, chat, start, wait_until
 from .test_streams import from_last
 
 SMALL = ServerSettings(
@@ -73,6 +78,92 @@ def test_a_body_that_never_comes_does_not_hold_a_place(serve: Any) -> None:
         lines = ("POST /api/chat HTTP/1.1", "Host: x", f"Authorization: {ALPHA['Authorization']}", "Content-Length: 9")
         slow.sendall("\r\n".join([*lines, "", "{"]).encode())
         assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /healthz HTTP/1.1\r\nHost:", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET"]
+)
+def test_a_connection_without_a_whole_request_is_closed(serve: Any, sent: bytes) -> None:
+    served = serve(dataclasses.replace(ALONE, header_seconds=0.2))
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
+        slow.sendall(sent)
+        while slow.recv(1000):
+            pass
+
+
+def test_a_request_that_takes_longer_than_its_headers_may_is_answered(serve: Any, held: Held) -> None:
+    served = serve(dataclasses.replace(ALONE, header_seconds=0.05, heartbeat_seconds=0.3))
+    held.go.set()
+    with served.client() as client:
+        assert chat(client, "please hold", agent_id="a")[-1]["result"]["status"] == "done"
+        task_id = start(client, "please hold", agent_id="a")
+        wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
+
+
+def test_connections_beyond_the_limit_are_turned_away(serve: Any) -> None:
+    served = serve(dataclasses.replace(ALONE, connections=2))
+    with socket.create_connection(("127.0.0.1", served.port)), served.client() as client:
+        wait_until(lambda: client.get("/healthz").status_code == 503)
+    with served.client() as client:
+        wait_until(lambda: client.get("/healthz").status_code == 200)
+
+
+@pytest.mark.parametrize(
+    "deep", ["[" * 5000, '{"a":' * 5000 + "1" + "}" * 5000, '{"message": ' + "[" * 101 + "]" * 101 + "}"]
+)
+def test_a_body_that_is_nested_too_deeply_is_refused(client: httpx.Client, deep: str) -> None:
+    for path in ("/api/chat", "/api/tasks/x/answer"):
+        refused = client.post(path, content=deep, headers={"Content-Type": "application/json"})
+        assert "100 levels" in problem(refused, 400, "BodyTooDeep")
+
+
+@given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_the_depth_of_a_body_does_not_count_what_its_texts_hold(value: Any) -> None:
+    def levels(part: Any) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else None
+        return 0 if inner is None else 1 + max((levels(each) for each in inner), default=0)
+
+    wrapped = [value, "[{" * DEEPEST, '\\"[' * DEEPEST]
+    assert depth(json.dumps(wrapped, ensure_ascii=False).encode("utf-8", "surrogatepass")) == levels(wrapped)
+
+
+def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None:
+    served = serve(dataclasses.replace(ROOMY, tasks=1, streams=9))
+    with served.client(headers=ALPHA) as client:
+        resumable = start(client, "please hold", agent_id="a", session_id="s1")
+        assert held.begun.wait(SECONDS)
+        client.post(f"/api/tasks/{resumable}/pause")
+        held.go.set()
+        wait_until(lambda: client.get(f"/api/tasks/{resumable}").json()["task"]["status"] == "paused")
+        held.go.clear()
+        held.begun.clear()
+        start(client, "please hold", agent_id="a", session_id="s2")
+        assert held.begun.wait(SECONDS)
+        for path, body in (("/api/chat", {"message": "x"}), (f"/api/tasks/{resumable}/resume", None)):
+            refused = client.post(path, json=body)
+            assert "limit of running tasks is 1" in problem(refused, 429, "TooManyTasks")
+            assert refused.headers["retry-after"] == "5"
+        busy = client.post("/api/chat", json={"message": "x", "session_id": "s2"})
+        assert (busy.status_code, busy.json()["error"]["type"]) == (409, "ThreadBusy")
+        assert chat(client, headers=BETA)[-1]["type"] == "done", "each tenant has its own"
+        held.go.set()
+        wait_until(lambda: client.post("/api/chat", json={"message": "x"}).status_code == 200)
+
+
+def test_probes_do_not_write_to_the_database_each_time(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve(ROOMY)
+    app, written = served.service.app, []
+    check = app.check_writable
+
+    async def counted() -> None:
+        written.append(1)
+        await check()
+
+    monkeypatch.setattr(app, "check_writable", counted)
+    with served.client() as client:
+        began = time.monotonic()
+        assert {client.get("/readyz").status_code for _ in range(30)} == {200}
+        assert len(written) <= 1 + (time.monotonic() - began)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +347,8 @@ async def query_only(served: Served, on: bool) -> None:
 
 def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:
     path = tmp_path / "segue.db"
-    with Served(path, ROOMY) as served, served.client(headers=ALPHA) as client:
+    settings = dataclasses.replace(ROOMY, ready_seconds=0)
+    with Served(path, settings) as served, served.client(headers=ALPHA) as client:
         assert client.get("/readyz").status_code == 200
         served.begin(query_only(served, True)).result()
         assert "read-only" in problem(client.get("/readyz"), 503, "DatabaseUnavailable")

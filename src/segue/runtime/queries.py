@@ -108,6 +108,10 @@ class Queries:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""
         return project(from_dict(form) for form in await self._runner.log.read(task_id))
 
+    def running(self) -> list[str]:
+        """The sessions whose tasks run in this process."""
+        return self._runner.running()
+
     async def trace(self, task_id: str) -> Row:
         """{"task", "events", "calls"} of a task.
 

@@ -78,6 +78,10 @@ class Runner:
         """The run of a task that runs in this process."""
         return self._runs.get(task_id)
 
+    def running(self) -> list[str]:
+        """The threads whose tasks run in this process."""
+        return [run.row["thread_id"] for run in self._runs.values()]
+
     @asynccontextmanager
     async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is let go.

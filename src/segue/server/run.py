@@ -1,19 +1,84 @@
 """Running the service with uvicorn: one process, or several workers over one database."""
 
+import asyncio
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
 from .logging import configure_logs
 from .settings import ServerSettings, check_address
 
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as HTTPProtocol
+else:
+    HTTPProtocol = AutoHTTPProtocol
+
 GRACE = 5
-"""Seconds beyond those for draining, after which connections are cut."""
+"""Seconds beyond those for draining, after which connections are closed."""
+
+
+class PromptProtocol(HTTPProtocol):
+    """HTTP that closes a connection whose next request's headers do not arrive in time; uvicorn waits for ever."""
+
+    def __init__(self, *arguments: Any, header_seconds: float, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._header_seconds = header_seconds
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unwatch()
+
+    def _watch(self) -> None:
+        """Run the deadline while headers are awaited; further bytes do not extend it."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unwatch()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self._header_seconds, self._close)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+
+def uvicorn_config(
+    settings: ServerSettings, application: "str | ASGIApp | Callable[[], ASGIApp]", **options: Any
+) -> uvicorn.Config:
+    """How uvicorn serves the application: its logs are ours, and connections are limited."""
+    return uvicorn.Config(
+        application,
+        http=partial(PromptProtocol, header_seconds=settings.header_seconds),  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        limit_concurrency=settings.connections,
+        timeout_graceful_shutdown=int(settings.drain_seconds) + GRACE,
+        **options,
+    )
 
 
 def serve(
@@ -26,19 +91,7 @@ def serve(
     """
     check_address(host, settings.keys)
     configure_logs()
-    config = uvicorn.Config(
-        application,
-        host=host,
-        port=port,
-        workers=workers,
-        factory=True,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
-        timeout_graceful_shutdown=int(settings.drain_seconds) + GRACE,
-    )
+    config = uvicorn_config(settings, application, host=host, port=port, workers=workers, factory=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # what uvicorn raises again once all is closed
     if workers > 1:
         Multiprocess(config, sockets=[config.bind_socket()]).run()

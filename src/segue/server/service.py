@@ -1,7 +1,10 @@
 """What the routes share: the app, the settings, the streams that are open."""
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +30,10 @@ class Service:
     coming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
     _places: Counter[str] = field(default_factory=Counter)
+    _starting: Counter[str] = field(default_factory=Counter)
+    """Tasks that are being started, by tenant."""
+    _writable: "asyncio.Task[None] | None" = None
+    _checked_at: float = 0.0
 
     @property
     def draining(self) -> bool:
@@ -37,6 +44,35 @@ class Service:
         if self.draining:
             raise Problem(503, "Stopping", "The service is stopping: try again in a moment.", {"Retry-After": "5"})
 
+    async def check_ready(self) -> None:
+        """Check that work can be taken on; the database is asked at most once a second, however many want to know.
+
+        Raises:
+            DatabaseUnavailable: it cannot be written.
+        """
+        self.refuse_while_draining()
+        now = time.monotonic()
+        if self._writable is None or now - self._checked_at >= self.settings.ready_seconds:
+            self._checked_at = now
+            self._writable = asyncio.create_task(self.app.check_writable(), name="readiness")
+        await asyncio.shield(self._writable)
+
+    @contextmanager
+    def starting_task(self, tenant: Tenant, thread_id: str) -> Iterator[None]:
+        """Count a task of the tenant's as it starts, and refuse it beyond the tenant's limit.
+
+        The session's own task does not count: whether the session is busy, the app says.
+        """
+        running = sum(tenant.owns(other) and other != thread_id for other in self.app.queries.running())
+        if running + self._starting[tenant.name] >= self.settings.tasks:
+            sentence = f"The limit of running tasks is {self.settings.tasks}: wait until one of them ends."
+            raise Problem(429, "TooManyTasks", sentence, {"Retry-After": "5"})
+        self._starting[tenant.name] += 1
+        try:
+            yield
+        finally:
+            self._starting[tenant.name] -= 1
+
     def came(self, task_id: str) -> None:
         """A task was resumed, or will not be."""
         if event := self.coming.pop(task_id, None):
@@ -45,7 +81,7 @@ class Service:
     def take_place(self, tenant: Tenant) -> None:
         """Count a stream of the tenant's; `leave_place` when it ends."""
         if self._places[tenant.name] >= self.settings.streams:
-            sentence = f"{self.settings.streams} streams are open, which is the most: close one."
+            sentence = f"The limit of open streams is {self.settings.streams}: close one."
             raise Problem(429, "TooManyStreams", sentence, {"Retry-After": "1"})
         self._places[tenant.name] += 1
 

@@ -24,8 +24,16 @@ class ServerSettings:
     requests_a_minute: int = 600
     streams: int = 64
     """Streams that a tenant may have open at once. As the rates, of each worker process."""
+    tasks: int = 64
+    """Tasks that a tenant may have running or queued at once in each worker process."""
+    connections: int = 2000
+    """Open connections of each worker process; more are answered with 503."""
+    header_seconds: float = 10.0
+    """How long a connection may take to send a request's headers."""
     body_bytes: int = 256 * 1024
     body_seconds: float = 30.0
+    ready_seconds: float = 1.0
+    """How long the result of a readiness check is reused."""
     heartbeat_seconds: float = 15.0
     drain_seconds: float = 10.0
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
@@ -51,6 +59,8 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         chats_a_minute=_number(environ, "SEGUE_RATE_CHATS", 60),
         requests_a_minute=_number(environ, "SEGUE_RATE_REQUESTS", 600),
         streams=_number(environ, "SEGUE_STREAMS", 64),
+        tasks=_number(environ, "SEGUE_TENANT_TASKS", 64),
+        connections=_number(environ, "SEGUE_CONNECTIONS", 2000),
         drain_seconds=_number(environ, "SEGUE_DRAIN_SECONDS", 10),
         resume=_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         default_agent=default_agent,

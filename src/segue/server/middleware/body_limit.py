@@ -1,13 +1,19 @@
-"""How much: a request's body is read here, up to its limit, before anything looks at it."""
+"""Limits of a request's body: its size, its nesting, and the time that it may take to arrive."""
 
 import asyncio
+import re
 
 from ..errors import Problem
 from .asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
 
+DEEPEST = 100
+"""Levels of lists and objects in a JSON body; parsers and encoders further in recurse on each."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
+"""A JSON string; one that is not closed reaches to the end, so that every byte is looked at once."""
+
 
 class BodyLimit:
-    """Refuses a body that is too long, and one that takes too long to come."""
+    """Refuses a body that is too long, is nested too deeply, or takes too long to arrive."""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
         self._app = app
@@ -26,6 +32,9 @@ class BodyLimit:
         if messages is None:
             long = Problem(413, "BodyTooLong", f"The body has more than {self._most} bytes: send less.")
             return await refuse(long, scope, receive, send)
+        if depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
+            deep = Problem(400, "BodyTooDeep", f"The body is nested more than {DEEPEST} levels deep: flatten it.")
+            return await refuse(deep, scope, receive, send)
         again = iter(messages)
 
         async def replay() -> Message:
@@ -48,3 +57,17 @@ class BodyLimit:
                 return None
             if not message.get("more_body", False):
                 return messages
+
+
+def depth(body: bytes) -> int:
+    """How many levels of lists and objects the JSON has; 0 where it cannot have too many."""
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:
+        return 0
+    level = deepest = 0
+    for char in _STRING.sub(b"", body):
+        if char in b"[{":
+            level += 1
+            deepest = max(deepest, level)
+        elif char in b"]}":
+            level -= 1
+    return deepest

@@ -89,16 +89,18 @@ async def stream(
 
 
 async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Row:
-    return await service.app.start(
-        body.message,
-        session_id=tenant.stored(body.session_id or Ids().thread()),
-        agent=body.agent_id or service.settings.default_agent,
-        mode=body.mode or "",
-        user_id=tenant.stored(body.user_id or "default"),
-        model=body.model or "",
-        wait=body.wait,
-        steer=body.steer,
-    )
+    thread_id = tenant.stored(body.session_id or Ids().thread())
+    with service.starting_task(tenant, thread_id):
+        return await service.app.start(
+            body.message,
+            session_id=thread_id,
+            agent=body.agent_id or service.settings.default_agent,
+            mode=body.mode or "",
+            user_id=tenant.stored(body.user_id or "default"),
+            model=body.model or "",
+            wait=body.wait,
+            steer=body.steer,
+        )
 
 
 async def _already_told(service: Service, row: Row) -> int:

@@ -62,8 +62,9 @@ async def resume(
 ) -> Json:
     """Go on with a task that was paused, crashed or failed; watch it by its stream."""
     service.refuse_while_draining()
-    await service.own_task(tenant, task_id)
-    row = await service.app.take_up(task_id, model=(body.model if body else None) or "")
+    task = await service.own_task(tenant, task_id)
+    with service.starting_task(tenant, task["thread_id"]):
+        row = await service.app.take_up(task_id, model=(body.model if body else None) or "")
     return Json(task_view(row, tenant), 202)
 
 
@@ -81,8 +82,9 @@ async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
 async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> Json:
     """Answer the question that a task waits with, so that it goes on; watch it by its stream."""
     service.refuse_while_draining()
-    await service.own_task(tenant, task_id)
-    row = await service.app.take_up(task_id, answer=_answer(body))
+    task = await service.own_task(tenant, task_id)
+    with service.starting_task(tenant, task["thread_id"]):
+        row = await service.app.take_up(task_id, answer=_answer(body))
     return Json(task_view(row, tenant), 202)
 
 

@@ -26,6 +26,5 @@ async def healthz() -> Json:
 )
 async def readyz(service: Serving) -> Json:
     """The database can be written, and the service is not stopping."""
-    service.refuse_while_draining()
-    await service.app.check_writable()
+    await service.check_ready()
     return Json({"status": "ready"})
