@@ -1,20 +1,22 @@
-"""Call a model: stream what it writes, count what it uses."""
+"""Calls of a model: what it writes is streamed, what it uses is counted."""
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from langgraph.types import interrupt
-from pydantic_core import from_json
 
+from segue.core.agents import Budget
 from segue.core.errors import UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, Thinking, Token, Waiting
-from segue.core.ports import PAUSE, CallDelta, ModelReply, ModelRequest, Retry, TextDelta
+from segue.core.ports import PAUSE, CallDelta, Hidden, ModelReply, ModelRequest, Retry, TextDelta
 from segue.prompts.phrases import phrase
 
 from .context import Bench
+from .json_strings import JsonStrings
 
 Usage = dict[str, Any]
 """{"input", "output", "calls"} so far, and "cost" where the agent has prices."""
@@ -44,34 +46,64 @@ async def ask_model(
 ) -> Asked:
     """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
 
-    A reply that outgrows the agent's budget is left there, and counts as cut. Where a pause is wanted, no further
-    attempt is begun: the node begins again when the task goes on.
+    A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
+    no further attempt is begun: the node begins again when the task goes on.
 
     Raises:
         ModelError: the call failed for good.
     """
-    started, budget = time.monotonic(), work.agent.budget
-    reply, text = ModelReply(text="", finish_reason="empty"), ""
+    started, received = time.monotonic(), _Received()
+    try:
+        async with asyncio.timeout(work.agent.budget.seconds) as limit:
+            reply = await _reply(work, request, listener, ids, received)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        reply = received.truncated()
+    return _counted(work, request, reply, usage, ids, time.monotonic() - started)
+
+
+@dataclass
+class _Received:
+    """What has arrived of a reply: its text, and the number of all characters."""
+
+    text: list[str] = field(default_factory=list)
+    chars: int = 0
+    reasoning: int = 0
+
+    def exceeds(self, budget: Budget) -> bool:
+        return self.chars > budget.reply_chars or self.reasoning > budget.reasoning_chars
+
+    def truncated(self) -> ModelReply:
+        return ModelReply(text="".join(self.text), finish_reason="length")
+
+
+async def _reply(
+    work: Bench, request: ModelRequest, listener: Listener, ids: Mapping[str, Any], received: _Received
+) -> ModelReply:
     async with aclosing(work.model.stream(request)) as pieces:
         async for piece in pieces:
             match piece:
                 case TextDelta():
                     listener.text(piece.text)
-                    text += piece.text
+                    received.text.append(piece.text)
+                    received.chars += len(piece.text)
+                case Hidden():
+                    received.chars += piece.chars
+                    received.reasoning += piece.reasoning
                 case CallDelta():
                     listener.call(piece.name)
                 case Retry():
                     listener.restart()
-                    text = ""
+                    received.text, received.chars, received.reasoning = [], 0, 0
                     if work.services.pausing():
                         interrupt({"kind": PAUSE})
                     _tell_retry(work, piece, ids)
                 case ModelReply():
-                    reply = piece
-            if len(text) > budget.reply_chars or time.monotonic() - started > budget.seconds:
-                reply = ModelReply(text=text, finish_reason="length")
-                break
-    return _counted(work, request, reply, usage, ids, time.monotonic() - started)
+                    return piece
+            if received.exceeds(work.agent.budget):
+                return received.truncated()
+    return ModelReply(text="", finish_reason="empty")
 
 
 def _tell_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
@@ -158,6 +190,12 @@ class LiveText:
         self._said, self._calling = "", False
 
 
+_THOUGHT = ("thought",)
+_ACTIONS = ("action", "result"), ("action",)
+_KINDS = {(*action, "action_type") for action in _ACTIONS}
+_ANSWERS = {(*action, "output", "answer") for action in _ACTIONS}
+
+
 class LiveEnvelope:
     """Reads a json envelope while it is written and streams its thought and its answer."""
 
@@ -169,38 +207,27 @@ class LiveEnvelope:
 
     def restart(self) -> None:
         self._attempt += 1
-        self._text = ""
-        self._shown = {Thinking: 0, Token: 0}
+        self._strings = JsonStrings()
+        self._kind = ""
+        self._answer: list[str] = []
 
     def call(self, name: str) -> None:
         pass
 
     def text(self, piece: str) -> None:
-        self._text += piece
-        start = self._text.find("{")
-        if start < 0:
-            return
-        try:
-            envelope = from_json(self._text[start:], allow_partial="trailing-strings")
-        except ValueError:
-            return
-        if isinstance(envelope, dict):
-            self._show(Thinking, envelope.get("thought"))
-            self._show(Token, _answer_of(envelope))
+        thought: list[str] = []
+        for path, added in self._strings.feed(piece):
+            if path == _THOUGHT:
+                thought.append(added)
+            elif path in _KINDS:
+                self._kind += added
+            elif path in _ANSWERS:
+                self._answer.append(added)
+        self._show(Thinking, thought)
+        if self._kind == "ANSWER":
+            self._show(Token, self._answer)
+            self._answer = []
 
-    def _show(self, kind: type[Thinking] | type[Token], text: object) -> None:
-        if not isinstance(text, str) or len(text) <= self._shown[kind]:
-            return
-        content = text[self._shown[kind] :]
-        self._shown[kind] = len(text)
-        self._work.emit(kind(content=content, attempt=self._attempt, **self._ids))
-
-
-def _answer_of(envelope: Mapping[str, Any]) -> object:
-    action = envelope.get("action")
-    if not isinstance(action, dict):
-        return None
-    result = action.get("result")
-    inner = result if isinstance(result, dict) else action
-    output = inner.get("output") if inner.get("action_type") == "ANSWER" else None
-    return output.get("answer") if isinstance(output, dict) else None
+    def _show(self, kind: type[Thinking] | type[Token], pieces: Sequence[str]) -> None:
+        if content := "".join(pieces):
+            self._work.emit(kind(content=content, attempt=self._attempt, **self._ids))

@@ -171,8 +171,20 @@ def test_no_action_is_unreadable(text: str) -> None:
         flat("CALL_TOOL", {"tool_calls": [{"function": {"name": "add", "arguments": '{"a": Infinity}'}}]}),
         flat("CALL_TOOL", {"tool_calls": [{"function": {"name": "add", "arguments": '{"a":' * 100_000}}]}),
         flat("CALL_TOOL", '{"a":' * 100_000),
+        flat("CALL_TOOL", {"tool_calls": [{"name": "add", "arguments": {"a": json.loads("[" * 300 + "]" * 300)}}]}),
+        flat("CALL_TOOL", {"tool_calls": [{"name": "add", "arguments": '{"a":' * 300 + "1" + "}" * 300}]}),
     ],
-    ids=["deep", "long number", "NaN", "lone surrogate", "Infinity in arguments", "deep arguments", "deep output"],
+    ids=[
+        "deep",
+        "long number",
+        "NaN",
+        "lone surrogate",
+        "Infinity in arguments",
+        "deep arguments",
+        "deep output",
+        "300 levels",
+        "300 levels in arguments",
+    ],
 )
 def test_what_no_store_could_keep_is_unreadable_and_no_crash(text: str) -> None:
     with pytest.raises(UnreadableReply):

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent, Budget
 from tests.fakes import answer
-from tests.loopback import Hang, LoopbackServer, Text
+from tests.loopback import Endless, Hang, LoopbackServer, Text
 from tests.loopback_wire import Wire
 
 from .test_control import Drip, status, types
@@ -50,6 +51,38 @@ async def test_a_reply_without_an_end_is_left_and_said_to_be_cut(app: App, budge
     assert len(result["answer"]) < 300 and "word" not in result["answer"][-10:]
 
 
+ARGUMENTS = [{"index": 0, "id": "c", "function": {"name": "add", "arguments": "x" * 50}}]
+ENDLESS = {
+    "arguments": Endless.delta(tool_calls=ARGUMENTS),
+    "reasoning": Endless.delta(reasoning_content="hm " * 20),
+    "refusal": Endless.delta(refusal="no " * 20),
+    "empty deltas": Endless.delta(content=""),
+    "no choices": Endless({"choices": []}),
+}
+
+
+async def ask_endless(app: App, name: str, budget: Budget) -> dict[str, Any]:
+    """What comes of a task whose first reply has no end and whose second is an answer."""
+    endless = replace(ENDLESS[name], left=threading.Event())
+    async with LoopbackServer([endless, Text(answer("short"))]) as server, asyncio.timeout(10):
+        app.register(agent_at(server, mode="react", budget=budget))
+        result = await app.ask("go", agent="a")
+        assert await asyncio.to_thread(endless.left.wait, 5.0)
+    return result
+
+
+@pytest.mark.parametrize("name", ["arguments", "reasoning", "refusal"])
+async def test_all_characters_of_a_reply_are_counted(app: App, name: str) -> None:
+    result = await ask_endless(app, name, Budget(reply_chars=400, reasoning_chars=400))
+    assert result["answer"] == "short"
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_the_time_limit_holds_for_replies_without_text(app: App, name: str) -> None:
+    result = await ask_endless(app, name, Budget(seconds=0.2))
+    assert result["error"] == "the time limit of 0.2 seconds was reached"
+
+
 async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
     async with LoopbackServer([Drip(), Text(answer("short"))]) as server:
         app.register(agent_at(server, mode="react", budget=Budget(reply_chars=400)))
@@ -63,7 +96,7 @@ async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
 async def test_where_a_pause_is_wanted_no_further_attempt_is_begun(app: App, mode: str) -> None:
     quiet = Quiet()
     async with LoopbackServer([quiet, *[Text(answer("late"))] * 4]) as server:
-        app.register(agent_at(server, mode=mode, silence=2.0))
+        app.register(agent_at(server, mode=mode, read_timeout=2.0))
         row = await app.start("go", session_id="s", agent="a")
         assert await asyncio.to_thread(quiet.asked.wait, 10)
         await app.pause(row["task_id"])

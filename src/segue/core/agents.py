@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from .errors import ConfigurationError
 
@@ -27,7 +27,9 @@ class Budget(BaseModel):
     message_bytes: int = Field(default=32 * 1024, gt=0)
     """UTF-8 bytes of a message."""
     reply_chars: int = Field(default=32_000, ge=100)
-    """Characters of one reply of the model; what is longer is left there, and counts as cut."""
+    """Characters of one reply of the model, with the arguments of its calls; a longer one is truncated."""
+    reasoning_chars: int = Field(default=128_000, ge=100)
+    """Characters of reasoning in one reply, which are not shown; with more, it is truncated."""
     result_chars: int = Field(default=4_000, ge=100)
     """Characters of one tool result in a prompt."""
 
@@ -90,8 +92,11 @@ class Agent(BaseModel):
     temperature: float | None = None
     streaming: bool = True
     """Ask the endpoint to stream; off for endpoints that cannot."""
-    silence: float = Field(default=60, gt=0)
-    """Seconds that the endpoint may say nothing: before its first piece, and between two."""
+    read_timeout: float = Field(default=60, gt=0, validation_alias=AliasChoices("read_timeout", "silence"))
+    """Seconds that the endpoint may take for the first piece of its reply, and from one to the next.
+
+    Its former name, `silence`, is accepted as well.
+    """
     tools: tuple[Any, ...] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     mcp: tuple[McpServer, ...] = ()

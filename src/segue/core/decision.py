@@ -148,15 +148,25 @@ def _end_of_braces(text: str, start: int) -> int:
     return len(text)
 
 
+MAX_DEPTH = 100
+"""How deep a value may be nested that a model writes: stores and streams take little more than twice as much."""
+
+
 def check_storable(value: Any) -> None:
-    """Raise ValueError where no store or stream could hold the value: NaN, lone surrogates, huge integers."""
+    """Raise ValueError where no store or stream could hold the value.
+
+    That is NaN, lone surrogates, huge integers and deep nesting.
+    """
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    stack = [value]
+    stack = [(value, 0)]
     while stack:
-        item = stack.pop()
+        item, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
         if isinstance(item, int) and not -(2**63) <= item < 2**64:
             raise ValueError("an integer is longer than 64 bits: write it as a string")
-        stack += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        stack += [(each, depth + 1) for each in inner]
 
 
 def decode(text: str) -> Decision:

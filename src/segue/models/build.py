@@ -1,4 +1,4 @@
-"""From an agent's model name to a model that can be called."""
+"""Models, built from what an agent names."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from ..core.agents import Agent
 from ..core.errors import MissingKey, UnknownModel
 from ..core.ports import Model
-from .openai.retry import WHOLE, Patience
+from .openai.retry import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -15,7 +15,7 @@ DEFAULT_OPENAI_MODEL = "gpt-4.1-mini"
 
 
 def chosen_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Any:
-    """What stands for the agent's model: the override, the agent's own, the environment's, or `offline`."""
+    """The agent's model: the override, the agent's own, the environment's, or `offline`."""
     if override:
         return override
     if agent.model is not None:
@@ -31,9 +31,9 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
     """Build the agent's model.
 
     Raises:
-        UnknownModel: the name is of no known kind.
-        MissingKey: an endpoint needs one and none is set.
-        MissingExtra, ConfigurationError: a model in a file cannot be run, or there is no such file.
+        UnknownModel: the name has no known prefix.
+        MissingKey: the endpoint needs a key and none is set.
+        MissingExtra, ConfigurationError: a model file cannot be run, or does not exist.
     """
     choice = chosen_model(agent, override, environ)
     if not isinstance(choice, str):
@@ -62,12 +62,12 @@ def _of_object(choice: Any, agent: Agent) -> Model:
     if _speaks_chat_completions(choice):
         from .openai.model import OpenAIModel
 
-        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming, patience=_patience(agent))
+        return OpenAIModel(choice, choice.model_name, streaming=agent.streaming, policy=_retry_policy(agent))
     return ChatObject(choice, streaming=agent.streaming)
 
 
 def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":
-    """Whether a chat model is LangChain's OpenAI client or made from it, and not told to use the Responses API."""
+    """Whether a chat model is LangChain's OpenAI client or made from it, and not record to use the Responses API."""
     if not any(kind.__module__.startswith("langchain_openai.") for kind in type(choice).__mro__):
         return False
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -96,8 +96,8 @@ def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
         max_retries=0,
         http_async_client=DefaultAsyncHttpxClient(),
     )
-    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming, patience=_patience(agent))
+    return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming, policy=_retry_policy(agent))
 
 
-def _patience(agent: Agent) -> Patience:
-    return Patience(silence=agent.silence, whole=max(agent.silence, WHOLE))
+def _retry_policy(agent: Agent) -> RetryPolicy:
+    return RetryPolicy(read_timeout=agent.read_timeout, reply_timeout=max(agent.read_timeout, REPLY_SECONDS))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
 
-_WAYS_TO_SAY_IT = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
-_NAMES_FOR_IT = ("finish_reason", "stop_reason", "done_reason")
+_FINISH_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
+_FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason")
 
 
 class ChatObject:
-    """Any chat model: what it raises passes through, and in the json protocol the prompt alone says the form.
+    """Any chat model: its errors pass through, and in the json protocol only the prompt asks for JSON.
 
-    The reply's `finish_reason` is put in OpenAI's words; `stop` where the model gives none.
+    The reply's `finish_reason` is translated to OpenAI's; `stop` where the model gives none.
     """
 
     is_language_model = True
@@ -43,7 +43,7 @@ class ChatObject:
         try:
             return self.chat.bind_tools(plain_specs(request.tools))
         except NotImplementedError as error:
-            raise ModelRefused(f'The model «{self.name}» takes no tools: set protocol="json" on the agent.') from error
+            raise ModelRefused(f'The model "{self.name}" takes no tools: set protocol="json" on the agent.') from error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         growing = GrowingReply()
@@ -91,8 +91,8 @@ def _calls(message: "AIMessage") -> list[tuple[object, Any]]:
 
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    said = next((str(metadata[name]).lower() for name in _NAMES_FOR_IT if metadata.get(name)), "")
-    return _WAYS_TO_SAY_IT.get(said, said)
+    said = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
+    return _FINISH_REASONS.get(said, said)
 
 
 def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:

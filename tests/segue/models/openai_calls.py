@@ -12,12 +12,12 @@ from segue.core.errors import ModelError
 from segue.core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.openai.model import OpenAIModel
-from segue.models.openai.retry import Patience
+from segue.models.openai.retry import RetryPolicy
 from tests.loopback import Json, LoopbackServer, Scripted
 
 KEY = "test-key-0123456789"
 NOW = 1_700_000_000.0
-SILENCE = 10.0
+READ_TIMEOUT = 10.0
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}}
 ADD: Mapping[str, Any] = {
     "type": "function",
@@ -41,7 +41,7 @@ PROSE = ModelRequest(purpose="answer", messages=[HumanMessage("hi")])
 
 
 @dataclass
-class Told:
+class CallLog:
     """What came of a call: its pieces, how long it slept before each attempt, and the error that ended it."""
 
     pieces: list[ModelPiece] = field(default_factory=list)
@@ -72,44 +72,46 @@ class Told:
 
 
 def model_at(
-    server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None, silence: float = SILENCE
+    server: LoopbackServer, streaming: bool = True, slept: list[float] | None = None, read_timeout: float = READ_TIMEOUT
 ) -> OpenAIModel:
     """The model that an agent gets, but hurried: it notes what it should sleep and is never lucky."""
     agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, api_key=KEY, streaming=streaming)  # type: ignore[arg-type]
     built = build_model(agent, "", {})
     assert isinstance(built, OpenAIModel)
-    return OpenAIModel(built.chat, built.name, streaming=streaming, patience=hurried(slept, silence))
+    return OpenAIModel(built.chat, built.name, streaming=streaming, policy=hurried(slept, read_timeout))
 
 
-def hurried(slept: list[float] | None = None, silence: float = SILENCE) -> Patience:
+def hurried(slept: list[float] | None = None, read_timeout: float = READ_TIMEOUT) -> RetryPolicy:
     noted = [] if slept is None else slept
 
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    return Patience(silence=silence, whole=silence, sleep=note, chance=lambda: 0.0, clock=lambda: NOW)
+    return RetryPolicy(
+        read_timeout=read_timeout, reply_timeout=read_timeout, sleep=note, chance=lambda: 0.0, clock=lambda: NOW
+    )
 
 
-async def told(model: Any, request: ModelRequest) -> Told:
+async def record(model: Any, request: ModelRequest) -> CallLog:
     """Ask, and keep whatever comes of it; an error that is no ModelError is a bug and passes through."""
-    heard = Told()
+    log = CallLog()
     async with aclosing(model.stream(request)) as pieces:
         try:
             async for piece in pieces:
-                heard.pieces.append(piece)
+                log.pieces.append(piece)
         except ModelError as error:
-            heard.error = error
-    return heard
+            log.error = error
+    return log
 
 
 async def ask(
     script: Sequence[Scripted], request: ModelRequest, streaming: bool = True, make: Callable[..., Any] = model_at
-) -> Told:
+) -> CallLog:
     """Ask a model on a server with that script, which has to be used up."""
     slept: list[float] = []
     async with LoopbackServer(script) as server:
-        heard = await told(make(server, streaming, slept), request)
+        log = await record(make(server, streaming, slept), request)
         server.assert_spent()
-    heard.slept = slept
-    heard.sent = [asked.body for asked in server.requests]
-    return heard
+    log.slept = slept
+    log.sent = [asked.body for asked in server.requests]
+    return log

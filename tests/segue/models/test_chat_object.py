@@ -12,7 +12,7 @@ from segue.core.ports import ModelReply, RawCall
 from segue.models.chat_object import ChatObject
 from tests.fakes import ScriptedChatModel
 
-from .openai_calls import JSON, NATIVE, PROSE, told
+from .openai_calls import JSON, NATIVE, PROSE, record
 
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 USAGE: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
@@ -26,15 +26,15 @@ def calling(*calls: tuple[str, str, dict[str, Any]], **fields: Any) -> AIMessage
 @both_forms
 async def test_prose(streaming: bool) -> None:
     with ScriptedChatModel([AIMessage("one two three", usage_metadata=USAGE)]) as chat:
-        heard = await told(ChatObject(chat, streaming=streaming), PROSE)
-    assert heard.streamed == (["one two", " three"] if streaming else ["one two three"])
-    assert heard.reply == ModelReply("one two three", "stop", {"input": 3, "output": 4})
+        log = await record(ChatObject(chat, streaming=streaming), PROSE)
+    assert log.streamed == (["one two", " three"] if streaming else ["one two three"])
+    assert log.reply == ModelReply("one two three", "stop", {"input": 3, "output": 4})
 
 
 @both_forms
 async def test_json_is_asked_for_by_the_prompt_alone(streaming: bool) -> None:
     with ScriptedChatModel(["{}"]) as chat:
-        assert (await told(ChatObject(chat, streaming=streaming), JSON)).reply == ModelReply("{}")
+        assert (await record(ChatObject(chat, streaming=streaming), JSON)).reply == ModelReply("{}")
     assert chat.bound_tools == [] and "response_format" not in chat.call_kwargs[0]
 
 
@@ -42,10 +42,10 @@ async def test_json_is_asked_for_by_the_prompt_alone(streaming: bool) -> None:
 async def test_native_binds_plain_specs_and_keeps_calls_as_text(streaming: bool) -> None:
     calls = [("c1", "add", {"a": 1, "city": "杭州"}), ("c2", "add", {})]
     with ScriptedChatModel([calling(*calls)]) as chat:
-        heard = await told(ChatObject(chat, streaming=streaming), NATIVE)
-    assert heard.reply.tool_calls == (RawCall("c1", "add", '{"a": 1, "city": "杭州"}'), RawCall("c2", "add", "{}"))
-    assert heard.reply.finish_reason == "tool_calls"
-    assert heard.streamed == ["+add", "+add"]
+        log = await record(ChatObject(chat, streaming=streaming), NATIVE)
+    assert log.reply.tool_calls == (RawCall("c1", "add", '{"a": 1, "city": "杭州"}'), RawCall("c2", "add", "{}"))
+    assert log.reply.finish_reason == "tool_calls"
+    assert log.streamed == ["+add", "+add"]
     (spec,) = chat.bound_tools[0]
     assert set(spec) == {"type", "function"}
     assert spec["function"]["parameters"]["properties"]["a"] == {"type": "integer"}
@@ -53,8 +53,8 @@ async def test_native_binds_plain_specs_and_keeps_calls_as_text(streaming: bool)
 
 async def test_a_call_that_could_not_be_parsed_keeps_its_text() -> None:
     broken = AIMessage("", invalid_tool_calls=[invalid_tool_call(name="add", args='{"a": 1', id="c1", error="cut")])
-    heard = await told(ChatObject(ScriptedChatModel([broken]), streaming=False), NATIVE)
-    assert heard.reply.tool_calls == (RawCall("c1", "add", '{"a": 1'),)
+    log = await record(ChatObject(ScriptedChatModel([broken]), streaming=False), NATIVE)
+    assert log.reply.tool_calls == (RawCall("c1", "add", '{"a": 1'),)
 
 
 @both_forms
@@ -71,21 +71,21 @@ async def test_a_call_that_could_not_be_parsed_keeps_its_text() -> None:
 )
 async def test_how_it_finished_is_put_in_openais_words(metadata: Any, reason: str, streaming: bool) -> None:
     chat = ScriptedChatModel([AIMessage("x", response_metadata=metadata)])
-    assert (await told(ChatObject(chat, streaming=streaming), PROSE)).reply.finish_reason == reason
+    assert (await record(ChatObject(chat, streaming=streaming), PROSE)).reply.finish_reason == reason
 
 
 @both_forms
 async def test_errors_pass_through_untouched(streaming: bool) -> None:
     error = LookupError("their own")
     with pytest.raises(LookupError) as caught:
-        await told(ChatObject(ScriptedChatModel([error]), streaming=streaming), NATIVE)
+        await record(ChatObject(ScriptedChatModel([error]), streaming=streaming), NATIVE)
     assert caught.value is error
 
 
 async def test_a_model_that_takes_no_tools_says_what_to_change() -> None:
-    heard = await told(ChatObject(FakeListChatModel(responses=["x"])), NATIVE)
-    assert isinstance(heard.error, ModelRefused)
-    assert 'FakeListChatModel» takes no tools: set protocol="json"' in str(heard.error)
+    log = await record(ChatObject(FakeListChatModel(responses=["x"])), NATIVE)
+    assert isinstance(log.error, ModelRefused)
+    assert 'FakeListChatModel" takes no tools: set protocol="json"' in str(log.error)
 
 
 async def test_names() -> None:

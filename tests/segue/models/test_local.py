@@ -69,7 +69,7 @@ class ScriptedEngine:
 
 
 class EndlessEngine(ScriptedEngine):
-    """Writes until it is told to stop, as small models do."""
+    """Writes until it is record to stop, as small models do."""
 
     def complete(self, *given: Any) -> Completion:
         while not given[-1]("and on "):
@@ -181,12 +181,12 @@ async def test_a_cut_reply_says_so() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("the prompt is too long."), RuntimeError("the prompt is too long")])
 async def test_what_the_engine_cannot_do_is_a_sentence(error: Exception) -> None:
-    with pytest.raises(ModelRefused, match=r"«local:m.gguf» cannot answer: the prompt is too long\.$"):
+    with pytest.raises(ModelRefused, match=r'"local:m.gguf" cannot answer: the prompt is too long\.$'):
         await replies(ScriptedEngine(error), request())
 
 
 async def test_native_calls_are_refused_with_the_way_out() -> None:
-    with pytest.raises(ModelRefused, match='give the agent protocol="json"'):
+    with pytest.raises(ModelRefused, match='set protocol="json" on the agent'):
         await replies(ScriptedEngine(), request(native=True))
 
 
@@ -212,7 +212,7 @@ def test_a_name_needs_a_file_that_is_there_and_is_gguf(tmp_path: Path) -> None:
         build_model(agent, f"local:{tmp_path}", {})
     page = tmp_path / "page.gguf"
     page.write_text("<html>", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="is no GGUF file"):
+    with pytest.raises(ConfigurationError, match="is not a GGUF file"):
         build_model(agent, f"local:{page}", {})
     with pytest.raises(UnknownModel, match=r"local:<path\.gguf>"):
         build_model(agent, "local:", {})
@@ -245,4 +245,4 @@ def test_without_the_extra_the_error_names_it() -> None:
         "build_model(Agent(agent_id='a'), 'local:m.gguf', {})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "MissingExtra: The model «local:m.gguf» needs an extra: pip install 'segue[local]'." in done.stderr
+    assert "MissingExtra: The model \"local:m.gguf\" needs an extra: pip install 'segue[local]'." in done.stderr

@@ -17,12 +17,12 @@ from pydantic import SecretStr
 
 from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.ports import ModelReply, ModelRequest, RawCall, TextDelta
-from segue.models.openai.capabilities import quirks_of
+from segue.models.openai.capabilities import capabilities_of
 from segue.models.openai.model import OpenAIModel
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 
-from .openai_calls import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, told
+from .openai_calls import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, record
 
 both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", "whole"])
 
@@ -40,21 +40,21 @@ def bad_request(message: str, code: int = 400) -> Status:
 
 @both_forms
 async def test_a_request_for_json_asks_for_the_schema_and_binds_no_tools(streaming: bool) -> None:
-    heard = await ask([Text('{"answer": "北京"}')], JSON, streaming)
-    (sent,) = heard.sent
+    log = await ask([Text('{"answer": "北京"}')], JSON, streaming)
+    (sent,) = log.sent
     assert sent["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "decide", "schema": SCHEMA, "strict": False},
     }
     assert "tools" not in sent
     assert bool(sent.get("stream")) is streaming
-    assert heard.reply == ModelReply('{"answer": "北京"}', "stop", {"input": 10, "output": 5})
+    assert log.reply == ModelReply('{"answer": "北京"}', "stop", {"input": 10, "output": 5})
 
 
 @both_forms
 async def test_a_native_request_binds_plain_specs_and_asks_for_no_format(streaming: bool) -> None:
-    heard = await ask([Text("4")], NATIVE, streaming)
-    (sent,) = heard.sent
+    log = await ask([Text("4")], NATIVE, streaming)
+    (sent,) = log.sent
     assert "response_format" not in sent
     assert sent["tools"] == [
         {
@@ -93,17 +93,17 @@ async def test_text_comes_in_pieces_or_in_one() -> None:
 @both_forms
 async def test_calls_are_announced_once_and_kept_as_written(streaming: bool) -> None:
     calls = [("c1", "add", '{"a":  1,\n "a": 2}'), ("c2", "add", '{"city": "\\u676d州"}'), ("c3", "stop", "")]
-    heard = await ask([ToolCalls(calls, content="hm")], NATIVE, streaming)
-    assert heard.streamed == ["hm", "+add", "+add", "+stop"]
-    assert heard.reply.tool_calls == tuple(RawCall(*call) for call in calls)
-    assert (heard.reply.text, heard.reply.finish_reason) == ("hm", "tool_calls")
-    assert heard.reply.usage == {"input": 10, "output": 5}
+    log = await ask([ToolCalls(calls, content="hm")], NATIVE, streaming)
+    assert log.streamed == ["hm", "+add", "+add", "+stop"]
+    assert log.reply.tool_calls == tuple(RawCall(*call) for call in calls)
+    assert (log.reply.text, log.reply.finish_reason) == ("hm", "tool_calls")
+    assert log.reply.usage == {"input": 10, "output": 5}
 
 
 async def test_without_usage_none_is_made_up() -> None:
     async with LoopbackServer([bad_request("Unknown parameter: stream_options"), Text("a"), Text("b")]) as server:
         model = model_at(server)
-        first, second = await told(model, PROSE), await told(model, PROSE)
+        first, second = await record(model, PROSE), await record(model, PROSE)
     assert first.reply.usage == second.reply.usage == {}
     assert ["stream_options" in request.body for request in server.requests] == [True, False, False]
 
@@ -151,9 +151,9 @@ class HeardChunks(AsyncCallbackHandler):
     ids=["as OpenAI", "index always 0, name repeated", "no index, arguments no text"],
 )
 async def test_endpoints_number_their_calls_as_they_like(frames: list[Any]) -> None:
-    heard = await ask([Frames([*frames, choice("tool_calls")])], NATIVE)
-    assert heard.reply.tool_calls == (RawCall("a", "f", "{}"), RawCall("b", "g", "{}"))
-    assert heard.streamed == ["+f", "+g"]
+    log = await ask([Frames([*frames, choice("tool_calls")])], NATIVE)
+    assert log.reply.tool_calls == (RawCall("a", "f", "{}"), RawCall("b", "g", "{}"))
+    assert log.streamed == ["+f", "+g"]
 
 
 async def test_a_call_without_an_id_gets_one() -> None:
@@ -174,8 +174,8 @@ async def test_a_call_without_an_id_gets_one() -> None:
 )
 async def test_frames_that_say_nothing_are_passed_over(frame: Any) -> None:
     parts = choice(content=[{"type": "text", "text": "hi"}])
-    heard = await ask([Frames([frame, parts, choice("stop")])], PROSE)
-    assert heard.reply == ModelReply("hi")
+    log = await ask([Frames([frame, parts, choice("stop")])], PROSE)
+    assert log.reply == ModelReply("hi")
 
 
 HALVES = ("\ud83d", "\ude00")
@@ -189,10 +189,10 @@ async def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced() -> None
         call("c1", "f", f'{{"a": "{high}', index=0), call(None, None, f'{low}"}}', index=0),
         choice("stop", content=high),
     ]  # fmt: skip
-    heard = await ask([Frames(frames)], NATIVE)
-    assert heard.streamed == ["a", "\U0001f600b\ufffd", "\ufffdc", "+f"]
-    assert heard.reply.text == "a\U0001f600b\ufffd\ufffdc\ufffd"
-    assert heard.reply.tool_calls == (RawCall("c1", "f", '{"a": "\U0001f600"}'),)
+    log = await ask([Frames(frames)], NATIVE)
+    assert log.streamed == ["a", "\U0001f600b\ufffd", "\ufffdc", "+f"]
+    assert log.reply.text == "a\U0001f600b\ufffd\ufffdc\ufffd"
+    assert log.reply.tool_calls == (RawCall("c1", "f", '{"a": "\U0001f600"}'),)
 
 
 async def test_langchain_is_given_no_arguments() -> None:
@@ -201,18 +201,18 @@ async def test_langchain_is_given_no_arguments() -> None:
 
     def made(server: LoopbackServer, streaming: bool, slept: list[float]) -> OpenAIModel:
         model = ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr(KEY), callbacks=[chat])
-        return OpenAIModel(model, "own", streaming=streaming, patience=hurried(slept))
+        return OpenAIModel(model, "own", streaming=streaming, policy=hurried(slept))
 
-    heard = await ask([ToolCalls([("c", "add", given)], content="hm")], NATIVE, make=made)
-    assert heard.reply.tool_calls == (RawCall("c", "add", given),)
+    log = await ask([ToolCalls([("c", "add", given)], content="hm")], NATIVE, make=made)
+    assert log.reply.tool_calls == (RawCall("c", "add", given),)
     assert "".join(chunk.text for chunk in chat.chunks) == "hm"
     assert not any(chunk.tool_call_chunks for chunk in chat.chunks)
 
 
 async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed() -> None:
-    hasty = partial(model_at, silence=0.3)
-    heard = await ask([Frames([choice(content="done"), choice("stop")], tail=2)], PROSE, make=hasty)
-    assert heard.reply.text == "done" and heard.retries == []
+    hasty = partial(model_at, read_timeout=0.3)
+    log = await ask([Frames([choice(content="done"), choice("stop")], tail=2)], PROSE, make=hasty)
+    assert log.reply.text == "done" and log.retries == []
 
 
 # The ladder.
@@ -220,9 +220,9 @@ async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed
 
 async def test_the_ladder_is_climbed_down_once_for_an_endpoint() -> None:
     async with LoopbackServer([RefuseResponseFormat(), Text("{}"), Text("{}")]) as server:
-        await told(model_at(server), JSON)
-        heard = await told(model_at(server, streaming=False), JSON)
-    assert heard.reply.text == "{}"
+        await record(model_at(server), JSON)
+        log = await record(model_at(server, streaming=False), JSON)
+    assert log.reply.text == "{}"
     assert formats([request.body for request in server.requests]) == ["json_schema", "json_object", "json_object"]
 
 
@@ -240,32 +240,32 @@ async def test_the_ladder_is_climbed_down_once_for_an_endpoint() -> None:
     ids=["422", "guided", "500", "404", "fastapi", "text"],
 )
 async def test_endpoints_refuse_a_format_in_many_ways(refusal: Status, streaming: bool) -> None:
-    heard = await ask([refusal, Text("{}")], JSON, streaming)
-    assert formats(heard.sent) == ["json_schema", "json_object"]
-    assert heard.retries == []
+    log = await ask([refusal, Text("{}")], JSON, streaming)
+    assert formats(log.sent) == ["json_schema", "json_object"]
+    assert log.retries == []
 
 
 async def test_the_last_rung_has_none_below() -> None:
-    heard = await ask([bad_request("your schema is bad")] * 3, JSON)
-    assert formats(heard.sent) == ["json_schema", "json_object", "prompt"]
-    assert isinstance(heard.error, ModelRefused)
+    log = await ask([bad_request("your schema is bad")] * 3, JSON)
+    assert formats(log.sent) == ["json_schema", "json_object", "prompt"]
+    assert isinstance(log.error, ModelRefused)
 
 
 async def test_what_has_nothing_to_do_with_the_format_leaves_the_ladder_alone() -> None:
     async with LoopbackServer([bad_request("schema", 401), Status(400), Text("{}")]) as server:
         model = model_at(server)
         for _ in range(3):
-            await told(model, JSON)
+            await record(model, JSON)
     assert formats([request.body for request in server.requests]) == ["json_schema"] * 3
-    assert quirks_of(f"{server.base_url}#m").rung == 0
+    assert capabilities_of(f"{server.base_url}#m").format_level == 0
 
 
 @both_forms
 async def test_an_endpoint_without_tools_is_told_from_one_with_a_bad_prompt(streaming: bool) -> None:
-    heard = await ask([bad_request("No endpoints found that support tool use", 404)], NATIVE, streaming)
-    assert isinstance(heard.error, ModelRefused) and 'set protocol="json" on the agent' in str(heard.error)
-    heard = await ask([bad_request("temperature is too high")], NATIVE, streaming)
-    assert "protocol" not in str(heard.error)
+    log = await ask([bad_request("No endpoints found that support tool use", 404)], NATIVE, streaming)
+    assert isinstance(log.error, ModelRefused) and 'set protocol="json" on the agent' in str(log.error)
+    log = await ask([bad_request("temperature is too high")], NATIVE, streaming)
+    assert "protocol" not in str(log.error)
 
 
 # Leaving.
@@ -315,7 +315,7 @@ async def test_cancelling_closes_the_connection(request_: Any, streaming: bool) 
     drip = Drip()
     async with LoopbackServer([drip]) as server:
         patient = OpenAIModel(model_at(server).chat, "m", streaming=streaming)
-        task = asyncio.create_task(told(patient, request_))
+        task = asyncio.create_task(record(patient, request_))
         await until(drip.begun)
         await asyncio.sleep(0.05)
         task.cancel()
@@ -332,14 +332,14 @@ async def test_a_client_of_ones_own_is_not_changed_and_retried_by_us_alone() -> 
         chat = ChatOpenAI(
             model="m", base_url=server.base_url, api_key=SecretStr(KEY), max_retries=5, extra_body={"seed": 7}
         )
-        model = OpenAIModel(chat, "own", streaming=streaming, patience=hurried(slept))
+        model = OpenAIModel(chat, "own", streaming=streaming, policy=hurried(slept))
         made.chat = chat  # type: ignore[attr-defined]
         return model
 
-    heard = await ask([Status(500)] * 3, JSON, make=made)
-    assert isinstance(heard.error, ModelUnreachable) and "«own»" in str(heard.error)
-    assert [body["seed"] for body in heard.sent] == [7, 7, 7]
-    assert formats(heard.sent) == ["json_schema"] * 3
+    log = await ask([Status(500)] * 3, JSON, make=made)
+    assert isinstance(log.error, ModelUnreachable) and '"own"' in str(log.error)
+    assert [body["seed"] for body in log.sent] == [7, 7, 7]
+    assert formats(log.sent) == ["json_schema"] * 3
     assert made.chat.max_retries == 5 and made.chat.extra_body == {"seed": 7}  # type: ignore[attr-defined]
 
 
@@ -349,11 +349,11 @@ async def test_a_client_of_ones_own_is_not_changed_and_retried_by_us_alone() -> 
 async def test_a_client_of_ones_own_may_have_its_ways(extra: dict[str, Any]) -> None:
     def made(server: LoopbackServer, streaming: bool, slept: list[float]) -> OpenAIModel:
         chat = ChatOpenAI(model="m", base_url=server.base_url, api_key=SecretStr(KEY), **extra)
-        return OpenAIModel(chat, "own", streaming=streaming, patience=hurried(slept))
+        return OpenAIModel(chat, "own", streaming=streaming, policy=hurried(slept))
 
-    heard = await ask([ToolCalls([("c", "add", '{ "a": 1 }')])], NATIVE, make=made)
-    assert heard.reply.tool_calls == (RawCall("c", "add", '{ "a": 1 }'),)
-    assert bool(heard.sent[0].get("stream")) is ("disable_streaming" not in extra)
+    log = await ask([ToolCalls([("c", "add", '{ "a": 1 }')])], NATIVE, make=made)
+    assert log.reply.tool_calls == (RawCall("c", "add", '{ "a": 1 }'),)
+    assert bool(log.sent[0].get("stream")) is ("disable_streaming" not in extra)
 
 
 @both_forms
@@ -362,7 +362,7 @@ async def test_inside_a_graph_langgraph_still_sees_the_tokens(streaming: bool) -
         model = model_at(server, streaming)
 
         async def say(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [(await told(model, JSON)).reply.text]}
+            return {"messages": [(await record(model, JSON)).reply.text]}
 
         graph = StateGraph(MessagesState).add_node("say", say).add_edge(START, "say").compile()
         parts: list[Any] = [part async for part in graph.astream({"messages": []}, stream_mode="messages")]

@@ -33,7 +33,7 @@ from tests.loopback import (
     ToolCalls,
 )
 
-from .openai_calls import JSON, KEY, NATIVE, NOW, PROSE, Told, ask, model_at, told
+from .openai_calls import JSON, KEY, NATIVE, NOW, PROSE, CallLog, ask, model_at, record
 
 PROTOCOLS = {"json": JSON, "native": NATIVE}
 ALL = tuple(itertools.product(PROTOCOLS, (True, False)))
@@ -207,21 +207,21 @@ async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outc
         assert len(lost.sent) == 1 and lost.retries == []
     else:
         rest = [Text("ok")] if isinstance(fault, RefuseResponseFormat | RefuseTools) else []
-        heard = await ask([fault, *rest], request_, streaming)
-        assert heard.reply.finish_reason == outcome.finish_reason
-        assert len(heard.sent) == outcome.requests and heard.retries == []
+        log = await ask([fault, *rest], request_, streaming)
+        assert log.reply.finish_reason == outcome.finish_reason
+        assert len(log.sent) == outcome.requests and log.retries == []
         return
     with pytest.raises(type(lost.error), match=outcome.says):
         raise lost.error
-    assert str(lost.error).startswith("The model «openai:m» at http://127.0.0.1:")
+    assert str(lost.error).startswith('The model "openai:m" at http://127.0.0.1:')
     assert str(lost.error).endswith(".") and ": " in str(lost.error)
 
 
-async def retried(fault: Any, request: ModelRequest, streaming: bool, silent: bool) -> Told:
+async def retried(fault: Any, request: ModelRequest, streaming: bool, silent: bool) -> CallLog:
     """What comes of three faults in a row, after it was seen that a good reply cures one."""
     async with LoopbackServer([fault, Text("good"), fault, fault, fault]) as server:
-        cured = await told(model_at(server, streaming, silence=0.4 if silent else 10), request)
-        lost = await told(model_at(server, streaming, silence=0.05 if silent else 10), request)
+        cured = await record(model_at(server, streaming, read_timeout=0.4 if silent else 10), request)
+        lost = await record(model_at(server, streaming, read_timeout=0.05 if silent else 10), request)
         server.assert_spent()
     assert cured.reply.text == "good" and len(cured.retries) == 1
     assert isinstance(lost.error, ModelUnreachable) and [retry.seconds for retry in lost.retries] == [1.0, 2.0]
@@ -233,19 +233,19 @@ both_forms = pytest.mark.parametrize("streaming", [True, False], ids=["stream", 
 
 @both_forms
 async def test_token_counts_are_clamped(streaming: bool) -> None:
-    heard = await ask([Text("a", usage={"prompt_tokens": 10**30, "completion_tokens": -5})], PROSE, streaming)
-    assert heard.reply.usage == {"input": 10**9, "output": 0}
+    log = await ask([Text("a", usage={"prompt_tokens": 10**30, "completion_tokens": -5})], PROSE, streaming)
+    assert log.reply.usage == {"input": 10**9, "output": 0}
 
 
 async def test_a_retry_comes_between_what_is_to_be_discarded_and_the_new_attempt() -> None:
-    heard = await ask([CutStream(text="one two three four"), Text("anew")], PROSE)
-    assert [type(piece).__name__ for piece in heard.pieces] == [
+    log = await ask([CutStream(text="one two three four"), Text("anew")], PROSE)
+    assert [type(piece).__name__ for piece in log.pieces] == [
         "TextDelta", "TextDelta", "Retry", "TextDelta", "ModelReply",
     ]  # fmt: skip
-    (retry,) = heard.retries
+    (retry,) = log.retries
     assert (retry.attempt, retry.seconds) == (2, 1.0)
     assert "broke off its reply" in retry.reason
-    assert heard.reply.text == "anew"
+    assert log.reply.text == "anew"
 
 
 @both_forms
@@ -263,16 +263,16 @@ async def test_a_retry_comes_between_what_is_to_be_discarded_and_the_new_attempt
     ],
 )
 async def test_retry_after_is_kept_to(headers: dict[str, str], seconds: float, streaming: bool) -> None:
-    heard = await ask([Status(429, headers=headers), Text("ok")], PROSE, streaming)
-    assert heard.reply.text == "ok"
-    assert heard.slept == [heard.retries[0].seconds] == [seconds]
+    log = await ask([Status(429, headers=headers), Text("ok")], PROSE, streaming)
+    assert log.reply.text == "ok"
+    assert log.slept == [log.retries[0].seconds] == [seconds]
 
 
-async def test_whoever_asks_for_more_patience_than_that_ends_the_call_with_a_time_to_come_back() -> None:
-    heard = await ask([Status(503, headers={"Retry-After": "600"})], PROSE)
-    assert isinstance(heard.error, ModelUnreachable)
-    assert "left alone until 2023-11-14 22:23:20 UTC; resume then" in str(heard.error)
-    assert heard.slept == [] and heard.retries == []
+async def test_a_retry_after_beyond_the_limit_ends_the_call_with_the_time_to_resume() -> None:
+    log = await ask([Status(503, headers={"Retry-After": "600"})], PROSE)
+    assert isinstance(log.error, ModelUnreachable)
+    assert "accepts no request until 2023-11-14 22:23:20 UTC; resume then" in str(log.error)
+    assert log.slept == [] and log.retries == []
 
 
 async def test_an_error_frame_with_a_status_of_its_own_is_taken_at_its_word() -> None:
@@ -284,9 +284,9 @@ async def test_an_error_frame_with_a_status_of_its_own_is_taken_at_its_word() ->
         def play(self, wire: Any) -> None:
             wire.json({"error": {"message": "no such key", "code": "401"}})
 
-    heard = await ask([RateLimited(), Rejected()], PROSE, streaming=False)
-    assert "answered 429 (slow down)" in heard.retries[0].reason
-    assert isinstance(heard.error, ModelRefused) and "rejected the key (no such key)" in str(heard.error)
+    log = await ask([RateLimited(), Rejected()], PROSE, streaming=False)
+    assert "answered 429 (slow down)" in log.retries[0].reason
+    assert isinstance(log.error, ModelRefused) and "rejected the key (no such key)" in str(log.error)
 
 
 @both_forms
@@ -297,10 +297,10 @@ async def test_an_error_frame_with_a_status_of_its_own_is_taken_at_its_word() ->
 @pytest.mark.parametrize("code", [400, 401, 503])
 async def test_no_key_gets_into_an_error(text: str, code: int, streaming: bool) -> None:
     times = 3 if code == 503 else 1
-    heard = await ask([Status(code, body={"error": {"message": text}})] * times, JSON, streaming)
-    assert heard.error is not None
-    assert heard.error.__cause__ is None and heard.error.__context__ is None
-    for said in [str(heard.error), *(retry.reason for retry in heard.retries)]:
+    log = await ask([Status(code, body={"error": {"message": text}})] * times, JSON, streaming)
+    assert log.error is not None
+    assert log.error.__cause__ is None and log.error.__context__ is None
+    for said in [str(log.error), *(retry.reason for retry in log.retries)]:
         assert "***" in said
         assert not any(secret in said for secret in (KEY, "abcdef"))
 
@@ -308,6 +308,6 @@ async def test_no_key_gets_into_an_error(text: str, code: int, streaming: bool) 
 @both_forms
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_cut_arguments_are_handed_on_as_cut(protocol: str, streaming: bool) -> None:
-    heard = await ask([ToolCalls([("c1", "add", '{"amount": 10')])], PROTOCOLS[protocol], streaming)
-    (call,) = heard.reply.tool_calls
+    log = await ask([ToolCalls([("c1", "add", '{"amount": 10')])], PROTOCOLS[protocol], streaming)
+    (call,) = log.reply.tool_calls
     assert (call.id, call.name, call.arguments) == ("c1", "add", '{"amount": 10')

@@ -1,4 +1,4 @@
-"""llama.cpp in this process: a GGUF file becomes something that completes a conversation."""
+"""llama.cpp in this process."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ Message = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Completion:
-    """What the engine wrote; `finish_reason` is `length` where it was cut."""
+    """What the engine wrote; `finish_reason` is `length` where it was truncated."""
 
     text: str
     finish_reason: str = "stop"
@@ -37,7 +37,7 @@ class Engine(Protocol):
         temperature: float,
         on_text: Callable[[str], bool],
     ) -> Completion:
-        """Write the reply; `on_text` gets each piece and says whether to stop.
+        """Write the reply; `on_text` gets each piece and returns whether to stop.
 
         Raises:
             ValueError, RuntimeError: it cannot, with the reason.
@@ -62,7 +62,7 @@ class LlamaEngine:
         on_text: Callable[[str], bool],
     ) -> Completion:
         form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}} if schema else None
-        wanted = {
+        request = {
             "messages": [dict(message) for message in messages],
             "max_tokens": max_tokens,
             "temperature": temperature,
@@ -70,9 +70,9 @@ class LlamaEngine:
             "stream_options": {"include_usage": True},
             **({"response_format": form} if form else {}),
         }
-        heard = _Heard(on_text)
-        self._loaded().handle_chat_completions(wanted, heard)
-        return heard.completion()
+        reply = _StreamedReply(on_text)
+        self._loaded().handle_chat_completions(request, reply)
+        return reply.completion()
 
     def _loaded(self) -> Any:
         with self._lock:
@@ -94,8 +94,8 @@ def _load(path: Path) -> Any:
     return xllamacpp.Server(params)
 
 
-class _Heard:
-    """Puts a streamed reply together; called with each chunk, it says whether to stop."""
+class _StreamedReply:
+    """A reply, put together from its chunks; called with each one, it returns whether to stop."""
 
     def __init__(self, on_text: Callable[[str], bool]) -> None:
         self._on_text = on_text
@@ -120,14 +120,14 @@ class _Heard:
 
 
 _engines: "WeakValueDictionary[Path, LlamaEngine]" = WeakValueDictionary()
-"""One engine a file in this process; it goes when the last model that uses it goes."""
+"""One engine for each file; it is freed with the last model that uses it."""
 
 
 def engine_of(path: str) -> LlamaEngine:
-    """The engine of a GGUF file, shared by all who name it.
+    """The engine of a GGUF file, shared by all models that name it.
 
     Raises:
-        ConfigurationError: there is no such file, or it is no GGUF file.
+        ConfigurationError: there is no such file, or it is not a GGUF file.
     """
     file = Path(path).expanduser().absolute()
     try:
@@ -136,7 +136,7 @@ def engine_of(path: str) -> LlamaEngine:
     except OSError as error:
         raise ConfigurationError(f"The model file {file} cannot be read: {error.strerror or error}.") from error
     if magic != MAGIC:
-        raise ConfigurationError(f"The model file {file} is no GGUF file: name the weights of a llama.cpp model.")
+        raise ConfigurationError(f"The model file {file} is not a GGUF file: name the weights of a llama.cpp model.")
     engine = _engines.get(file)
     if engine is None:
         engine = _engines[file] = LlamaEngine(file)

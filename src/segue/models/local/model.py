@@ -1,6 +1,6 @@
-"""A small language model in this process: it gets a schema that it cannot leave, and its habits are made up for.
+"""A small language model in this process, constrained by a schema.
 
-Such models pad text arguments with blanks, do not stop by themselves, and ask for a call again whose result they have.
+Such models pad text arguments with blanks, do not stop by themselves, and request calls whose result they have.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class LocalModel:
         model is asked once more with nothing but ANSWER in the schema, so that it answers from the results.
         """
         if request.native:
-            raise ModelRefused(f'The model «{self.name}» takes no bound tools: give the agent protocol="json".')
+            raise ModelRefused(f'The model "{self.name}" takes no bound tools: set protocol="json" on the agent.')
         messages = in_template_order(request.messages)
         first = second = ModelReply("")
         async with aclosing(self._attempt(messages, request.schema)) as pieces:
@@ -53,7 +53,7 @@ class LocalModel:
         if not _repeats(first.text, request):
             yield first
             return
-        yield Retry(2, "it asked for a call whose result it has")
+        yield Retry(2, "it requested a call whose result it has")
         async with aclosing(self._attempt(messages, answer_only(request.schema))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
@@ -83,7 +83,7 @@ class LocalModel:
                 yield TextDelta(text)
             done = await run
         except (ValueError, RuntimeError) as error:
-            raise ModelRefused(f"The model «{self.name}» cannot answer: {str(error).rstrip('.')}.") from error
+            raise ModelRefused(f'The model "{self.name}" cannot answer: {str(error).rstrip(".")}.') from error
         finally:
             left.set()
         yield _reply(done, schema is not None)
@@ -102,7 +102,7 @@ def _reply(done: Completion, is_json: bool) -> ModelReply:
 
 
 def stripped(text: str) -> str:
-    """The JSON of a reply, without blanks around the strings in its arguments; what is no JSON stays as it is."""
+    """The JSON of a reply, without blanks around the strings in its arguments; invalid JSON stays as it is."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -119,15 +119,15 @@ def _strip(value: Any, inside: bool) -> Any:
 
 
 def _repeats(text: str, request: ModelRequest) -> bool:
-    """Whether a decision wants nothing but calls that have succeeded already."""
+    """Whether a decision requests only calls that have succeeded already."""
     if request.purpose != "decide" or answer_only(request.schema) is None:
         return False
     try:
-        wanted = decode(text).tool_calls
+        requested = decode(text).tool_calls
     except UnreadableReply:
         return False
     done = [(made.name, made.arguments) for made in read_transcript(request).made if not made.error]
-    return bool(wanted) and all((call.name, dict(call.arguments)) in done for call in wanted)
+    return bool(requested) and all((call.name, dict(call.arguments)) in done for call in requested)
 
 
 def answer_only(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -152,8 +152,8 @@ def local_model(agent: Agent, path: str) -> LocalModel:
 
     Raises:
         MissingExtra: the extra `local` is not installed.
-        ConfigurationError: the file is not there or is no GGUF file.
+        ConfigurationError: the file does not exist or is not a GGUF file.
     """
     if importlib.util.find_spec("xllamacpp") is None:
-        raise MissingExtra(f"The model «local:{path}»", "local")
+        raise MissingExtra(f'The model "local:{path}"', "local")
     return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0)

@@ -1,4 +1,4 @@
-"""What each endpoint takes: found out once, and remembered while the process lives."""
+"""What each endpoint supports, as found out by this process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from .faults import Fault
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-LADDER = ("json_schema", "json_object", "prompt")
-"""Ways to ask for JSON, the strictest first; what an endpoint refuses is not tried on it again."""
+FORMATS = ("json_schema", "json_object", "prompt")
+"""Ways to ask for JSON, the strictest first; one that an endpoint refuses is not tried again."""
 
 _ABOUT_FORMATS = (
     "response_format", "response format", "json_schema", "json_object", "json mode", "schema", "structured output",
@@ -25,66 +25,69 @@ _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 
 
 @dataclass(frozen=True)
-class Quirks:
-    """What an endpoint was found to take: which rung, being asked for usage, an assistant's message at the end."""
+class Capabilities:
+    """What an endpoint supports.
 
-    rung: int = 0
+    `format_level` indexes `FORMATS`; `usage`: it reports usage; `user_last`: the last message has to be a user's.
+    """
+
+    format_level: int = 0
     usage: bool = True
-    nudged: bool = False
+    user_last: bool = False
 
 
-_found: dict[str, Quirks] = {}
+_found: dict[str, Capabilities] = {}
 
 
-def quirks_of(endpoint: str) -> Quirks:
-    return _found.get(endpoint, Quirks())
+def capabilities_of(endpoint: str) -> Capabilities:
+    return _found.get(endpoint, Capabilities())
 
 
 def forget_endpoints() -> None:
-    """Start finding out anew."""
+    """Forget what was found out."""
     _found.clear()
 
 
-def learn(endpoint: str, tried: Quirks, request: ModelRequest, fault: Fault) -> bool:
-    """Remember what a fault says about the endpoint; whether the request is worth making in another form now."""
+def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Fault) -> bool:
+    """Remember what a fault says about the endpoint; return whether to send the request in another form now."""
     if fault.status in _NOT_ABOUT_THE_BODY:
         return False
-    known = quirks_of(endpoint)
+    known = capabilities_of(endpoint)
     if tried.usage and _blames(fault, _ABOUT_USAGE):
         _found[endpoint] = replace(known, usage=False)
         return True
     if wants_format(request, tried) and _blames(fault, _ABOUT_FORMATS):
-        _found[endpoint] = replace(known, rung=max(known.rung, tried.rung + 1))
+        _found[endpoint] = replace(known, format_level=max(known.format_level, tried.format_level + 1))
         return True
-    if request.nudge and not tried.nudged and not fault.again:
-        _found[endpoint] = replace(known, nudged=True)
+    if request.nudge and not tried.user_last and not fault.retryable:
+        _found[endpoint] = replace(known, user_last=True)
         return True
     return False
 
 
-def messages_for(request: ModelRequest, quirks: Quirks) -> "list[BaseMessage]":
-    """The request's messages, closed by a user's where the endpoint does not go on from an assistant's."""
-    closing = [HumanMessage(request.nudge)] if quirks.nudged and request.nudge else []
+def messages_for(request: ModelRequest, capabilities: Capabilities) -> "list[BaseMessage]":
+    """The request's messages, closed by a user's where the endpoint requires it."""
+    closing = [HumanMessage(request.nudge)] if capabilities.user_last and request.nudge else []
     return [*request.messages, *closing]
 
 
 def blames_tools(fault: Fault) -> bool:
-    return fault.status not in _NOT_ABOUT_THE_BODY and not fault.again and _blames(fault, _ABOUT_TOOLS)
+    return fault.status not in _NOT_ABOUT_THE_BODY and not fault.retryable and _blames(fault, _ABOUT_TOOLS)
 
 
 def _blames(fault: Fault, words: tuple[str, ...]) -> bool:
-    return any(word in fault.said for word in words)
+    return any(word in fault.text for word in words)
 
 
-def wants_format(request: ModelRequest, quirks: Quirks) -> bool:
-    return request.schema is not None and not request.native and LADDER[quirks.rung] != "prompt"
+def wants_format(request: ModelRequest, capabilities: Capabilities) -> bool:
+    return request.schema is not None and not request.native and FORMATS[capabilities.format_level] != "prompt"
 
 
-def response_format(request: ModelRequest, quirks: Quirks) -> Mapping[str, Any]:
+def response_format(request: ModelRequest, capabilities: Capabilities) -> Mapping[str, Any]:
     """The part of the request's body that asks for JSON; empty where the prompt alone does."""
-    if not wants_format(request, quirks):
+    if not wants_format(request, capabilities):
         return {}
-    if LADDER[quirks.rung] == "json_object":
+    if FORMATS[capabilities.format_level] == "json_object":
         return {"response_format": {"type": "json_object"}}
     schema = {"name": request.purpose, "schema": request.schema, "strict": False}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}

@@ -1,4 +1,4 @@
-"""What goes wrong at an OpenAI-compatible endpoint: whether asking again may help, and what to tell the operator."""
+"""Faults of OpenAI-compatible endpoints: whether to retry, and what the operator can do."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 
-_MISSPELT = ("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")
+_INVALID_REQUEST = ("UnsupportedProtocol", "InvalidURL", "LocalProtocolError")
 _REASON_CHARS = 200
 _QUOTA = "insufficient_quota"
 
@@ -19,28 +19,28 @@ _QUOTA = "insufficient_quota"
 class Fault:
     """Why an attempt failed.
 
-    `reason` goes on where «The model x at y» leaves off; `advice` says what to do. `again`: asking again may help.
-    `said` is all that the endpoint said, in lower case. `wait` is its Retry-After in seconds.
+    `reason` continues "The model x at y"; `advice` says what to do. `text` is the endpoint's error in lower case,
+    `retry_after` its Retry-After in seconds.
     """
 
     reason: str
     advice: str = "check the endpoint, then resume"
-    again: bool = True
+    retryable: bool = True
     status: int = 0
-    said: str = ""
-    wait: float | None = None
+    text: str = ""
+    retry_after: float | None = None
 
 
-class Faulty(Exception):
-    """An attempt failed; carries the fault out through LangChain."""
+class AttemptFailed(Exception):
+    """An attempt failed; carries the fault through LangChain."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.reason)
         self.fault = fault
 
 
-class Censor:
-    """Takes keys out of what an endpoint says."""
+class Redactor:
+    """Replaces keys in what an endpoint sends."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         known = [re.escape(key) for key in keys if len(key) > 5]
@@ -50,33 +50,35 @@ class Censor:
         return self._secret.sub("***", text)
 
 
-def fault_of(error: openai.OpenAIError, censor: Censor, clock: Callable[[], float]) -> Fault:
-    """Name an error of the client."""
+def fault_of(error: openai.OpenAIError, redact: Redactor, clock: Callable[[], float]) -> Fault:
+    """Return the fault behind an error of the client."""
     if isinstance(error, openai.APIStatusError):
         wait = retry_after(error.response.headers, clock)
-        return status_fault(error.status_code, error.body or error.message, censor, wait)
+        return status_fault(error.status_code, error.body or error.message, redact, wait)
     if isinstance(error, openai.APIConnectionError):
-        return _connection_fault(error, censor)
+        return _connection_fault(error, redact)
     if isinstance(error, openai.APIError):
-        return body_fault(error.body or error.message, censor)
-    return Fault(f"could not be asked ({_words(str(error), censor)})", "check the key and the settings", again=False)
+        return body_fault(error.body or error.message, redact)
+    return Fault(
+        f"could not be asked ({_words(str(error), redact)})", "check the key and the settings", retryable=False
+    )
 
 
-def _connection_fault(error: openai.APIConnectionError, censor: Censor) -> Fault:
+def _connection_fault(error: openai.APIConnectionError, redact: Redactor) -> Fault:
     cause = error.__cause__
-    why = _words(str(cause or error) or type(cause).__name__, censor)
-    if type(cause).__name__ in _MISSPELT:
-        return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", again=False)
+    why = _words(str(cause or error) or type(cause).__name__, redact)
+    if type(cause).__name__ in _INVALID_REQUEST:
+        return Fault(f"could not be asked ({why})", "check base_url and the key, then resume", retryable=False)
     if isinstance(cause, Exception) and not type(cause).__name__.startswith("Connect"):
         return Fault(f"broke off the connection ({why})")
     return Fault(f"could not be reached ({why})", "check the address and the network, then resume")
 
 
 def timeout_fault(seconds: float, cause: BaseException | None) -> Fault:
-    """Name a wait that was too long."""
+    """Return the fault of a timeout."""
     if type(cause).__name__ == "ConnectTimeout":
         return Fault("could not be reached in time", "check the address and the network, then resume")
-    advice = "check the endpoint, then resume; a slow one needs a larger silence on the agent"
+    advice = "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent"
     return Fault(f"sent nothing new for {seconds:g} s", advice)
 
 
@@ -84,34 +86,36 @@ def too_long(limit: int) -> Fault:
     return Fault(f"sent a reply of more than {limit:,} bytes")
 
 
-def body_fault(body: object, censor: Censor) -> Fault:
-    """Name an error object that stands where a reply should; its `code` may be an HTTP status."""
+def body_fault(body: object, redact: Redactor) -> Fault:
+    """Return the fault of an error object in the place of a reply; its `code` may be an HTTP status."""
     code = str(body.get("code") or "") if isinstance(body, Mapping) else ""
     if code in ("429", _QUOTA) or re.fullmatch("4[0-9][0-9]", code):
-        return status_fault(429 if code == _QUOTA else int(code), body, censor)
-    return Fault(f"broke off its reply ({_words(body, censor)})", said=_all(body))
+        return status_fault(429 if code == _QUOTA else int(code), body, redact)
+    return Fault(f"broke off its reply ({_words(body, redact)})", text=_all(body))
 
 
-def status_fault(status: int, body: object, censor: Censor, wait: float | None = None) -> Fault:
-    """Name an HTTP error."""
-    why, said = _words(body, censor), _all(body)
+def status_fault(status: int, body: object, redact: Redactor, wait: float | None = None) -> Fault:
+    """Return the fault of an HTTP error."""
+    why, text = _words(body, redact), _all(body)
     if status in (401, 403):
         return Fault(
-            f"rejected the key ({why})", "check OPENAI_API_KEY or the agent's api_key", False, status=status, said=said
+            f"rejected the key ({why})", "check OPENAI_API_KEY or the agent's api_key", False, status=status, text=text
         )
     if status == 404:
-        return Fault(f"was not found ({why})", "check the model's name and base_url", False, status=status, said=said)
-    if status == 429 and _QUOTA in said:
+        return Fault(f"was not found ({why})", "check the model's name and base_url", False, status=status, text=text)
+    if status == 429 and _QUOTA in text:
         return Fault(f"has no credit left ({why})", "top up the account or use another key", False, status=status)
     if status in (408, 409, 429) or status >= 500:
-        return Fault(f"answered {status} ({why})", "wait a moment, then resume", status=status, said=said, wait=wait)
-    if "context" in said and any(word in said for word in ("length", "window", "maximum")):
+        return Fault(
+            f"answered {status} ({why})", "wait a moment, then resume", status=status, text=text, retry_after=wait
+        )
+    if "context" in text and any(word in text for word in ("length", "window", "maximum")):
         return Fault(f"refused the request ({why})", "lower the agent's budget.prompt_tokens", False, status=status)
-    return Fault(f"refused the request ({why})", "change what it names, then resume", False, status=status, said=said)
+    return Fault(f"refused the request ({why})", "change what it names, then resume", False, status=status, text=text)
 
 
 def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float | None:
-    """Read for how many seconds an endpoint asks to be left alone; None where it doesn't say."""
+    """Read the Retry-After in seconds; None where there is none."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             return max(float(headers.get(name, "")) / unit, 0.0)
@@ -125,9 +129,9 @@ def retry_after(headers: Mapping[str, str], clock: Callable[[], float]) -> float
     return max(aware.timestamp() - clock(), 0.0)
 
 
-def _words(body: object, censor: Censor) -> str:
-    """What an error body says, in a line."""
-    text = " ".join(censor(_message(body)).split())
+def _words(body: object, redact: Redactor) -> str:
+    """An error body's message, in a line."""
+    text = " ".join(redact(_message(body)).split())
     if re.match(r"<(!doctype|html)", text, re.IGNORECASE):
         return "a web page"
     return text[:_REASON_CHARS].rstrip(". ") or "no reason given"

@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoints: asked in the form they take, asked again where that may help."""
+"""Models behind OpenAI-compatible endpoints, with retries and fallbacks to what an endpoint supports."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.ports import ModelPiece, ModelRequest, Retry
 from ..tool_specs import plain_specs
-from .capabilities import Quirks, blames_tools, learn, messages_for, quirks_of, response_format
-from .faults import Censor, Fault, Faulty
-from .retry import ATTEMPTS, LONGEST_WAIT, Patience
+from .capabilities import Capabilities, blames_tools, capabilities_of, learn, messages_for, response_format
+from .faults import AttemptFailed, Fault, Redactor
+from .retry import ATTEMPTS, MAX_RETRY_AFTER, RetryPolicy
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -28,48 +28,50 @@ class OpenAIModel:
     is_language_model = True
 
     def __init__(
-        self, chat: "BaseChatOpenAI", name: str, *, streaming: bool = True, patience: Patience | None = None
+        self, chat: "BaseChatOpenAI", name: str, *, streaming: bool = True, policy: RetryPolicy | None = None
     ) -> None:
         self.chat = chat
         self.name = name
-        self._patience = patience or Patience()
+        self._policy = policy or RetryPolicy()
         self._streaming = streaming and not chat.disable_streaming
-        self._completions = _patient_client(chat, self._patience.silence if self._streaming else self._patience.whole)
+        self._completions = _completions_client(
+            chat, self._policy.read_timeout if self._streaming else self._policy.reply_timeout
+        )
         self._address = _address(chat)
-        self._censor = Censor(_keys(chat))
+        self._redact = Redactor(_keys(chat))
         self._endpoint = f"{self._address}#{chat.model_name}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.
 
-        A reply cut at its length limit is a reply, with the finish_reason `length`.
+        A reply truncated at its length limit is a reply, with the finish_reason `length`.
 
         Raises:
             ModelUnreachable: resuming may help. ModelRefused: something has to be changed first.
         """
         attempt = 1
         while True:
-            quirks = quirks_of(self._endpoint)
+            capabilities = capabilities_of(self._endpoint)
             try:
-                async with aclosing(self._attempt(request, quirks)) as pieces:
+                async with aclosing(self._attempt(request, capabilities)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
-            except Faulty as faulty:
-                fault = faulty.fault
+            except AttemptFailed as failed:
+                fault = failed.fault
             # Raised out here an error has no context: what the client raised may hold the key.
-            if learn(self._endpoint, quirks, request, fault):
+            if learn(self._endpoint, capabilities, request, fault):
                 continue
             if end := self._end(request, fault, attempt):
                 raise end
             attempt += 1
-            seconds = self._patience.before(attempt, fault.wait)
+            seconds = self._policy.delay(attempt, fault.retry_after)
             yield Retry(attempt=attempt, reason=f"{self._who} {fault.reason}", seconds=seconds)
-            await self._patience.sleep(seconds)
+            await self._policy.sleep(seconds)
 
-    async def _attempt(self, request: ModelRequest, quirks: Quirks) -> AsyncGenerator[ModelPiece, None]:
-        transport = Transport(self._completions, self._patience, self._censor, self._streaming)
-        chunks = self._bound(request, quirks, transport).astream(messages_for(request, quirks))
+    async def _attempt(self, request: ModelRequest, capabilities: Capabilities) -> AsyncGenerator[ModelPiece, None]:
+        transport = Transport(self._completions, self._policy, self._redact, self._streaming)
+        chunks = self._bound(request, capabilities, transport).astream(messages_for(request, capabilities))
         try:
             async for _ in chunks:
                 for piece in transport.reader.take():
@@ -80,17 +82,17 @@ class OpenAIModel:
             yield piece
         yield transport.reader.reply()
 
-    def _bound(self, request: ModelRequest, quirks: Quirks, transport: Transport) -> Any:
+    def _bound(self, request: ModelRequest, capabilities: Capabilities, transport: Transport) -> Any:
         """A copy of the chat model for one attempt.
 
-        The response format goes in `extra_body`: named openly, LangChain hands the call to the client's parser, which
-        has errors of its own for a reply that was cut.
+        The response format goes in `extra_body`: as an argument, LangChain would use the client's parser, which
+        has errors of its own for a truncated reply.
         """
         copy = self.chat.model_copy(
             update={
                 "async_client": transport,
-                "extra_body": {**(self.chat.extra_body or {}), **response_format(request, quirks)} or None,
-                "stream_usage": quirks.usage and self.chat.stream_usage is not False,
+                "extra_body": {**(self.chat.extra_body or {}), **response_format(request, capabilities)} or None,
+                "stream_usage": capabilities.usage and self.chat.stream_usage is not False,
                 "stream_chunk_timeout": None,
                 "disable_streaming": False,
                 "use_responses_api": False,
@@ -100,14 +102,14 @@ class OpenAIModel:
         return copy.bind(tools=plain_specs(request.tools)) if request.native and request.tools else copy
 
     def _end(self, request: ModelRequest, fault: Fault, attempt: int) -> ModelError | None:
-        """What the call ends with, unless it is worth another attempt."""
-        if not fault.again:
+        """The error that the call ends with, unless there is another attempt."""
+        if not fault.retryable:
             advice = fault.advice
             if request.native and blames_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
             return ModelRefused(f"{self._who} {fault.reason}: {advice}.")
-        if fault.wait is not None and fault.wait > LONGEST_WAIT:
-            advice = f"it asks to be left alone until {self._patience.moment(fault.wait)}; resume then"
+        if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
+            advice = f"it accepts no request until {self._policy.time_after(fault.retry_after)}; resume then"
             return ModelUnreachable(f"{self._who} {fault.reason}: {advice}.")
         if attempt >= ATTEMPTS:
             return ModelUnreachable(f"{self._who} {fault.reason}, the last of {ATTEMPTS} attempts: {fault.advice}.")
@@ -115,21 +117,21 @@ class OpenAIModel:
 
     @property
     def _who(self) -> str:
-        return f"The model «{self.name}» at {self._address}"
+        return f'The model "{self.name}" at {self._address}'
 
 
-def timeouts(silence: float) -> openai.Timeout:
-    """The client's own time limits; between pieces of a reply it waits as long as we do."""
-    return openai.Timeout(connect=CONNECT_SECONDS, read=silence, write=silence, pool=CONNECT_SECONDS)
+def timeouts(read_timeout: float) -> openai.Timeout:
+    """The client's own time limits; between two pieces of a reply the same as ours."""
+    return openai.Timeout(connect=CONNECT_SECONDS, read=read_timeout, write=read_timeout, pool=CONNECT_SECONDS)
 
 
-def _patient_client(chat: "BaseChatOpenAI", silence: float) -> Any:
-    """The chat model's completions client with our timeouts, unless it has its own, and without retries: we retry."""
+def _completions_client(chat: "BaseChatOpenAI", read_timeout: float) -> Any:
+    """The chat model's completions client with our timeouts, unless it has its own, and without retries."""
     root = chat.root_async_client
     if root is None:
         return chat.async_client
     if chat.request_timeout is None:
-        return root.with_options(max_retries=0, timeout=timeouts(silence)).chat.completions
+        return root.with_options(max_retries=0, timeout=timeouts(read_timeout)).chat.completions
     return root.with_options(max_retries=0).chat.completions
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...core.ports import ModelPiece, ModelReply
 from ..reply import GrowingReply
-from .faults import Censor, Fault, Faulty, body_fault
+from .faults import AttemptFailed, Fault, Redactor, body_fault
 from .wire_format import Choice, Completion, Message, ToolCall
 
 _REPHRASE = "rephrase the message, or choose another model"
@@ -13,8 +13,8 @@ _REPHRASE = "rephrase the message, or choose another model"
 class ReplyReader:
     """One attempt's reply."""
 
-    def __init__(self, censor: Censor) -> None:
-        self._censor = censor
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
         self._reply = GrowingReply()
         self._refusal: list[str] = []
         self._begun = False
@@ -27,10 +27,10 @@ class ReplyReader:
         """Add a completion, or a chunk of one; return whether anything was in it.
 
         Raises:
-            Faulty: it is an error object.
+            AttemptFailed: it is an error object.
         """
         if completion.error:
-            raise Faulty(body_fault(completion.error, self._censor))
+            raise AttemptFailed(body_fault(completion.error, self._redact))
         if completion.usage is not None:
             usage = completion.usage
             self._reply.usage = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
@@ -72,19 +72,21 @@ class ReplyReader:
         """Check that the reply is complete.
 
         Raises:
-            Faulty: it is not, or the model declined.
+            AttemptFailed: it is not, or the model declined.
         """
         if refusal := "".join(self._refusal):
-            raise Faulty(Fault(f"declined to answer ({self._censor(refusal)[:200]})", _REPHRASE, again=False))
+            raise AttemptFailed(
+                Fault(f"declined to answer ({self._redact(refusal)[:200]})", _REPHRASE, retryable=False)
+            )
         if self.finish_reason == "content_filter":
-            raise Faulty(Fault("stopped its reply at its content filter", _REPHRASE, again=False))
+            raise AttemptFailed(Fault("stopped its reply at its content filter", _REPHRASE, retryable=False))
         if self.finish_reason:
             return
         if self._begun:
-            raise Faulty(Fault("ended its reply without a finish_reason"))
+            raise AttemptFailed(Fault("ended its reply without a finish_reason"))
         if "json" in media_type or "event-stream" in media_type or not media_type:
-            raise Faulty(Fault("answered without choices"))
-        raise Faulty(Fault(f"answered with {media_type} where a reply should be", "check base_url, then resume"))
+            raise AttemptFailed(Fault("answered without choices"))
+        raise AttemptFailed(Fault(f"answered with {media_type} where a reply should be", "check base_url, then resume"))
 
     def reply(self) -> ModelReply:
         return self._reply.whole()

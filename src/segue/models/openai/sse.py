@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from .faults import Faulty, too_long
+from .faults import AttemptFailed, too_long
 
 
 async def event_data(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:
     """Yield the data of each event; names, ids and comments are passed over.
 
     Raises:
-        Faulty: an event is longer than `limit` bytes.
+        AttemptFailed: an event is longer than `limit` bytes.
     """
     line: list[bytes] = []
     data: list[bytes] = []
@@ -28,4 +28,4 @@ async def event_data(received: AsyncIterator[bytes], limit: int) -> AsyncGenerat
                 data, size = [], 0
         size += len(chunk)
         if size > limit:
-            raise Faulty(too_long(limit))
+            raise AttemptFailed(too_long(limit))

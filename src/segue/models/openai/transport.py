@@ -11,9 +11,9 @@ import anyio
 import openai
 
 from ...core.ports import ModelReply, TextDelta
-from .faults import Censor, Fault, Faulty, fault_of, timeout_fault, too_long
+from .faults import AttemptFailed, Fault, Redactor, fault_of, timeout_fault, too_long
 from .reply_reader import ReplyReader
-from .retry import Patience
+from .retry import RetryPolicy
 from .sse import event_data
 from .wire_format import read_completion
 
@@ -27,18 +27,18 @@ MAX_BYTES = 16 * 2**20
 class Transport:
     """One attempt's completions client, in the place of ChatOpenAI's `async_client`.
 
-    It raises `Faulty` for every fault, before LangChain could take it for a reply or for an error of its own.
+    It raises `AttemptFailed` for every fault, before LangChain could take it for a reply or for an error of its own.
     """
 
-    def __init__(self, completions: Any, patience: Patience, censor: Censor, streaming: bool) -> None:
+    def __init__(self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool) -> None:
         self._completions = completions
-        self._patience = patience
-        self._censor = censor
+        self._policy = policy
+        self._redact = redact
         self._streaming = streaming
-        self._seconds = patience.silence if streaming else patience.whole
+        self._seconds = policy.read_timeout if streaming else policy.reply_timeout
         self._deadline = 0.0
         self._response: Any = None
-        self.reader = ReplyReader(censor)
+        self.reader = ReplyReader(redact)
 
     @property
     def with_raw_response(self) -> Self:
@@ -64,7 +64,7 @@ class Transport:
         """Read the reply.
 
         Raises:
-            Faulty: it is invalid or incomplete.
+            AttemptFailed: it is invalid or incomplete.
         """
         async with aclosing(self._documents()) as documents:
             async for document in documents:
@@ -99,7 +99,7 @@ class Transport:
                 with self._named_faults():
                     async with asyncio.timeout_at(self._deadline):
                         received = await anext(body, None)
-            except Faulty:
+            except AttemptFailed:
                 if not self.reader.finish_reason:
                     raise
                 return
@@ -116,20 +116,20 @@ class Transport:
 
     @contextmanager
     def _named_faults(self) -> Iterator[None]:
-        """Turn what goes wrong into `Faulty`; without its cause, whose text may hold the key."""
+        """Turn what goes wrong into `AttemptFailed`; without its cause, whose text may hold the key."""
         try:
             yield
         except (TimeoutError, openai.APITimeoutError) as error:
-            raise Faulty(timeout_fault(self._seconds, error.__cause__)) from None
+            raise AttemptFailed(timeout_fault(self._seconds, error.__cause__)) from None
         except openai.OpenAIError as error:
-            raise Faulty(fault_of(error, self._censor, self._patience.clock)) from None
+            raise AttemptFailed(fault_of(error, self._redact, self._policy.clock)) from None
         except UnicodeEncodeError:
-            fault = Fault("could not be asked (the key or a header is not ASCII)", "check the key", again=False)
-            raise Faulty(fault) from None
+            fault = Fault("could not be asked (the key or a header is not ASCII)", "check the key", retryable=False)
+            raise AttemptFailed(fault) from None
         except _network_errors() as error:
             if "Timeout" in type(error).__name__:
-                raise Faulty(timeout_fault(self._seconds, error)) from None
-            raise Faulty(Fault("broke off its reply")) from None
+                raise AttemptFailed(timeout_fault(self._seconds, error)) from None
+            raise AttemptFailed(Fault("broke off its reply")) from None
 
 
 class _Chunks:
@@ -174,7 +174,7 @@ async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:
     async for chunk in received:
         size += len(chunk)
         if size > MAX_BYTES:
-            raise Faulty(too_long(MAX_BYTES))
+            raise AttemptFailed(too_long(MAX_BYTES))
         body.append(chunk)
     return b"".join(body)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, PlainValidator, ValidationError
 
-from .faults import Fault, Faulty
+from .faults import AttemptFailed, Fault
 
 MAX_TOKENS = 10**9
 """The largest token count that is believed."""
@@ -125,13 +125,13 @@ def read_completion(document: bytes) -> Completion:
     """Read a body, or the data of one server-sent event.
 
     Raises:
-        Faulty: it is not valid JSON, or not a chat completion.
+        AttemptFailed: it is not valid JSON, or not a chat completion.
     """
     try:
         return Completion.model_validate(json.loads(document))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise Faulty(Fault(f"sent an invalid reply ({where}: {first['msg']})")) from None
+        raise AttemptFailed(Fault(f"sent an invalid reply ({where}: {first['msg']})")) from None
     except (ValueError, RecursionError):
-        raise Faulty(Fault("sent a reply that is not valid JSON")) from None
+        raise AttemptFailed(Fault("sent a reply that is not valid JSON")) from None
