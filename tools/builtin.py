@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _data() -> "tuple[BoundTool, ...]":
     """The tools over the data folder of the environment, loaded where somebody wants them: they need an extra."""
-    from segue.tools.data_set import data_tools
+    from segue.tools.data.toolset import data_tools
 
     return data_tools()
 

@@ -34,8 +34,8 @@ def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json
 
 def _copied(files: Sequence[Path]) -> dict[str, str]:
     """Copy the files into the data folder; by its name there the name that each had."""
-    from ...tools.data_engine import need_extra
-    from ...tools.data_files import DataFolder, import_file
+    from ...tools.data.engine import need_extra
+    from ...tools.data.folder import DataFolder, import_file
 
     need_extra()
     folder = DataFolder.of().path

@@ -1,4 +1,4 @@
-"""The process that runs a model's SQL: it reads what is asked from its input and writes rows or an error."""
+"""The process that runs a model's SQL: it reads a query from its input and writes rows or an error."""
 
 import contextlib
 import json
@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .data_engine import connect, limited, lock
-from .data_files import DataFolder
-from .data_loading import load, tables_text
-from .data_questions import plain
-from .data_sql import tables_in
-from .data_typing import quoted
-from .data_words import Language, told
+from segue.prompts.data import phrase
+from segue.prompts.language import Language
+
+from .engine import connect, limited, lock, quoted
+from .folder import DataFolder
+from .questions import plain
+from .sources import load, tables_text
+from .sql import tables_in
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def bound_memory() -> None:
-    """Make an allocation beyond the limit fail, where the system can."""
+    """Make an allocation beyond the limit fail, where the system supports it."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -46,7 +47,7 @@ def bound_memory() -> None:
 
 
 def answer(folder: DataFolder, sql: str, language: Language, seconds: float, rows: int) -> dict[str, Any]:
-    """Load the files that the query names, lock the database, and run it.
+    """Load the files that the query names, lock the database, and run the query.
 
     Raises:
         ValueError: it is refused, it fails, or it takes too long.
@@ -54,19 +55,28 @@ def answer(folder: DataFolder, sql: str, language: Language, seconds: float, row
     import duckdb
 
     connection = connect()
-    names = tables_in(connection, sql, language)
-    _load(connection, folder, names, language)
+    files, common = tables_in(connection, sql, language)
+    _load(connection, folder, [*files, *(name for name in common if _is_file(folder, name))], language)
     lock(connection)
     try:
         with limited(connection, language, seconds):
             return _rows(connection, sql, rows, language)
     except duckdb.Error as error:
-        tables = tables_text(folder.find(name, language) for name in names)
-        raise ValueError(_reason(str(error), tables, language)) from error
+        reason = " ".join(str(error).split("\n\nLINE", 1)[0].split())[:400]
+        if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
+            reason += f" [{tables_text(folder.find(name, language) for name in files)}]"
+        raise ValueError(phrase("query_failed", language, reason=reason)) from error
+
+
+def _is_file(folder: DataFolder, name: str) -> bool:
+    try:
+        return bool(folder.find(name))
+    except ValueError:
+        return False
 
 
 def _load(connection: "DuckDBPyConnection", folder: DataFolder, names: Sequence[str], language: Language) -> None:
-    """A table for each file, under the name that the query has for it."""
+    """Load a table for each file, under the name that the query has for it."""
     loaded: dict[str, str] = {}
     for name in names:
         file = folder.find(name, language)
@@ -79,29 +89,16 @@ def _load(connection: "DuckDBPyConnection", folder: DataFolder, names: Sequence[
 
 def _rows(connection: "DuckDBPyConnection", sql: str, most: int, language: Language) -> dict[str, Any]:
     done = connection.execute(sql)
-    columns = [str(column[0])[:_CELL] for column in done.description or ()]
-    if any("WITH TIME ZONE" in str(column[1]) for column in done.description or ()):
-        raise ValueError(
-            told(
-                language,
-                "带时区的时间请先转换：CAST(… AS TIMESTAMP)。",
-                "Cast times with a zone first: CAST(… AS TIMESTAMP).",
-            )
-        )
+    description = done.description or []
+    if any("WITH TIME ZONE" in str(kind) for _, kind, *_ in description):
+        raise ValueError(phrase("query_zone", language))
     found = done.fetchmany(most + 1)
-    shown = [[_cut(plain(value)) for value in row] for row in found[:most]]
-    return {"columns": columns, "rows": shown, "more": len(found) > most}
+    rows = [[_truncated(plain(value)) for value in row] for row in found[:most]]
+    return {"columns": [str(name)[:_CELL] for name, *_ in description], "rows": rows, "more": len(found) > most}
 
 
-def _cut(value: Any) -> Any:
+def _truncated(value: Any) -> Any:
     return f"{value[:_CELL]}…" if isinstance(value, str) and len(value) > _CELL else value
-
-
-def _reason(error: str, tables: str, language: Language) -> str:
-    said = " ".join(error.split("\n\nLINE", 1)[0].split())[:400]
-    if error.startswith(("Binder", "Catalog")):
-        said = f"{said} [{tables}]"
-    return told(language, f"查询失败：{said}", f"The query failed: {said}")
 
 
 if __name__ == "__main__":

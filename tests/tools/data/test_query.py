@@ -5,21 +5,25 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from duckdb import CatalogException
 
-from segue.tools import data_query
-from segue.tools.data_engine import connect
-from segue.tools.data_example import write_sales
-from segue.tools.data_files import DataFolder
-from segue.tools.data_query import run_query
-from segue.tools.data_query_child import answer
-from segue.tools.data_sql import Refused, tables_in
+from segue.core.errors import ConfigurationError
+from segue.tools.data import sandbox
+from segue.tools.data.engine import connect
+from segue.tools.data.folder import DataFolder
+from segue.tools.data.sandbox import run_query
+from segue.tools.data.sql import Refused, tables_in
+from segue.tools.data.worker import answer
 
-from .data_folder import Folder
+from .folder import Folder
+from .sales import write_sales
 
 SECRET = "classified"
 
@@ -196,10 +200,28 @@ def test_everything_else_is_refused(folder: Folder, corpus: list[str]) -> None:
 def test_it_is_refused_before_any_of_it_is_run() -> None:
     connection = connect()
     for sql in [*STATEMENTS, *INSIDES]:
-        if "sqlite_master" in sql or "pragma_database" in sql:
-            continue  # these pass for files, and there are none of that name
         with pytest.raises(Refused):
             tables_in(connection, sql.format(secret="/x/secret.csv", folder="/x"), "en")
+
+
+def test_a_common_table_outside_its_scope_is_not_a_view_of_the_engine(folder: Folder) -> None:
+    connection = connect()
+    views = [name for (name,) in connection.execute("SELECT view_name FROM duckdb_views()").fetchall()]
+    for name in views:
+        outside = f"SELECT * FROM {name}, (WITH {name} AS (SELECT 1) SELECT 2)"
+        for sql in (outside, f"WITH {name} AS (SELECT * FROM {name}) SELECT * FROM {name}"):
+            with pytest.raises((Refused, CatalogException)):
+                tables_in(connection, sql, "en")
+                connection.execute(sql)
+    with pytest.raises(ValueError, match="Reading from pg_settings is not allowed"):
+        asked(folder, "SELECT * FROM pg_settings, (WITH pg_settings AS (SELECT 1) SELECT 2)")
+
+
+def test_a_common_table_may_have_the_name_of_a_file(folder: Folder) -> None:
+    inside = "WITH people AS (SELECT * FROM people WHERE city = 'Oslo') SELECT count(*) FROM people"
+    assert asked(folder, inside)["rows"] == [[1]]
+    outside = "SELECT count(*), max(a) FROM people, (WITH people AS (SELECT 5 AS a) SELECT a FROM people)"
+    assert asked(folder, outside)["rows"] == [[3, 5]]
 
 
 @pytest.mark.parametrize(
@@ -218,13 +240,13 @@ def test_a_locked_database_would_not_do_it_either(folder: Folder, sql: str) -> N
 def test_a_wrong_query_says_what_is_wrong(folder: Folder) -> None:
     with pytest.raises(ValueError, match=r'"nmae" not found in FROM clause! Candidate bindings: "name"'):
         asked(folder, "SELECT nmae FROM people")
-    with pytest.raises(ValueError, match=r"no file «poeple» in the data folder. Did you mean «people.csv»"):
+    with pytest.raises(ValueError, match=r"no file \"poeple\" in the data folder. Did you mean \"people.csv\""):
         asked(folder, "SELECT * FROM poeple")
     with pytest.raises(ValueError, match="syntax error"):
         asked(folder, "SELECT FROM WHERE")
     with pytest.raises(ValueError, match="Cast times with a zone first"):
         asked(folder, "SELECT now()")
-    with pytest.raises(ValueError, match="10000 characters at most"):
+    with pytest.raises(ValueError, match="at most 10000 characters"):
         asked(folder, "SELECT " + "1 + " * 5_000 + "1")
 
 
@@ -259,20 +281,20 @@ def test_a_query_without_end_is_stopped(folder: Folder, sql: str) -> None:
 )
 def test_a_query_for_too_much_memory_is_stopped(folder: Folder, sql: str) -> None:
     began = time.monotonic()
-    with pytest.raises(ValueError, match=r"needs more than 1GB|broke down|took longer"):
+    with pytest.raises(ValueError, match=r"needs more than 1GB|crashed|took longer"):
         run_query(DataFolder.of(folder.path), sql, "en", 3)
     assert time.monotonic() - began < 30
 
 
 def test_a_process_that_does_not_answer_is_ended(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_query, "GRACE", -0.9)  # no interpreter starts that fast
-    with pytest.raises(ValueError, match="took longer than 1 s and was ended"):
+    monkeypatch.setattr(sandbox, "GRACE", -0.9)  # no interpreter starts that fast
+    with pytest.raises(ValueError, match="took longer than 1 s and was stopped"):
         run_query(DataFolder.of(folder.path), "SELECT 1", "en", 1)
 
 
 def test_a_process_that_breaks_down_is_told(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_query.sys, "executable", shutil.which("false"))
-    with pytest.raises(ValueError, match="broke down"):
+    monkeypatch.setattr(sandbox.sys, "executable", shutil.which("false"))
+    with pytest.raises(ValueError, match="crashed"):
         run_query(DataFolder.of(folder.path), "SELECT 1", "en", 3)
 
 
@@ -284,18 +306,68 @@ def test_the_process_gets_none_of_our_keys(monkeypatch: pytest.MonkeyPatch) -> N
         seen.update(options)
         return subprocess.CompletedProcess(command, 0, b'{"columns": [], "rows": [], "more": false}')
 
-    monkeypatch.setattr(data_query.subprocess, "run", run)
+    monkeypatch.setattr(sandbox.subprocess, "run", run)
     run_query(DataFolder.of("x"), "SELECT 1", "en")
     assert "sk-secret" not in str(seen)
     assert "PATH" in seen["env"]
 
 
-async def test_several_queries_run_at_once(folder: Folder) -> None:
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets how many queries may run at once."""
+
+    def set_to(value: str) -> None:
+        monkeypatch.setenv(sandbox.LIMIT, value)
+        sandbox.slots.cache_clear()
+
+    yield set_to
+    sandbox.slots.cache_clear()
+
+
+@pytest.mark.parametrize(("value", "most"), [("", 2), ("1", 1), ("3", 3)])
+async def test_so_many_queries_run_at_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, limit: Callable[[str], None], value: str, most: int
+) -> None:
+    limit(value)
+    lock, running, seen = threading.Lock(), [0], [0]
+    full = threading.Event()
+
+    def run(asked: bytes, seconds: float) -> subprocess.CompletedProcess[bytes]:
+        with lock:
+            running[0] += 1
+            seen[0] = max(seen[0], running[0])
+            if running[0] == most:
+                full.set()
+        full.wait(5)
+        with lock:
+            running[0] -= 1
+        return subprocess.CompletedProcess([], 0, b'{"columns": [], "rows": [], "more": false}')
+
+    monkeypatch.setattr(sandbox, "_run", run)
     tool = folder.tools()["query"]
-    results = await asyncio.gather(
-        *(tool.call({"sql": f"SELECT {number} + count(*) FROM people"}) for number in range(4))
-    )
-    assert [result["rows"] for result in results] == [[[number + 3]] for number in range(4)]
+    await asyncio.gather(*(tool.call({"sql": "SELECT 1"}) for _ in range(8)))
+    assert seen == [most]
+
+
+def test_a_query_without_a_slot_says_so_and_leaves_the_slots_alone(
+    folder: Folder, limit: Callable[[str], None]
+) -> None:
+    limit("1")
+    where = DataFolder.of(folder.path)
+    assert sandbox.slots().acquire(timeout=0)
+    with pytest.raises(ValueError, match="Too many queries are running"):
+        run_query(where, "SELECT 1", "en", 0.01)
+    sandbox.slots().release()
+    with pytest.raises(ValueError, match="stopped"):
+        run_query(where, "SELECT count(*) FROM range(1000000000000)", "en", 0.2)
+    assert run_query(where, "SELECT 1", "en")["rows"] == [[1]]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_a_wrong_number_of_queries_is_refused_at_once(folder: Folder, limit: Callable[[str], None], value: str) -> None:
+    limit(value)
+    with pytest.raises(ConfigurationError, match="SEGUE_QUERY_PROCESSES is"):
+        folder.tools()
 
 
 async def test_the_example_is_asked_about_in_its_own_words(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import segue
 from segue.app import App
 from segue.core.errors import MissingExtra
 from segue.registry import DATA_EXAMPLE, EXAMPLE, EXAMPLES, Registry
-from segue.tools.data_example import sales_rows, write_sales
-from segue.tools.data_files import import_file
-from segue.tools.data_set import data_tools
+from segue.tools.data.folder import import_file
+from segue.tools.data.toolset import data_tools
 from tests.segue.models.offline_tools import Talk
+
+from .sales import sales_rows, write_sales
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

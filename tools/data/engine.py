@@ -1,4 +1,4 @@
-"""The database engine that data files are read into: in memory, and shut off from everything once they are."""
+"""The database engine: DuckDB in memory, with limits on time and memory, and locked before it runs foreign SQL."""
 
 import importlib.util
 import threading
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from segue.core.errors import MissingExtra
-
-from .data_words import Language, told
+from segue.prompts.data import phrase
+from segue.prompts.language import Language
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,11 +26,10 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
 }
-_LOCKS = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
 def need_extra() -> None:
-    """Refuse to go on without the database engine.
+    """Check that the database engine is installed.
 
     Raises:
         MissingExtra: naming what to install.
@@ -40,7 +39,7 @@ def need_extra() -> None:
 
 
 def connect() -> "DuckDBPyConnection":
-    """An empty database of its own, which may still read files: call `lock` before anybody else's SQL."""
+    """Open an empty database that may still read files: call `lock` before it runs SQL of a model."""
     need_extra()
     import duckdb
 
@@ -50,17 +49,22 @@ def connect() -> "DuckDBPyConnection":
 
 
 def lock(connection: "DuckDBPyConnection") -> None:
-    """Take away every file, the network and the way back."""
-    for statement in _LOCKS:
-        connection.execute(statement)
+    """Take away every file, the network, and the means to undo this."""
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
 def limited(connection: "DuckDBPyConnection", language: Language, seconds: float = SECONDS) -> Iterator[None]:
-    """Interrupt what runs too long, and say in a sentence what the engine cannot do.
+    """Interrupt what runs too long.
 
     Raises:
-        ValueError: it took too long, needs too much memory, or cannot be read.
+        ValueError: it took too long or needs too much memory.
     """
     import duckdb
 
@@ -70,12 +74,9 @@ def limited(connection: "DuckDBPyConnection", language: Language, seconds: float
     try:
         yield
     except duckdb.InterruptException as error:
-        raise ValueError(
-            told(language, f"超过 {seconds:g} 秒，已中断。", f"It took longer than {seconds:g} s and was stopped.")
-        ) from error
+        raise ValueError(phrase("too_slow", language, seconds=seconds)) from error
     except duckdb.OutOfMemoryException as error:
-        too_much = told(language, f"需要的内存超过 {MEMORY}，已停止。", f"It needs more than {MEMORY} and was stopped.")
-        raise ValueError(too_much) from error
+        raise ValueError(phrase("too_large", language, memory=MEMORY)) from error
     finally:
         watch.cancel()
         watch.join()

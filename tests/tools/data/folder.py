@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from segue.tools.data_files import DataFolder
-from segue.tools.data_set import data_tools
-from segue.tools.data_tables import Table, Tables
+from segue.tools.data.folder import DataFolder
+from segue.tools.data.tables import Table, Tables
+from segue.tools.data.toolset import data_tools
 from segue.tools.registry import BoundTool
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from segue.core.errors import MissingExtra
-from segue.tools.data_example import COLUMNS, NAMES, sales_csv, sales_rows, write_sales
-from segue.tools.data_set import data_tools
+from segue.tools.data.toolset import data_tools
 from segue.tools.registry import BadArguments
 
-from .data_folder import Folder
+from .folder import Folder
+from .sales import COLUMNS, NAMES, sales_csv, sales_rows, write_sales
 
 PEOPLE = """name,city,score,joined,born
 Ann,Rome,3,2024-01-05,1990
@@ -255,7 +255,7 @@ async def test_several_files_are_listed_with_their_columns(people: Folder) -> No
     people.put("订单.csv", "日期,金额\n")
     result = await people.call("describe", language="en")
     assert result["files"] == [
-        {"file": "bad.csv", "error": "The file «bad.csv» is empty."},
+        {"file": "bad.csv", "error": 'The file "bad.csv" is empty.'},
         {"file": "people.csv", "columns": ["name", "city", "score", "joined", "born"]},
         {"file": "订单.csv", "columns": ["日期", "金额"]},
     ]
@@ -356,24 +356,24 @@ async def test_the_summary_is_in_the_language_that_was_asked_for(
 @pytest.mark.parametrize("name", ["count_by", "sum_by", "top_n", "chart"])
 async def test_an_unknown_column_lists_the_columns_and_the_nearest(people: Folder, name: str) -> None:
     with pytest.raises(
-        ValueError, match=r"no column «citty» in «people.csv». Did you mean «city»\? There are: name, city"
+        ValueError, match=r"no column \"citty\" in \"people.csv\". Did you mean \"city\"\? There are: name, city"
     ):
         await people.call(name, column="citty")
-    with pytest.raises(ValueError, match=r"「people.csv」里没有列「颜色」。可选：name、city、score、joined、born。"):
+    with pytest.raises(ValueError, match=r"“people.csv”里没有列“颜色”。可选：name、city、score、joined、born。"):
         await people.call(name, column="颜色")
 
 
 @pytest.mark.parametrize("name", ["sum_by", "top_n", "trend", "chart"])
 async def test_a_column_that_is_not_numeric_is_not_added_up(people: Folder, name: str) -> None:
-    with pytest.raises(ValueError, match=r"«city» is text, not numeric; columns that are: score, born"):
+    with pytest.raises(ValueError, match=r"\"city\" is text, not numeric; columns that are: score, born"):
         await people.call(name, value="city")
-    with pytest.raises(ValueError, match=r"列「joined」是日期，不是数值列；数值列有：score、born。"):
+    with pytest.raises(ValueError, match=r"列“joined”是日期，不是数值列；数值列有：score、born。"):
         await people.call(name, value="joined", language="zh")
 
 
 async def test_the_values_that_are_no_numbers_are_named(folder: Folder) -> None:
     folder.put("x.csv", "k,v\na,1\nb,2\nc,about 3\n")
-    with pytest.raises(ValueError, match=r"«v» is text.*1 of its values are no numbers, such as «about 3»"):
+    with pytest.raises(ValueError, match=r"\"v\" is text.*1 of its values are not numbers, such as \"about 3\""):
         await folder.call("sum_by", value="v")
 
 
@@ -383,7 +383,7 @@ async def test_what_a_file_lacks_is_said(folder: Folder) -> None:
         await folder.call("sum_by")
     with pytest.raises(ValueError, match="has no column of dates; its columns are: colour"):
         await folder.call("trend")
-    with pytest.raises(ValueError, match="«colour» is text, not a date"):
+    with pytest.raises(ValueError, match='"colour" is text, not a date'):
         await folder.call("trend", date_column="colour")
     folder.put("x.csv", "v,w\n1,2\n")
     with pytest.raises(ValueError, match=r"Name the column to group by: v, w"):
@@ -394,7 +394,7 @@ async def test_a_file_without_rows_is_no_failure(folder: Folder) -> None:
     folder.put("x.csv", "city,v\n")
     assert (await folder.call("describe"))["rows"] == 0
     assert (await folder.call("count_by"))["groups"] == []
-    assert (await folder.call("top_n"))["summary"] == "x.csv holds no rows."
+    assert (await folder.call("top_n"))["summary"] == "x.csv has no rows."
     with pytest.raises(ValueError, match="nothing to draw"):
         await folder.call("chart")
 
@@ -469,7 +469,7 @@ async def test_a_hundred_thousand_rows_add_up(folder: Folder) -> None:
 
 def test_a_process_that_used_the_tools_ends_without_a_word(sales: Folder) -> None:
     program = (
-        "import asyncio, sys\nfrom segue.tools.data_set import data_tools\n"
+        "import asyncio, sys\nfrom segue.tools.data.toolset import data_tools\n"
         "print(asyncio.run(data_tools(sys.argv[1])[2].call({}))['total'])"
     )
     done = subprocess.run([sys.executable, "-c", program, str(sales.path)], check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The folder that the data tools read, and nothing outside it: the files there are, and which one a name means."""
+"""The one folder that the data tools read: its files, and which of them a name means."""
 
 import filecmp
 import os
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from segue.core.errors import ConfigurationError
+from segue.prompts.data import listing, phrase
+from segue.prompts.language import Language, language_of
 
-from .data_words import Language, language_of, listing, told, unknown
+from .vocabulary import nearest
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_BYTES = 500 * 1024 * 1024
@@ -26,7 +28,7 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that may be read; `changed` tells one version of it from another."""
+    """A file that may be read; `changed` distinguishes its versions."""
 
     name: str
     path: Path
@@ -70,33 +72,29 @@ class DataFolder:
         files = self.files()
         if not name:
             return self._only_one(files, language or "en")
-        wanted, reader = _spelt(name), language or language_of([name])
+        reader = language or language_of(name)
+        names = [file.name for file in files]
         if not _is_name(name):
-            raise ValueError(_no_path(name, [file.name for file in files], reader))
-        whole = [file for file in files if _spelt(file.name) == wanted]
-        found = whole or [file for file in files if _spelt(file.stem) == wanted]
+            shown = "".join(char if char.isprintable() else "�" for char in name[:80])
+            raise ValueError(phrase("no_path", reader, name=shown, names=listing(names, reader)))
+        wanted = _normalized(name)
+        found = [file for file in files if _normalized(file.name) == wanted]
+        found = found or [file for file in files if _normalized(file.stem) == wanted]
         if len(found) == 1:
             return found[0]
         for refused in self._entries():
-            if isinstance(refused, _Refused) and _spelt(refused.name) == wanted:
-                raise ValueError(told(reader, *refused.why))
-        names = [file.name for file in found or files]
-        raise ValueError(unknown(name, names, reader, ("文件", "file"), ("数据文件夹里", "the data folder")))
+            if isinstance(refused, _Refused) and _normalized(refused.name) == wanted:
+                raise ValueError(phrase(refused.why, reader, name=refused.name, most=MOST_BYTES >> 20))
+        names = [file.name for file in found] or names
+        hint = nearest(name, names, reader)
+        raise ValueError(phrase("no_file", reader, name=name[:80], hint=hint, names=listing(names, reader)))
 
     def _only_one(self, files: list[DataFile], language: Language) -> DataFile:
         if len(files) == 1:
             return files[0]
-        names = listing([file.name for file in files], language)
         if files:
-            raise ValueError(told(language, f"有多个文件，请指明一个：{names}。", f"Name one of the files: {names}."))
-        raise ValueError(
-            told(
-                language,
-                f"数据文件夹「{self.path.name}」里没有文件：请放入 CSV 或 Parquet 文件，或设置 SEGUE_DATA。",
-                f"The data folder «{self.path.name}» holds no file: put a CSV or Parquet file there, or name "
-                "another folder in SEGUE_DATA.",
-            )
-        )
+            raise ValueError(phrase("which_file", language, names=listing([file.name for file in files], language)))
+        raise ValueError(phrase("no_folder", language, folder=self.path.name))
 
     def _entries(self) -> "Iterator[DataFile | _Refused]":
         try:
@@ -112,7 +110,8 @@ class DataFolder:
 @dataclass(frozen=True)
 class _Refused:
     name: str
-    why: tuple[str, str]
+    why: str
+    """The name of a phrase."""
 
 
 def _entry(entry: "os.DirEntry[str]", root: Path) -> DataFile | _Refused:
@@ -120,19 +119,17 @@ def _entry(entry: "os.DirEntry[str]", root: Path) -> DataFile | _Refused:
         real = Path(entry.path).resolve(strict=True)
         facts = real.stat()
     except (OSError, RuntimeError):
-        return _Refused(entry.name, (f"文件「{entry.name}」无法打开。", f"The file «{entry.name}» cannot be opened."))
+        return _Refused(entry.name, "file_closed")
     if not real.is_relative_to(root):
-        zh, en = "是指向数据文件夹之外的链接", "is a link that leads out of the data folder"
-    elif not stat.S_ISREG(facts.st_mode):
-        zh, en = "不是普通文件", "is no ordinary file"
-    elif facts.st_size > MOST_BYTES:
-        zh, en = f"超过 {MOST_BYTES >> 20} MB", f"is larger than {MOST_BYTES >> 20} MB"
-    else:
-        return DataFile(entry.name, real, facts.st_size, facts.st_mtime_ns)
-    return _Refused(entry.name, (f"文件「{entry.name}」{zh}，不能读取。", f"The file «{entry.name}» {en}."))
+        return _Refused(entry.name, "file_link")
+    if not stat.S_ISREG(facts.st_mode):
+        return _Refused(entry.name, "file_kind")
+    if facts.st_size > MOST_BYTES:
+        return _Refused(entry.name, "file_large")
+    return DataFile(entry.name, real, facts.st_size, facts.st_mtime_ns)
 
 
-def _spelt(name: str) -> str:
+def _normalized(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip()).casefold()
 
 
@@ -141,27 +138,17 @@ def _is_listed(name: str) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a text can only mean something in the folder itself."""
+    """Whether a text can only name something in the folder itself."""
     return ".." not in name and re.search(r"[/\\\x00-\x1f\x7f]|^~|^[A-Za-z]:", name) is None
 
 
-def _no_path(name: str, names: list[str], language: Language) -> str:
-    shown = "".join(char if char.isprintable() else "�" for char in name[:80])
-    return told(
-        language,
-        f"「{shown}」不是文件名：请只写数据文件夹里的文件名，不带路径。可选：{listing(names, 'zh') or '（无）'}。",
-        f"«{shown}» is no file name: give a name in the data folder, without a path. "
-        f"There are: {listing(names, 'en') or 'none'}.",
-    )
-
-
 def import_file(source: str | Path, folder: str | Path) -> str:
-    """Copy a person's file into a data folder, which is made where it is missing; returns its name there.
+    """Copy a person's file into a data folder, which is created if it is missing; returns its name there.
 
-    A file that is there already with the same content is left as it is; under other content the copy gets a number.
+    A file that is already there with the same content is kept; if the content differs, the copy gets a number.
 
     Raises:
-        ConfigurationError: it is no CSV or Parquet file that can be read, or the folder cannot be written to.
+        ConfigurationError: it is not a CSV or Parquet file that can be read, or the folder cannot be written to.
     """
     path, target = Path(source).expanduser(), Path(folder).expanduser()
     _check_importable(path)
@@ -186,11 +173,11 @@ def _check_importable(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"There is no file {path}: check its name.") from error
     if not stat.S_ISREG(facts.st_mode):
-        raise ConfigurationError(f"{path} is no ordinary file: name a CSV or Parquet file.")
+        raise ConfigurationError(f"{path} is not a regular file: name a CSV or Parquet file.")
     if not path.name.lower().endswith(SUFFIXES):
         raise ConfigurationError(f"{path} cannot be read as data: save it as {', '.join(SUFFIXES)} and name that file.")
     if facts.st_size > MOST_BYTES:
-        raise ConfigurationError(f"{path} is larger than {MOST_BYTES >> 20} MB: cut it, or save it as Parquet.")
+        raise ConfigurationError(f"{path} is larger than {MOST_BYTES >> 20} MB: split it, or save it as Parquet.")
 
 
 def _clean_name(name: str) -> str:
@@ -200,7 +187,7 @@ def _clean_name(name: str) -> str:
 
 
 def _placed(part: Path, folder: Path, name: str) -> str:
-    """Give the copy its name, all at once, and never over another file."""
+    """Give the copy its name atomically, and never replace another file."""
     stem, _, ending = name.rpartition(".")
     number = 1
     while True:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from segue.tools.data_engine import connect
-from segue.tools.data_files import DataFolder
-from segue.tools.data_loading import names_in, peek
-from segue.tools.data_tables import Tables
+from segue.tools.data.engine import connect
+from segue.tools.data.folder import DataFolder
+from segue.tools.data.sources import peek
+from segue.tools.data.tables import Tables
 
-from .data_folder import Folder
+from .folder import Folder
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_quoted_line_ends_and_quotation_marks_are_part_of_a_value(folder: Folder
 @pytest.mark.parametrize(
     ("header", "names"),
     [
-        ("a,A,,a", ["a", "A_2", "column3", "a_3"]),
+        ("a,A,,a", ["a", "A_1", "column2", "a_2"]),
         (" a , b ,c,d", ["a", "b", "c", "d"]),
         ('"a\nb","drop table ""x"";--",c,d', ["a b", 'drop table "x";--', "c", "d"]),
         ("select,from,*,'", ["select", "from", "*", "'"]),
@@ -97,17 +97,16 @@ def test_a_table_without_rows_has_columns(folder: Folder) -> None:
     ("content", "said"),
     [
         (b"", "is empty"),
-        (b"\n\n \n", "first line of «x.csv» has to name the columns"),
-        (b"\xff\xff\xff\xff\xff\n", "no text in UTF-8, UTF-16 or GB18030"),
-        (b"\xff\xfe\x00\xd8\x00", "no text in UTF-8"),
-        (b"PK\x03\x04\0\0\0\0\n1,2\n", "no text in UTF-8"),
+        (b"\n\n \n", 'first line of "x.csv" has to name the columns'),
+        (b"\xff\xff\xff\xff\xff\n", "not text in UTF-8, UTF-16 or GB18030"),
+        (b"\xff\xfe\x00\xd8\x00", "not text in UTF-8"),
+        (b"PK\x03\x04\0\0\0\0\n1,2\n", "not text in UTF-8"),
         (
             b"a,b\n1,2\n1,2,3\n",
             r"cannot be read: .*Line: 3 Original Line: 1,2,3 Expected Number of Columns: 2 Found: 3$",
         ),
         (b"a,b\n1\n", "cannot be read: .*Expected Number of Columns: 2 Found: 1"),
         (b'a,b\n1,"2\n', "cannot be read: .*unterminated quote"),
-        (b"a" * 300_000 + b"\n1\n", "first line"),
         (",".join(f"c{place}" for place in range(1_001)).encode(), "1000 at most"),
     ],
 )
@@ -120,7 +119,7 @@ def test_a_file_that_cannot_be_read_says_why(folder: Folder, content: bytes, sai
 
 def test_a_damaged_parquet_file_says_why(folder: Folder) -> None:
     folder.put("x.parquet", b"PAR1 and no more")
-    with pytest.raises(ValueError, match=r"The file «x.parquet» cannot be read: ") as caught:
+    with pytest.raises(ValueError, match=r"The file \"x.parquet\" cannot be read: ") as caught:
         folder.table()
     assert str(folder.path) not in str(caught.value)
 
@@ -210,8 +209,6 @@ def test_the_first_rows_are_enough_to_know_the_columns(folder: Folder) -> None:
         ("地区", "text"),
         ("金额", "number"),
     ]
-    folder.put("bad.csv", b"")
-    assert "is empty" in names_in(DataFolder.of(folder.path).find("bad"), "en")["error"]
 
 
 # Tables that are kept

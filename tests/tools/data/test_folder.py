@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from segue.core.errors import ConfigurationError
-from segue.tools import data_files
-from segue.tools.data_files import DataFolder, import_file
+from segue.tools.data import folder as data_folder
+from segue.tools.data.folder import DataFolder, import_file
 
-from .data_folder import Folder
+from .folder import Folder
 
 
 @pytest.fixture
@@ -52,17 +52,17 @@ def test_two_files_of_one_stem_need_their_endings(folder: Folder) -> None:
 def test_an_unknown_file_lists_those_there_are_and_the_nearest(folder: Folder) -> None:
     folder.put("sales.csv", "a\n1\n")
     with pytest.raises(
-        ValueError, match=r"no file «sale.csv» in the data folder. Did you mean «sales.csv»\? There are: s"
+        ValueError, match=r"no file \"sale.csv\" in the data folder. Did you mean \"sales.csv\"\? There are: s"
     ):
         found(folder, "sale.csv")
-    with pytest.raises(ValueError, match=r"数据文件夹里没有文件「库存」。可选：sales.csv。"):
+    with pytest.raises(ValueError, match=r"数据文件夹里没有文件“库存”。可选：sales.csv。"):
         found(folder, "库存")
 
 
 def test_an_empty_or_missing_folder_says_what_to_do(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"«files» holds no file: put a CSV or Parquet file there.*SEGUE_DATA"):
+    with pytest.raises(ValueError, match=r"\"files\" has no files: put a CSV or Parquet file there.*SEGUE_DATA"):
         found(folder, None)
-    with pytest.raises(ValueError, match=r"«nowhere» holds no file"):
+    with pytest.raises(ValueError, match=r"\"nowhere\" has no files"):
         DataFolder.of(tmp_path / "nowhere").find(None)
 
 
@@ -96,7 +96,7 @@ def test_a_path_is_no_file_name(folder: Folder, name: str) -> None:
     folder.path.with_name("secret.csv").write_text("a\n1\n", encoding="utf-8")
     (folder.path / "sub").mkdir()
     (folder.path / "sub" / "inner.csv").write_text("a\n1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="no file name: give a name in the data folder") as caught:
+    with pytest.raises(ValueError, match="is not a file name: give a name in the data folder") as caught:
         found(folder, name)
     assert str(caught.value).isprintable()
 
@@ -119,14 +119,14 @@ def test_a_link_out_of_the_folder_is_not_followed(folder: Folder) -> None:
     (folder.path / "broken.csv").symlink_to(folder.path / "gone.csv")
     (folder.path / "loop.csv").symlink_to(folder.path / "loop.csv")
     assert [file.name for file in DataFolder.of(folder.path).files()] == ["inside.csv", "sales.csv"]
-    with pytest.raises(ValueError, match=r"«link.csv» is a link that leads out of the data folder"):
+    with pytest.raises(ValueError, match=r"\"link.csv\" is a link that leads out of the data folder"):
         found(folder, "link.csv")
-    with pytest.raises(ValueError, match=r"«broken.csv» cannot be opened"):
+    with pytest.raises(ValueError, match=r"\"broken.csv\" cannot be opened"):
         found(folder, "broken.csv")
 
 
-def test_only_ordinary_data_files_of_some_size_are_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "MOST_BYTES", 100)
+def test_only_regular_data_files_of_some_size_are_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_folder, "MOST_BYTES", 100)
     folder.put("small.csv", "a\n1\n")
     folder.put("large.csv", "a\n" + "1\n" * 100)
     folder.put(".hidden.csv", "a\n1\n")
@@ -137,7 +137,7 @@ def test_only_ordinary_data_files_of_some_size_are_read(folder: Folder, monkeypa
     with pytest.raises(ValueError, match="is larger than"):
         found(folder, "large.csv")
     for name in ("pipe.csv", "folder.csv"):
-        with pytest.raises(ValueError, match="is no ordinary file"):
+        with pytest.raises(ValueError, match="is not a regular file"):
             found(folder, name)
     for name in (".hidden.csv", "notes.txt"):
         with pytest.raises(ValueError, match="There is no file"):
@@ -204,7 +204,7 @@ def test_an_odd_name_is_cleaned(tmp_path: Path, name: str, kept: str) -> None:
 
 
 def test_what_cannot_be_brought_in_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(data_folder, "MOST_BYTES", 10)
     (tmp_path / "book.xlsx").write_text("x", encoding="utf-8")
     (tmp_path / "large.csv").write_text("x" * 20, encoding="utf-8")
     (tmp_path / "folder.csv").mkdir()
@@ -213,7 +213,7 @@ def test_what_cannot_be_brought_in_says_why(tmp_path: Path, monkeypatch: pytest.
         ("gone.csv", "There is no file"),
         ("book.xlsx", r"save it as .csv, .tsv, .parquet"),
         ("large.csv", "larger than"),
-        ("folder.csv", "no ordinary file"),
+        ("folder.csv", "not a regular file"),
         ("nul\0.csv", "There is no file"),
     ]:
         with pytest.raises(ConfigurationError, match=said):

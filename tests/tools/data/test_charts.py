@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from segue.tools import data_fonts
-from segue.tools.data_charts import Chart, draw
-from segue.tools.data_example import sales_rows, write_sales
-from segue.tools.data_fonts import chinese_file, lettering
+from segue.tools.data.charts import Chart
+from segue.tools.data.png import draw
 
-from .data_folder import Folder
+from .folder import Folder
+from .sales import sales_rows, write_sales
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -27,12 +26,6 @@ def folder(tmp_path: Path) -> Folder:
     folder = Folder(tmp_path)
     write_sales(folder.path, "en")
     return folder
-
-
-@pytest.fixture(autouse=True)
-def no_chinese_font(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without one; the test that wants a font makes one."""
-    monkeypatch.setattr(data_fonts, "chinese_file", lambda: "")
 
 
 def pixels(path: str | Path) -> tuple[tuple[int, int], int]:
@@ -46,30 +39,6 @@ def pixels(path: str | Path) -> tuple[tuple[int, int], int]:
 
 def content(path: str | Path) -> bytes:
     return Path(path).read_bytes()
-
-
-def a_font(path: Path, characters: str) -> str:
-    """A font whose characters are all the same box."""
-    from fontTools.fontBuilder import FontBuilder
-    from fontTools.pens.ttGlyphPen import TTGlyphPen
-
-    names = [".notdef", *(f"uni{ord(char):04X}" for char in characters)]
-    pen = TTGlyphPen(None)
-    pen.moveTo((100, 0))
-    for corner in ((100, 700), (900, 700), (900, 0)):
-        pen.lineTo(corner)
-    pen.closePath()
-    builder = FontBuilder(1000, isTTF=True)
-    builder.setupGlyphOrder(names)
-    builder.setupCharacterMap({ord(char): f"uni{ord(char):04X}" for char in characters})
-    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
-    builder.setupHorizontalMetrics(dict.fromkeys(names, (1000, 100)))
-    builder.setupHorizontalHeader(ascent=800, descent=-200)
-    builder.setupNameTable({"familyName": "Test Boxes", "styleName": "Regular"})
-    builder.setupOS2(sTypoAscender=800, usWinAscent=800, usWinDescent=200)
-    builder.setupPost()
-    builder.save(path)
-    return str(path)
 
 
 # Files and figures
@@ -177,44 +146,32 @@ def test_odd_labels_are_drawn_without_a_warning(tmp_path: Path, kind: Any) -> No
     assert pixels(draw(chart, tmp_path, "x", "en").path)[0] == (900, 500)
 
 
-def test_without_a_chinese_font_labels_become_numbers(tmp_path: Path) -> None:
-    chart = Chart("bar", "按地区的金额", "地区", "金额", ["华东", "South"], [2.0, 1.0])
-    drawn = draw(chart, tmp_path, "x", "zh")
-    assert drawn.lacks_characters
-    plain = draw(Chart("bar", "", "", "", ["#1", "South"], [2.0, 1.0]), tmp_path, "x", "zh")
-    assert drawn.path.read_bytes() == plain.path.read_bytes()
-
-
-async def test_the_answer_says_what_the_numbers_stand_for(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    write_sales(folder.path, "zh")
-    result = await folder.call("chart", column="地区")
-    assert result["lacks_characters"]
-    assert "图中：#1 华东、#2 华南" in result["summary"]
-
-
-def test_a_chinese_font_is_used_where_there_is_one(tmp_path: Path) -> None:
-    chart = Chart("bar", "金额", "地区", "金额", ["华东", "华南"], [2.0, 1.0])
-    font = a_font(tmp_path / "boxes.ttf", "金额地区华东南0123456789,")
-    drawn = draw(chart, tmp_path / "with", "x", "zh", font)
-    assert not drawn.lacks_characters
-    without = draw(chart, tmp_path / "without", "x", "zh")
-    assert drawn.path.read_bytes() != without.path.read_bytes()
-
-
-def test_a_chinese_font_comes_with_the_extra(tmp_path: Path) -> None:
-    (font,) = data_fonts.brought()
+def test_chinese_is_drawn_on_any_machine(tmp_path: Path) -> None:
     chart = Chart("bar", "各地区销售金额（元）", "地区", "金额", ["华东", "华南"], [2.0, 1.0])
-    assert not draw(chart, tmp_path, "x", "zh", font).lacks_characters
-    assert chinese_file()
+    other = Chart("bar", "各地区销售金额（元）", "地区", "金额", ["华东", "华北"], [2.0, 1.0])
+    drawn, different = draw(chart, tmp_path, "x", "zh"), draw(other, tmp_path, "x", "zh")
+    assert not drawn.lacks_characters
+    assert content(drawn.path) != content(different.path)
 
 
-def test_a_font_is_only_taken_for_characters_that_the_plain_one_lacks(tmp_path: Path) -> None:
-    font = a_font(tmp_path / "boxes.ttf", "金额")
-    assert lettering(["Amount", "Größe"], font).properties.get_file() == data_fonts.plain_file()
-    assert lettering(["金额"], font).properties.get_file() == font
-    assert lettering(["金"], str(tmp_path / "gone.ttf")).has("a") is False
-    assert not lettering(["金额 and much more text than the font has"], font).has("金额")
+@pytest.mark.parametrize(("label", "lacks"), [("华\n东", False), ("a\r\n\tb", False), ("x\x00", False), ("🦩", True)])
+def test_only_a_character_without_a_glyph_is_missing(tmp_path: Path, label: str, lacks: bool) -> None:
+    drawn = draw(Chart("bar", "t", "a", "b", [label], [1.0]), tmp_path, "x", "en")
+    assert drawn.lacks_characters is lacks
+
+
+async def test_every_figure_is_that_of_the_database(folder: Folder) -> None:
+    keys = [f"k{number}\nx" for number in range(30)]
+    rows = "".join(f'"{key}",{number * 0.1}e0\n' for number, key in enumerate(keys, start=1))
+    folder.put("x.csv", f"k,v\n{rows}")
+    result = await folder.call("chart", file="x", kind="bar")
+    sql = "SELECT k, sum(v) FROM data GROUP BY k ORDER BY 2 DESC"
+    wanted = folder.table("x").ask(sql)
+    figures = [(item["label"], item["figure"]) for item in result["plotted"]]
+    assert figures[:-1] == wanted[:12]
+    rest = f"SELECT sum(v) FROM (FROM ({sql}) t(k, v) OFFSET 12)"
+    assert figures[-1] == ("18 others", pytest.approx(folder.table("x").ask(rest)[0][0], rel=1e-15))
+    assert result["lacks_characters"] is False
 
 
 # Threads and imports
@@ -260,7 +217,7 @@ def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
 
 def test_drawing_needs_no_window_system(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib\nfrom segue.tools.data_charts import Chart, draw\n"
+        "import sys, pathlib\nfrom segue.tools.data.charts import Chart\nfrom segue.tools.data.png import draw\n"
         "draw(Chart('line', 't', 'a', 'b', ['x'], [1.0]), pathlib.Path(sys.argv[1]), 'x', 'en')\n"
         "print('matplotlib.pyplot' in sys.modules)"
     )
@@ -275,7 +232,7 @@ def test_neither_engine_nor_drawing_is_loaded_before_it_is_used() -> None:
         "def show(): print({'duckdb', 'matplotlib', 'numpy'} & sys.modules.keys())\n"
         "import segue; show()\n"
         "from segue.registry import EXAMPLES, Registry; Registry().tools_for(EXAMPLES[0]); show()\n"
-        "import segue.tools.data_set; show()\n"
+        "import segue.tools.data.toolset; show()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n" * 3

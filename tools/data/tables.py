@@ -1,4 +1,4 @@
-"""The tables of data files, kept for the next question."""
+"""The tables of data files, cached for the next question."""
 
 import atexit
 import threading
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .data_engine import connect, limited, lock
-from .data_files import DataFile
-from .data_loading import load
-from .data_typing import BATCH, Column, Kind, quoted
-from .data_words import Language
+from segue.prompts.language import Language
+
+from .engine import connect, limited, lock, quoted
+from .folder import DataFile
+from .kinds import BATCH, Column, Kind
+from .sources import load
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,7 +31,7 @@ class Table:
     rows: int
     _connection: "DuckDBPyConnection" = field(repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    _distinct: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _counts: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> list[str]:
@@ -49,18 +50,21 @@ class Table:
         with limited(cursor, language):
             return cursor.execute(sql, list(values)).fetchall()
 
-    def distinct(self, names: Sequence[str]) -> dict[str, int]:
-        """How many different values columns have, without the missing ones; counted once."""
-        new = [name for name in names if name not in self._distinct]
-        for at in range(0, len(new), BATCH):
-            some = new[at : at + BATCH]
-            counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in some)
-            self._distinct.update(zip(some, self.ask(f"SELECT {counts} FROM {TABLE}")[0], strict=True))
-        return {name: self._distinct[name] for name in names}
+    def counts(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """How many values columns have, and how many different ones; counted once."""
+        new = [name for name in names if name not in self._counts]
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            sql = ", ".join(f"[count({quoted(name)}), count(DISTINCT {quoted(name)})]" for name in batch)
+            found = self.ask(f"SELECT {sql} FROM {TABLE}")[0]
+            self._counts.update(
+                {name: (filled, distinct) for name, (filled, distinct) in zip(batch, found, strict=True)}
+            )
+        return {name: self._counts[name] for name in names}
 
 
 @dataclass
-class _Place:
+class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     table: Table | None = None
 
@@ -71,7 +75,7 @@ class Tables:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = threading.Lock()
-        self._places: OrderedDict[DataFile, _Place] = OrderedDict()
+        self._slots: OrderedDict[DataFile, _Slot] = OrderedDict()
 
     def open(self, file: DataFile, language: Language = "en") -> Table:
         """The file's table.
@@ -80,19 +84,19 @@ class Tables:
             ValueError: it cannot be read.
         """
         with self._lock:
-            place = self._places.setdefault(file, _Place())
-            self._places.move_to_end(file)
-            while len(self._places) > self._kept:
-                self._places.popitem(last=False)
-        with place.lock:
-            if place.table is None:
-                place.table = _opened(file, language)
-            return place.table
+            slot = self._slots.setdefault(file, _Slot())
+            self._slots.move_to_end(file)
+            while len(self._slots) > self._kept:
+                self._slots.popitem(last=False)
+        with slot.lock:
+            if slot.table is None:
+                slot.table = _opened(file, language)
+            return slot.table
 
     def clear(self) -> None:
-        """Let go of every table."""
+        """Drop every table."""
         with self._lock:
-            self._places.clear()
+            self._slots.clear()
 
 
 def _opened(file: DataFile, language: Language) -> Table:

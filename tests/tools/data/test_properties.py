@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from segue.tools.data_files import DataFile
-from segue.tools.data_questions import groups_of, periods_of
-from segue.tools.data_tables import Table, Tables
+from segue.tools.data.folder import DataFile
+from segue.tools.data.questions import groups_of, periods_of
+from segue.tools.data.tables import Table, Tables
 
 _NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8).map(str.strip)
 _KEYS = st.one_of(st.sampled_from(["华东", "East", "a,b", 'say "x"', "O'Neil", "line\nend", "😀"]), _NAMES)
@@ -66,7 +66,7 @@ def test_months_of_any_dates(rows: list[tuple]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = table_of(folder, [["d", "v"], *([day.isoformat(), str(value)] for day, value in rows)])
     found = periods_of(table, "d", "v", "month", "en").periods
-    labels = [period.label for period in found]
-    assert {period.label: period.figure for period in found if period.rows} == sums
+    labels = [period.period for period in found]
+    assert {period.period: period.figure for period in found if period.rows} == sums
     assert labels == sorted(set(labels))
     assert len(labels) == 1 + 12 * (int(labels[-1][:4]) - int(labels[0][:4])) + int(labels[-1][5:]) - int(labels[0][5:])

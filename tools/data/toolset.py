@@ -1,4 +1,4 @@
-"""The data tools of one folder, whose files and columns the offline planner knows by name."""
+"""The data tools of one folder, with its files and columns in their specifications."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -6,14 +6,16 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from .adapters.functions import bind_function
-from .binding import BoundTool
-from .data_engine import need_extra
-from .data_files import DataFile, DataFolder
-from .data_loading import peek, tables_text
-from .data_tools import DATA
-from .data_typing import Kind
-from .data_words import words_for
+from segue.tools.adapters.functions import bind_function
+from segue.tools.binding import BoundTool
+
+from .engine import need_extra
+from .folder import DataFile, DataFolder
+from .kinds import Kind
+from .sandbox import slots
+from .sources import peek, tables_text
+from .tools import DATA
+from .vocabulary import words_for
 
 LOOKED_AT = 20
 """Files whose columns are known by name."""
@@ -32,8 +34,10 @@ def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundT
 
     Raises:
         MissingExtra: the database engine is not installed.
+        ConfigurationError: `SEGUE_QUERY_PROCESSES` is not a number of processes.
     """
     need_extra()
+    slots()
     where = DataFolder.of(folder, charts)
     return _bound(where, tuple(where.files()))
 
@@ -56,7 +60,7 @@ def _words(files: Iterable[DataFile]) -> Words:
         try:
             columns = peek(file)
         except ValueError:
-            continue  # whoever asks about it is told why
+            continue  # a question about the file says why
         words = words_for([column.name for column in columns])
         for argument, kind in _KINDS.items():
             of_kind = [column.name for column in columns if column.kind == kind][:MOST_COLUMNS]

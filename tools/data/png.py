@@ -1,0 +1,176 @@
+"""Charts as PNG files, drawn without any state that the process shares, each under a name made of what it shows."""
+
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from segue.core.errors import MissingExtra
+from segue.prompts.data import phrase
+from segue.prompts.language import Language
+
+from .charts import Chart
+from .summaries import figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.font_manager import FontProperties
+
+INCHES, DOTS = (9.0, 5.0), 100
+_LONGEST = 16
+"""Characters of a label."""
+_COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e")
+_TICKS = 13
+_NO_GLYPH = "□"
+_drawing = threading.Lock()
+"""Matplotlib's caches of fonts and glyphs are not safe for threads."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart's file; `lacks_characters` if no font has some of its characters."""
+
+    path: Path
+    size: tuple[int, int]
+    bytes: int
+    lacks_characters: bool
+
+
+def need_extra() -> None:
+    """Check that matplotlib and the Chinese font are installed.
+
+    Raises:
+        MissingExtra: naming what to install.
+    """
+    if not all(map(importlib.util.find_spec, ("matplotlib", "zhplot"))):
+        raise MissingExtra("Drawing charts", "data")
+
+
+def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
+    """Write the chart to the folder; the same chart always has the same name there.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        ValueError: such a chart cannot show the figures, or the folder cannot be written to.
+    """
+    need_extra()
+    figures = [float(value) for value in chart.figures]
+    if not figures:
+        raise ValueError(phrase("no_figures", language))
+    if chart.kind == "pie" and (min(figures) < 0 or sum(figures) <= 0):
+        raise ValueError(phrase("pie_negative", language))
+    with _drawing:
+        lettering = _Lettering()
+        png = _png(chart, figures, lettering)
+    path = folder / _file_name(chart, name)
+    try:
+        _write(path, png)
+    except OSError as error:
+        raise ValueError(phrase("no_chart", language, folder=folder, reason=error.strerror)) from error
+    width, height = (int(side * DOTS) for side in INCHES)
+    return Picture(path, (width, height), len(png), lettering.lacks_characters)
+
+
+def _file_name(chart: Chart, name: str) -> str:
+    content = json.dumps(asdict(chart), ensure_ascii=False, sort_keys=True)
+    clean = re.sub(r"[^\w-]+", "_", name).strip("_")[:60] or "chart"
+    return f"{clean}-{chart.kind}-{hashlib.sha256(content.encode()).hexdigest()[:10]}.png"
+
+
+def _write(path: Path, png: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.parent / f".{uuid.uuid4().hex}.part"
+    try:
+        part.write_bytes(png)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Lettering:
+    """Matplotlib's own font, with Noto Sans SC for the characters that it lacks."""
+
+    def __init__(self) -> None:
+        self.font, self._files = _fonts()
+        self.lacks_characters = False
+
+    def text(self, text: str) -> str:
+        """The text on one line, never a formula, with a box for each character that no font has."""
+        clean = "".join(char for char in " ".join(text.split()) if char.isprintable())
+        shown = "".join(char if self._has(char) else _NO_GLYPH for char in clean)
+        self.lacks_characters |= shown != clean
+        return shown.replace("$", r"\$")
+
+    def _has(self, char: str) -> bool:
+        from matplotlib.font_manager import get_font
+
+        return any(get_font(file).get_char_index(ord(char)) for file in self._files)
+
+
+@cache
+def _fonts() -> tuple["FontProperties", tuple[str, str]]:
+    """A list of two fonts, and their files."""
+    import matplotlib
+    from matplotlib.font_manager import FontProperties, fontManager
+
+    plain = str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
+    package = importlib.util.find_spec("zhplot")  # importing it would change matplotlib's settings
+    assert package is not None and package.origin is not None  # `need_extra`
+    chinese = str(Path(package.origin).with_name("fonts") / "NotoSansSC-Regular.ttf")
+    fontManager.addfont(chinese)
+    names = [FontProperties(fname=file).get_name() for file in (plain, chinese)]
+    return FontProperties(family=names), (plain, chinese)
+
+
+def _png(chart: Chart, figures: Sequence[float], lettering: _Lettering) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=INCHES, dpi=DOTS, layout="constrained")
+    canvas = FigureCanvasAgg(drawing)
+    axes = drawing.subplots()
+    labels = [lettering.text(_short(label)) for label in chart.labels]
+    if chart.kind == "pie":
+        _pie(axes, figures, labels, lettering.font)
+    else:
+        _plot(axes, chart, figures, labels, lettering)
+    axes.set_title(lettering.text(chart.title), fontproperties=lettering.font.copy(), fontsize=13)
+    out = io.BytesIO()
+    canvas.print_png(out, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    return out.getvalue()
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+
+
+def _pie(axes: "Axes", figures: Sequence[float], labels: Sequence[str], font: "FontProperties") -> None:
+    wedges = axes.pie(figures, colors=_COLOURS, startangle=90, counterclock=False)[0]
+    total = sum(figures)
+    shares = [f"{label}  {value / total:.1%}" for label, value in zip(labels, figures, strict=True)]
+    axes.legend(wedges, shares, loc="center left", bbox_to_anchor=(1.05, 0.5), prop=font.copy())
+
+
+def _plot(axes: "Axes", chart: Chart, figures: Sequence[float], labels: Sequence[str], lettering: _Lettering) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    places, step, font = list(range(len(labels))), -(-len(labels) // _TICKS), lettering.font
+    if chart.kind == "line":
+        axes.plot(places, figures, color=_COLOURS[0], marker="o", markersize=4)
+    else:
+        axes.bar(places, figures, color=_COLOURS[0])
+    axes.set_xticks(places[::step], labels=labels[::step], rotation=30, ha="right", fontproperties=font.copy())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: figure(value)))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(lettering.text(chart.by), fontproperties=font.copy())
+    axes.set_ylabel(lettering.text(chart.what), fontproperties=font.copy())

@@ -1,0 +1,334 @@
+"""The data tools: what is in a folder's CSV and Parquet files, in figures, summaries and charts.
+
+They read that folder and nothing else; only `chart` writes, into a folder of its own. Every result has a `summary` in
+Markdown. An unknown file or column is a ValueError that names the known ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from segue.prompts.data import phrase
+from segue.prompts.language import Language, language_of
+from segue.tools.registry import tool
+
+from .charts import ChartKind, chart_of
+from .columns import date_column as column_of_dates
+from .columns import group_column, value_column
+from .folder import DataFile, DataFolder
+from .png import draw, need_extra
+from .questions import Every, Facts, facts_of, groups_of, periods_of, sample_of
+from .sandbox import run_query
+from .sources import peek
+from .summaries import (
+    chart_summary,
+    describe_summary,
+    groups_summary,
+    overview_summary,
+    query_summary,
+    top_summary,
+    trend_summary,
+)
+from .tables import TABLES, Table
+
+DETAILED = 30
+"""Columns that a description covers; further ones are only named."""
+GROUPS = 50
+"""Groups of a result at most."""
+SAMPLE_ROWS, SAMPLE_COLUMNS = 3, 12
+OVERVIEW = 20
+"""Files that an overview covers."""
+Result = dict[str, Any]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+ANALYSIS = _words(
+    "分析, 数据报告, 分析报告, 报表, analyse, analyze, analysing, analyzing, analysis, insights, report on"
+)
+"""Words of a request for everything, which calls for most of the tools together."""
+EVERY_WORDS = {
+    "day": _words("每天, 每日, 按天, 按日, 逐日, 日均, daily, by day, per day, each day, every day"),
+    "week": _words("每周, 按周, 逐周, 周度, weekly, by week, per week, each week, every week"),
+    "month": _words(
+        "每月, 每个月, 按月, 逐月, 月度, 各月, 哪个月, 哪月, "
+        "monthly, by month, per month, each month, every month, which month"
+    ),
+    "quarter": _words("每季, 每个季度, 按季, 季度, quarterly, by quarter, per quarter, each quarter, which quarter"),
+    "year": _words("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, by year, per year, which year"),
+}
+KIND_WORDS = {
+    "bar": _words("柱状图, 柱形图, 条形图, 柱图, bar chart, bar graph, bars, column chart"),
+    "line": _words("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
+    "pie": _words("饼图, 饼状图, 扇形图, 圆饼图, pie chart, pie"),
+}
+_LOWEST_WORDS = _words("最低, 最少, 最小, 最差, 倒数, 垫底, lowest, least, worst, bottom, fewest, smallest")
+
+
+def _argument(description: str, **extra: Any) -> Any:
+    return Field(description=description, json_schema_extra=extra or None)
+
+
+FileName = Annotated[
+    str | None,
+    _argument("The file's name in the data folder, without a path (文件名); may be left out if there is one."),
+]
+GroupColumn = Annotated[str | None, _argument("The column to group by (分组列); left out: one that suits.")]
+ValueColumn = Annotated[
+    str | None, _argument("The numeric column to add up (数值列); left out: the main one, such as an amount.")
+]
+DateColumn = Annotated[str | None, _argument("The column of dates (日期列); left out: the one there is.")]
+EveryPeriod = Annotated[
+    Every | None, _argument("The length of a period (周期); left out: one that suits.", aliases=EVERY_WORDS)
+]
+Kind = Annotated[
+    ChartKind | None,
+    _argument("The kind of chart (图表类型); left out: a line over dates, else bars.", aliases=KIND_WORDS),
+]
+HowMany = Annotated[
+    int,
+    Field(ge=1, le=50),
+    _argument("How many to name, 1 to 50 (前几名).", keywords=["前", "名", "个", "top", "best", "first"]),
+]
+Lowest = Annotated[bool, _argument("Name the lowest ones instead of the highest (取最低).", keywords=_LOWEST_WORDS)]
+Sql = Annotated[
+    str,
+    _argument(
+        "One DuckDB SELECT (SQL 查询), with names in double quotes. Each file is a table under its name, with or "
+        "without its ending. Other statements and file functions are refused.",
+        pattern=r"(?:[Ss][Ee][Ll][Ee][Cc][Tt]|[Ww][Ii][Tt][Hh])\s[\s\S]+",
+    ),
+]
+ReaderLanguage = Annotated[
+    Literal["zh", "en"] | None,
+    _argument("The language of the summary: that of the user (摘要的语言).", format="language"),
+]
+
+
+@tool(
+    read_only=True,
+    idempotent=True,
+    title="数据概况 · Overview",
+    keywords=ANALYSIS
+    + _words("概况, 概览, 描述, 有哪些列, 哪些字段, 有什么列, 列名, 多少行, 几行, 什么数据, 哪些数据, 数据结构")
+    + _words("overview, describe, profile, which columns, what columns, how many rows, what data, structure"),
+)
+def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: DataFolder) -> Result:
+    """Describe a file: rows, and each column's type, missing and distinct values, range, mean and usual values.
+
+    Start with this one: it gives the columns' names. Where there are several files and none is named, it lists them
+    with their columns.
+    """
+    if not file and len(folder.files()) > 1:
+        return _overview(folder, language or "en")
+    table, reader = _opened(folder, file, (), language)
+    names = table.names[:DETAILED]
+    result = {
+        "file": table.file.name,
+        "rows": table.rows,
+        "columns": [_detailed(facts) for facts in facts_of(table, names, reader)],
+        "more_columns": table.names[DETAILED:],
+        "sample": sample_of(table, names[:SAMPLE_COLUMNS], SAMPLE_ROWS, reader),
+    }
+    return {**result, "summary": describe_summary(result, reader)}
+
+
+@tool(
+    read_only=True,
+    idempotent=True,
+    title="分组计数 · Count by group",
+    keywords=_words("多少个, 多少条, 多少笔, 多少单, 几条, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
+    + _words("count, how many, number of, frequency, distribution"),
+)
+def count_by(
+    file: FileName = None, column: GroupColumn = None, language: ReaderLanguage = None, *, folder: DataFolder
+) -> Result:
+    """Count the rows of each value of a column, the most frequent first; a group's `figure` is its count."""
+    table, reader = _opened(folder, file, (column,), language)
+    result = _grouped(table, group_column(table, column, reader), None, reader, most=GROUPS)
+    return {**result, "summary": groups_summary(result, reader)}
+
+
+@tool(
+    read_only=True,
+    idempotent=True,
+    title="分组汇总 · Sum by group",
+    keywords=ANALYSIS
+    + _words("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up"),
+)
+def sum_by(
+    file: FileName = None,
+    column: GroupColumn = None,
+    value: ValueColumn = None,
+    language: ReaderLanguage = None,
+    *,
+    folder: DataFolder,
+) -> Result:
+    """Add up a numeric column for each value of another one, the largest sum first; a group's `figure` is its sum."""
+    table, reader = _opened(folder, file, (column, value), language)
+    summed = value_column(table, value, reader)
+    if summed is None:
+        raise ValueError(phrase("no_numbers", reader, file=table.file.name))
+    result = _grouped(table, group_column(table, column, reader), summed, reader, most=GROUPS)
+    return {**result, "summary": groups_summary(result, reader)}
+
+
+@tool(
+    read_only=True,
+    idempotent=True,
+    title="排名 · Ranking",
+    keywords=ANALYSIS
+    + _words("排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, 前几")
+    + [f"前{number}" for number in "0123456789一二三四五六七八九十"]
+    + _words("top, most, best, highest, largest, biggest, ranking, rank, lowest, least, worst, smallest, fewest"),
+)
+def top_n(
+    file: FileName = None,
+    column: GroupColumn = None,
+    value: ValueColumn = None,
+    n: HowMany = 5,
+    lowest: Lowest = False,
+    language: ReaderLanguage = None,
+    *,
+    folder: DataFolder,
+) -> Result:
+    """Name the groups of a column with the highest sums of another one; of the rows where there is nothing to sum."""
+    table, reader = _opened(folder, file, (column, value), language)
+    summed = value_column(table, value, reader)
+    chosen = group_column(table, column, reader, many=True)
+    result = {**_grouped(table, chosen, summed, reader, most=n, lowest=lowest), "lowest": lowest}
+    return {**result, "summary": top_summary(result, reader)}
+
+
+@tool(
+    read_only=True,
+    idempotent=True,
+    title="趋势 · Trend",
+    keywords=ANALYSIS
+    + [word for words in EVERY_WORDS.values() for word in words]
+    + _words("趋势, 走势, 变化, 增长, 下降, 环比, 同比, trend, over time, growth, development, change over"),
+)
+def trend(
+    file: FileName = None,
+    date_column: DateColumn = None,
+    value: ValueColumn = None,
+    every: EveryPeriod = None,
+    language: ReaderLanguage = None,
+    *,
+    folder: DataFolder,
+) -> Result:
+    """Add up a column, or count the rows, for each day, week, month, quarter or year; a period without rows is 0."""
+    table, reader = _opened(folder, file, (date_column, value), language)
+    when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
+    found = asdict(periods_of(table, when, summed, every, reader))
+    result = {"file": table.file.name, "date_column": when, "value": summed, **found}
+    return {**result, "summary": trend_summary(result, reader)}
+
+
+@tool(read_only=True, idempotent=True, title="SQL 查询 · SQL query", keywords=["sql", "select *"])
+def query(sql: Sql, language: ReaderLanguage = None, *, folder: DataFolder) -> Result:
+    """Answer what the other tools cannot: one read-only SELECT over the files, with 100 rows and 20 seconds at most."""
+    reader = language or "en"
+    result = run_query(folder, sql, reader)
+    return {**result, "summary": query_summary(result, reader)}
+
+
+@tool(
+    idempotent=True,
+    title="画图 · Chart",
+    keywords=ANALYSIS
+    + [word for words in KIND_WORDS.values() for word in words]
+    + _words("图表, 画图, 画个, 画一, 画出, 作图, 绘制, 绘图, 可视化, 图形, 出图")
+    + _words("chart, plot, graph, draw, visualise, visualize, diagram"),
+)
+def chart(
+    file: FileName = None,
+    kind: Kind = None,
+    column: GroupColumn = None,
+    value: ValueColumn = None,
+    every: EveryPeriod = None,
+    language: ReaderLanguage = None,
+    *,
+    folder: DataFolder,
+) -> Result:
+    """Draw sums by group, or over time, as a PNG file; gives its path, its size in pixels and the plotted figures.
+
+    With a column of dates, with `every`, or as a line without a column it goes over time. Groups beyond the largest
+    ones are drawn as one.
+    """
+    need_extra()
+    table, reader = _opened(folder, file, (column, value), language)
+    shown = chart_of(table, kind, column, value, every, reader)
+    picture = draw(shown, folder.charts, table.file.stem, reader)
+    result = {
+        **{"file": table.file.name, "kind": shown.kind, "column": shown.by, "value": shown.value},
+        **{"path": _path(picture.path), "size": list(picture.size), "bytes": picture.bytes},
+        "plotted": [
+            {"label": label, "figure": figure} for label, figure in zip(shown.labels, shown.figures, strict=True)
+        ],
+        "lacks_characters": picture.lacks_characters,
+    }
+    return {**result, "summary": chart_summary(result, reader)}
+
+
+DATA = (describe, count_by, sum_by, top_n, trend, query, chart)
+"""Functions that still need their `folder`: see `toolset.data_tools`."""
+
+
+def _opened(
+    folder: DataFolder, file: str | None, named: Sequence[str | None], language: Language | None
+) -> tuple[Table, Language]:
+    """The file's table, and the language to answer in: the requested one, else that of the names.
+
+    Raises:
+        ValueError: there is no such file, or it cannot be read.
+    """
+    texts = [text for text in (file, *named) if text]
+    reader = language or language_of("".join(texts))
+    table = TABLES.open(folder.find(file, reader), reader)
+    return table, language or language_of("".join(texts or table.names))
+
+
+def _overview(folder: DataFolder, language: Language) -> Result:
+    """The files there are, with their columns; for a file that cannot be read the reason."""
+    files = [{"file": file.name, **_columns(file, language)} for file in folder.files()[:OVERVIEW]]
+    return {"files": files, "summary": overview_summary(files, language)}
+
+
+def _columns(file: DataFile, language: Language) -> Result:
+    try:
+        return {"columns": [column.name for column in peek(file, language)]}
+    except ValueError as error:
+        return {"error": str(error)}
+
+
+def _detailed(facts: Facts) -> Result:
+    found: Result = {
+        **{"name": facts.name, "type": facts.kind, "nulls": facts.missing, "distinct": facts.distinct},
+        **({} if facts.least is None else {"min": facts.least, "max": facts.most}),
+        **({} if facts.mean is None else {"mean": facts.mean}),
+    }
+    common = [{"value": value, "rows": rows} for value, rows in facts.common]
+    return {**found, "common": common} if common else found
+
+
+def _grouped(
+    table: Table, column: str, value: str | None, language: Language, *, most: int, lowest: bool = False
+) -> Result:
+    """The largest or smallest sums of a column by another one, or without a column the counts."""
+    found = groups_of(table, column, value, language, most=most, lowest=lowest)
+    return {
+        **{"file": table.file.name, "column": column, "value": value, "rows": table.rows},
+        **{"groups": [asdict(group) for group in found.groups], "count": found.count, "total": found.total},
+    }
+
+
+def _path(path: Path) -> str:
+    """A path relative to the working directory if it is below it."""
+    whole, here = path.absolute(), Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
