@@ -4,6 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError
 
 FOLDER = Path(__file__).parent
@@ -43,3 +44,8 @@ def render(name: str, language: str, **slots: str) -> str:
     if missing := {found[1] for found in _SLOT.finditer(text)} - slots.keys():
         raise ConfigurationError(f"The prompt {name}.{language}.md needs values for: {', '.join(sorted(missing))}.")
     return fill(text, **slots)
+
+
+def agent_prompt(agent: Agent, language: str) -> str:
+    """The agent's own prompt with its slots empty, or the default one."""
+    return fill(agent.prompt or template("agent", language), current_state="", tools="")

@@ -2,13 +2,13 @@
 
 from segue.core.events import TaskComplete
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from .state import ChatState, ChatUpdate
 
 
 async def finish(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     """Say that the task is complete, and which of its calls may or may not have taken effect."""
-    ledger = bench(runtime).services.ledger
+    ledger = node_context(runtime).services.ledger
     unknown = await ledger.unknown(state["task_id"]) if ledger else ()
     result = {**(state["result"] or {}), "unknown_outcomes": [*unknown]}
     status = "done" if result.get("success") else "error"

@@ -4,14 +4,14 @@ from typing import cast
 
 from segue.core.events import TaskStarted
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.task import begin
 from .state import ChatState, ChatUpdate
 
 
 async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     """Mint the task's id, unless the app has, and reset everything that belongs to a task."""
-    work = bench(runtime)
+    work = node_context(runtime)
     fresh = begin(state["messages"], state.get("assignment"), runtime)
     started = TaskStarted(
         task_id=fresh["task_id"],

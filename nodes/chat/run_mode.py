@@ -8,10 +8,9 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.events import Answer, Fallback
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.objective import before_objective
-from ..shared.results import compose_result
+from ..shared.task import before_objective, compose_result
 from ..shared.tool_messages import calls_in
 from .state import ChatNode, ChatState, ChatUpdate
 
@@ -30,7 +29,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
 
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         """Carry the task in this mode."""
-        budget = bench(runtime).agent.budget
+        budget = node_context(runtime).agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
         given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]

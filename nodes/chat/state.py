@@ -10,7 +10,7 @@ from ..shared.context import NodeRuntime
 from ..shared.task import Assignment
 
 
-class ChatState(TypedDict):
+class ChatState(TypedDict, total=False):
     """INIT resets every channel that belongs to a task."""
 
     messages: History
@@ -32,21 +32,8 @@ class ChatState(TypedDict):
     events: Events
 
 
-class ChatUpdate(TypedDict, total=False):
-    """What a node may return."""
-
-    messages: list[Any]
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    usage: dict[str, Any]
-    mode: str
-    gave_up: str
-    result: dict[str, Any] | None
-    events: list[dict[str, Any]]
+ChatUpdate = ChatState
+"""What a node returns: the channels that it changes."""
 
 
 class ChatNode(Protocol):

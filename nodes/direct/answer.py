@@ -7,21 +7,20 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from segue.core.errors import ModelRefused, UnreadableReply
 from segue.core.events import Answer, ErrorRaised, TaskComplete, Thinking
 from segue.core.ports import ModelRequest
-from segue.prompts.load import render
+from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
-from ..shared.persona import own_prompt
-from ..shared.results import compose_result
 from ..shared.steering import amended, take_up
+from ..shared.task import compose_result
 from .state import DirectState, DirectUpdate
 
 
 async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     """Stream the answer; a refusal or an empty reply gives the task up to another mode."""
-    work = bench(runtime)
+    work = node_context(runtime)
     added = cast(DirectUpdate, await take_up(state, work))
     state = amended(state, added)
     work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
@@ -42,9 +41,9 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     }
 
 
-async def _ask(state: DirectState, work: Bench) -> Asked:
+async def _ask(state: DirectState, work: NodeContext) -> Asked:
     language, budget = state["language"], work.agent.budget
-    own = own_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language)
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
     latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]

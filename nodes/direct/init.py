@@ -3,8 +3,7 @@
 from typing import cast
 
 from ..shared.context import NodeRuntime
-from ..shared.objective import additions
-from ..shared.task import begin
+from ..shared.task import additions, begin
 from .state import DirectState, DirectUpdate
 
 

@@ -8,7 +8,7 @@ from ..shared.channels import Events, History
 from ..shared.task import Assignment
 
 
-class DirectState(TypedDict):
+class DirectState(TypedDict, total=False):
     """INIT resets every channel that belongs to a task."""
 
     messages: History
@@ -31,18 +31,5 @@ class DirectState(TypedDict):
     events: Events
 
 
-class DirectUpdate(TypedDict, total=False):
-    """What a node may return."""
-
-    messages: list[Any]
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    notes: int
-    language: str
-    started_at: float
-    usage: dict[str, Any]
-    result: dict[str, Any] | None
-    gave_up: str
-    events: list[dict[str, Any]]
+DirectUpdate = DirectState
+"""What a node returns: the channels that it changes."""

@@ -5,13 +5,12 @@ from typing import Any
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.ports import ModelRequest
-from segue.prompts.load import render
+from segue.prompts.load import agent_prompt, render
 
 from ..shared.context import Bench
 from ..shared.history_window import window
-from ..shared.objective import before_objective
-from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, conversation
+from ..shared.task import before_objective
 from ..shared.tool_schemas import MOST_STEPS, described
 from .state import LifecycleState
 
@@ -45,7 +44,7 @@ def decomposition(state: LifecycleState, work: Bench) -> ModelRequest:
     known: dict[str, Any] = {"conversation": past} | {k: v for k, v in state["context"].items() if k != "tools"}
     if state["complaint"]:
         known["problem"] = state["complaint"]
-    own = own_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language)
     tools = "\n".join(f"- {line}" for line in state["context"].get("tools", ())) or described(work.tools, language)
     system = render("decompose", language, agent_prompt=own, tools=tools, current_state=as_json(known))
     return ModelRequest(

@@ -7,8 +7,7 @@ from langgraph.types import Overwrite
 from segue.core.subtasks import waiting_again
 
 from ..shared.context import NodeRuntime
-from ..shared.objective import additions
-from ..shared.task import begin
+from ..shared.task import additions, begin
 from .events import as_steps, tasks_of
 from .state import LifecycleState, LifecycleUpdate, Restored
 

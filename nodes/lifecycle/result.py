@@ -7,7 +7,7 @@ from segue.core.plan import Status
 from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
-from ..shared.results import compose_result
+from ..shared.task import compose_result
 from .events import tasks_of
 from .state import LifecycleState
 

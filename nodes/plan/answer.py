@@ -8,22 +8,21 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from segue.core.events import Answer, TaskComplete, Thinking
 from segue.core.plan import Status, Step, set_status
 from segue.core.ports import ModelRequest
-from segue.prompts.load import render
+from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
-from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, cut_result, cut_together
-from ..shared.results import compose_result
 from ..shared.steering import amended, take_up
+from ..shared.task import compose_result
 from .state import PlanState, PlanUpdate
 from .steps import behind, in_doubt, step_event, thought_through, unmended
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Stream the answer, close the plan, and say which steps failed."""
-    work = bench(runtime)
+    work = node_context(runtime)
     added = cast(PlanUpdate, await take_up(state, work))
     state = amended(state, added)
     task_id, language = state["task_id"], state["language"]
@@ -31,7 +30,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     asked = await _ask(state, work)
     old = tuple(Step(**step) for step in state["plan"])
     steps, error = _close(old, state)
-    text = "\n\n".join([whole_answer(asked.reply, language), *_unknown(old, state, work)])
+    text = "\n\n".join([whole_answer(asked.reply, language), *_unknown(old, state)])
     plan = [step.model_dump(mode="json") for step in steps]
     result = compose_result(
         "plan",
@@ -56,12 +55,12 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     }
 
 
-async def _ask(state: PlanState, work: Bench) -> Asked:
+async def _ask(state: PlanState, work: NodeContext) -> Asked:
     language, budget = state["language"], work.agent.budget
     results = cut_together(
         [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4
     )
-    own = own_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language)
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
     request = ModelRequest(
         purpose="answer",
@@ -98,10 +97,8 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
     return steps, "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
 
 
-def _unknown(steps: Sequence[Step], state: PlanState, work: Bench) -> list[str]:
-    """A line for each call that may or may not have taken effect; the offline planner writes them itself."""
-    if not work.model.is_language_model:
-        return []
+def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:
+    """A line for each call that may or may not have taken effect."""
     doubtful = in_doubt(state)
     return [phrase("unknown_call", state["language"], tool=s.action) for s in steps if s.step_id in doubtful]
 

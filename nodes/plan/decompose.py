@@ -12,7 +12,7 @@ from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from .references import referenced_steps
 from .state import PlanState, PlanUpdate
 from .steps import in_doubt
@@ -20,7 +20,7 @@ from .steps import in_doubt
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Validate the draft; what is wrong with it goes back to MAKE_PLAN, and nothing is dropped."""
-    work = bench(runtime)
+    work = node_context(runtime)
     draft = state["draft"] or {}
     goal = str(draft.get("goal") or state["objective"])
     old = tuple(Step(**step) for step in state["plan"])

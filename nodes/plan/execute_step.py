@@ -5,16 +5,16 @@ from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, rejection
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import cut_result
 from ..shared.tool_messages import kept
-from .calls import key_of
 from .state import PlanUpdate, StepWork
+from .steps import key_of
 
 
 async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     """Run the call through the ledger; its outcome is folded into the plan by SCHEDULE."""
-    work = bench(runtime)
+    work = node_context(runtime)
     item = state["item"]
     banner = phrase("plan_3", state["language"], i=state["place"], n=state["total"], description=item["description"])
     work.emit(Thinking(task_id=state["task_id"], step_id=item["step_id"], content=banner))
@@ -33,7 +33,7 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     return {"outcomes": [{**item, "result": result}], "events": announce(event)}
 
 
-async def _run(state: StepWork, work: Bench) -> Outcome:
+async def _run(state: StepWork, work: NodeContext) -> Outcome:
     item, task_id, ledger = state["item"], state["task_id"], work.services.ledger
     if "rejected" in item:
         return Outcome(rejection(item, state["language"]), 0.0)

@@ -5,7 +5,7 @@ from typing import Any
 from segue.core.events import ErrorRaised, TaskComplete
 
 from ..shared.context import NodeRuntime, announce
-from ..shared.results import compose_result
+from ..shared.task import compose_result
 from .state import PlanState, PlanUpdate
 
 

@@ -5,8 +5,7 @@ from typing import cast
 from langgraph.types import Overwrite
 
 from ..shared.context import NodeRuntime
-from ..shared.objective import additions
-from ..shared.task import begin
+from ..shared.task import additions, begin
 from .state import PlanState, PlanUpdate
 
 

@@ -9,24 +9,23 @@ from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
 from segue.core.events import ErrorRaised, Thinking
 from segue.core.ports import ModelReply, ModelRequest
-from segue.prompts.load import render
+from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.model_call import Silent, ask_model
-from ..shared.objective import before_objective
-from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, conversation, cut_together
 from ..shared.quotation import refuse_quotation
 from ..shared.steering import amended, take_up
+from ..shared.task import before_objective
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
 
 
 async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Ask for the plan; one that cannot be read leaves a complaint for the next try."""
-    work = bench(runtime)
+    work = node_context(runtime)
     added = cast(PlanUpdate, await take_up(state, work))
     state = amended(state, added)
     language, why = state["language"], state["complaint"]
@@ -52,13 +51,13 @@ def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
     return draft
 
 
-def _request(state: PlanState, work: Bench) -> ModelRequest:
+def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     agent, language = work.agent, state["language"]
     most, chars = agent.budget.prompt_tokens // 4, agent.budget.result_chars
     past = conversation(window(before_objective(state["messages"]), most, chars), chars)
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget))
-    own = own_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language)
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
     return ModelRequest(
         purpose="plan",

@@ -11,13 +11,12 @@ from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.approval import ask_person, because, decided, question_of, told, undecided
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.steering import take_up
 from ..shared.tool_messages import Settled, exchange
-from .calls import key_of
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
-from .steps import step_event, thought_through, unmended
+from .steps import key_of, step_event, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is mended after a failed step."""
@@ -25,7 +24,7 @@ MOST_REPLANS = 2
 
 async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Settle the last wave, then fix the next one; a failed step or an addition asks for a mended plan."""
-    work = bench(runtime)
+    work = node_context(runtime)
     added = cast(PlanUpdate, await take_up(state, work))
     ran = _last_wave(state)
     settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
@@ -52,7 +51,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _approved(
-    wave: list[dict[str, Any]], state: PlanState, work: Bench
+    wave: list[dict[str, Any]], state: PlanState, work: NodeContext
 ) -> tuple[list[dict[str, Any]], list[ApprovalGiven]]:
     """The wave with what a person decided about it; the graph stands here until they have, before any of it runs."""
     shown = ("step_id", "description")
@@ -121,7 +120,7 @@ def _reads_only(tool: Tool | None) -> bool:
     return tool is not None and tool.read_only
 
 
-def _spent(state: PlanState, work: Bench) -> bool:
+def _spent(state: PlanState, work: NodeContext) -> bool:
     budget = work.agent.budget
     late = work.seconds_since(state["started_at"]) > budget.seconds
     return late or _calls(state) >= budget.tool_calls

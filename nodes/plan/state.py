@@ -8,7 +8,7 @@ from ..shared.channels import Events, History, Records
 from ..shared.task import Assignment
 
 
-class PlanState(TypedDict):
+class PlanState(TypedDict, total=False):
     """INIT resets every channel that belongs to a task."""
 
     messages: History
@@ -50,30 +50,8 @@ class PlanState(TypedDict):
     events: Events
 
 
-class PlanUpdate(TypedDict, total=False):
-    """What a node may return."""
-
-    messages: list[Any]
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    notes: int
-    language: str
-    started_at: float
-    draft: dict[str, Any] | None
-    asked: int
-    complaint: str
-    replans: int
-    goal: str
-    plan: list[dict[str, Any]]
-    mended: list[str]
-    wave: list[dict[str, Any]]
-    outcomes: Any
-    usage: dict[str, Any]
-    result: dict[str, Any] | None
-    gave_up: str
-    events: list[dict[str, Any]]
+PlanUpdate = PlanState
+"""What a node returns: the channels that it changes."""
 
 
 class StepWork(TypedDict):

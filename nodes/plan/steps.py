@@ -1,11 +1,18 @@
-"""How the steps of a plan move."""
+"""How the steps of a plan move, and what the ledger knows their calls by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from segue.core.events import StepUpdate
 from segue.core.plan import Status, Step, ready, set_status
+from segue.core.ports import CallKey
 
 from .state import PlanState
+
+
+def key_of(task_id: str, item: Mapping[str, Any]) -> CallKey:
+    """The place of a wave's entry: its step and its attempt."""
+    return CallKey(task_id, f"{item['step_id']}#{item['attempt']}", 0)
 
 
 def step_event(task_id: str, step: Step) -> StepUpdate:

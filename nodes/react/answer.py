@@ -5,10 +5,9 @@ from langchain_core.messages import AIMessage
 from segue.core.events import Answer, TaskComplete
 from segue.core.plan import Step
 
-from ..shared.context import NodeRuntime, announce, bench
-from .ending import react_result
+from ..shared.context import NodeRuntime, announce, node_context
 from .plan_progress import close_steps, step_events
-from .records import decision_of, ids_of
+from .records import decision_of, ids_of, react_result
 from .state import ReactState, ReactUpdate
 
 
@@ -19,7 +18,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     closed = close_steps(steps, "answered without it")
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
-    result = react_result({**state, "plan": plan}, text, bench(runtime).agent.budget.result_chars)
+    result = react_result({**state, "plan": plan}, text, node_context(runtime).agent.budget.result_chars)
     done = [] if state["nested"] else [TaskComplete(status="done", result=result, **ids)]
     return {
         "messages": [AIMessage(text)],

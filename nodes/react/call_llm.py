@@ -7,7 +7,7 @@ from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought
 from segue.core.plan import Step
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.model_call import ask_model
 from ..shared.steering import amended, take_up
 from .plan_progress import begin_step, claimed, step_events
@@ -18,7 +18,7 @@ from .state import ReactState, ReactUpdate
 
 async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Ask the model what to do; a reply that cannot be read becomes the next round's error."""
-    work = bench(runtime)
+    work = node_context(runtime)
     added = cast(ReactUpdate, await take_up(state, work))
     state = amended(state, added)
     protocol, ids = protocol_of(work), ids_of(state)

@@ -16,12 +16,12 @@ from segue.core.ports import Tool
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, ask_person, decided, question_of, rejection, told, undecided
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import cut_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
 from .call_limits import refusal
 from .plan_progress import end_step, step_events
-from .recalling import tools_at_hand
+from .prompt_state import tools_at_hand
 from .records import control_exchange, decision_of, ids_of, key_of, record_of
 from .state import ReactState, ReactUpdate
 
@@ -34,7 +34,7 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     Where a person has to approve some, they are asked about all of those at once, and what they decided is stored
     before any call runs.
     """
-    work = bench(runtime)
+    work = node_context(runtime)
     tools = tools_at_hand(state, work)
     most = work.agent.budget.tool_calls
     if asked := [
@@ -58,7 +58,7 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     return update if left else _settle(update, state, outcomes)
 
 
-async def _decide(asked: list[Call], state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> ReactUpdate:
+async def _decide(asked: list[Call], state: ReactState, work: NodeContext, tools: Mapping[str, Tool]) -> ReactUpdate:
     """Have a person decide about these calls; the graph stands here until they have."""
     questions = [await question_of(call["index"], call, state["task_id"], work) for call in asked]
     verdicts = ask_person(questions, tools)
@@ -75,7 +75,7 @@ def _next_group(calls: list[Call], tools: Mapping[str, Tool], most: int) -> list
     return calls[:most] if read_only else calls[:1]
 
 
-async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, Tool]) -> Outcome:
+async def _run(call: Call, state: ReactState, work: NodeContext, tools: Mapping[str, Tool]) -> Outcome:
     if "rejected" in call:
         return Outcome(rejection(call, state["language"]), 0.0)
     if why := refusal(call, state, work.agent.budget.tool_calls):
@@ -85,12 +85,12 @@ async def _run(call: Call, state: ReactState, work: Bench, tools: Mapping[str, T
     return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed)
 
 
-def _outcome(state: ReactState, work: Bench, call: Call, ran: Outcome) -> dict[str, Any]:
+def _outcome(state: ReactState, work: NodeContext, call: Call, ran: Outcome) -> dict[str, Any]:
     key = key_of(state, call["index"])
     return {**call, "ref": recall_ref(key), "result": kept(ran.result, key, work.services.ledger)}
 
 
-def _result_event(state: ReactState, work: Bench, call: Call, outcome: Outcome) -> ToolResult:
+def _result_event(state: ReactState, work: NodeContext, call: Call, outcome: Outcome) -> ToolResult:
     bounded = cut_result(outcome.result, work.agent.budget.result_chars)
     about = {name: call[name] for name in ("index", "name", "arguments")}
     return ToolResult(**about, result=bounded, seconds=round(outcome.seconds, 3), **ids_of(state))

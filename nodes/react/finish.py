@@ -5,10 +5,9 @@ from langchain_core.messages import AIMessage
 from segue.core.events import Answer, ErrorRaised, TaskComplete
 from segue.prompts.phrases import phrase
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.prompt_budget import as_json, cut
-from .ending import react_result
-from .records import ids_of
+from .records import ids_of, react_result
 from .state import ReactState, ReactUpdate
 
 FOUND_CHARS = 400
@@ -18,7 +17,7 @@ async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """End the task as an error that keeps what was found."""
     language, why = state["language"], state["spent"]
     text = phrase("unfinished", language, why=why, found=_found(state) or phrase("nothing_found", language))
-    result = react_result(state, text, bench(runtime).agent.budget.result_chars, error=why)
+    result = react_result(state, text, node_context(runtime).agent.budget.result_chars, error=why)
     ids = ids_of(state)
     ended = [] if state["nested"] else [TaskComplete(status="error", result=result, **ids)]
     return {

@@ -3,14 +3,14 @@
 from segue.core.events import RecursionStart, Thinking
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .call_limits import only_over_budget
 from .state import ReactState, ReactUpdate
 
 
 async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Give the recursion its trace_id and number, or say which budget is spent."""
-    work = bench(runtime)
+    work = node_context(runtime)
     if spent := _spent(state, work):
         return {"spent": spent}
     iteration = state["iteration"] + 1
@@ -23,7 +23,7 @@ async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     return {"iteration": iteration, "trace_id": trace_id, "decision": None, "outcomes": [], "events": announce(start)}
 
 
-def _spent(state: ReactState, work: Bench) -> str:
+def _spent(state: ReactState, work: NodeContext) -> str:
     agent, language = work.agent, state["language"]
     if state["iteration"] >= agent.max_iteration:
         return phrase("spent_iterations", language, n=agent.max_iteration)

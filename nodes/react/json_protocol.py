@@ -10,19 +10,18 @@ from segue.core.errors import UnreadableReply
 from segue.core.ports import ModelReply, ModelRequest
 from segue.prompts.load import fill, has_slot, render, template
 
-from ..shared.context import Bench
+from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
-from ..shared.objective import before_objective
 from ..shared.prompt_budget import as_json, conversation, cut, cut_result, tokens
 from ..shared.quotation import refuse_quotation
+from ..shared.task import before_objective
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
-from .prompt_state import MEMORY_SHARE, current_state, line_of
-from .recalling import tools_at_hand
+from .prompt_state import MEMORY_SHARE, current_state, line_of, tools_at_hand
 from .state import ReactState
 
 
-def request(state: ReactState, work: Bench) -> ModelRequest:
+def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """[0] the user's request, [1] the system prompt, [2…] the records; `system_first` agents get the system first."""
     budget, tools = work.agent.budget, tools_at_hand(state, work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
@@ -49,14 +48,14 @@ def _offered(state: ReactState) -> tuple[str, ...]:
     return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")
 
 
-def _room(state: ReactState, work: Bench, spoken: Sequence[Any]) -> int:
+def _room(state: ReactState, work: NodeContext, spoken: Sequence[Any]) -> int:
     """Tokens that are left for records beside the request, the system prompt and the memory's share."""
     most = work.agent.budget.prompt_tokens
     bare = _system(state, work, as_json(current_state(state, work, (), spoken)))
     return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - tokens(state["objective"]))
 
 
-def read(reply: ModelReply, state: ReactState, work: Bench) -> Decision:
+def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Read the envelope.
 
     Raises:
@@ -90,7 +89,9 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
     return as_json(shown)
 
 
-def _ordered(state: ReactState, work: Bench, system: SystemMessage, records: Sequence[AIMessage]) -> list[BaseMessage]:
+def _ordered(
+    state: ReactState, work: NodeContext, system: SystemMessage, records: Sequence[AIMessage]
+) -> list[BaseMessage]:
     user = HumanMessage(state["objective"])
     if not work.agent.system_first:
         return [user, system, *records]
@@ -98,7 +99,7 @@ def _ordered(state: ReactState, work: Bench, system: SystemMessage, records: Seq
     return [system, user, *records, *([nudge] if records else [])]
 
 
-def _system(state: ReactState, work: Bench, snapshot: str) -> str:
+def _system(state: ReactState, work: NodeContext, snapshot: str) -> str:
     language = state["language"]
     own = work.agent.prompt or template("agent", language)
     slots = {"current_state": snapshot, "tools": described(tools_at_hand(state, work), language)}

@@ -12,24 +12,22 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from segue.core.decision import ActionType, Decision, WantedCall, check_storable, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.ports import ModelReply, ModelRequest, RawCall
-from segue.prompts.load import render
+from segue.prompts.load import agent_prompt, render
 
-from ..shared.context import Bench
+from ..shared.context import NodeContext
 from ..shared.history_window import Exchange, shown_text, split, window
-from ..shared.persona import own_prompt
 from ..shared.prompt_budget import as_json, tokens
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state
-from .recalling import tools_at_hand
+from .prompt_state import LINE_CHARS, current_state, tools_at_hand
 from .state import ReactState
 
 
-def request(state: ReactState, work: Bench) -> ModelRequest:
+def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """The prompt and the bound tools; `plan` and `remend` stand beside the agent's own."""
     budget = work.agent.budget
     control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
     specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
-    own = own_prompt(work.agent, state["language"])
+    own = agent_prompt(work.agent, state["language"])
     system = render("native", state["language"], agent_prompt=own)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)
@@ -65,7 +63,7 @@ def _line(unit: Exchange) -> str:
     return f"{'user' if first.type == 'human' else 'assistant'}: {first.text}"[:LINE_CHARS]
 
 
-def read(reply: ModelReply, state: ReactState, work: Bench) -> Decision:
+def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
     Raises:

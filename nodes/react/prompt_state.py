@@ -1,12 +1,16 @@
-"""`current_state`: what the model is told of its task, fresh each round."""
+"""What a round's prompt is made of: the live state, and the tools that the model may call."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.prompts.phrases import phrase
+from langchain_core.messages import AnyMessage
 
-from ..shared.context import Bench
-from ..shared.prompt_budget import as_json, cut, tokens
+from segue.core.ports import CallKey, Tool
+from segue.prompts.phrases import phrase
+from segue.tools.recall import recall_tool
+
+from ..shared.context import NodeContext
+from ..shared.prompt_budget import as_json, cut, ref_of, tokens
 from .state import ReactState
 
 LINE_CHARS = 160
@@ -14,7 +18,9 @@ MEMORY_SHARE = 8
 """One part in so many of the prompt's budget goes to lines of what no longer fits whole."""
 
 
-def current_state(state: ReactState, work: Bench, memory: Sequence[str], conversation: Sequence[Any]) -> dict[str, Any]:
+def current_state(
+    state: ReactState, work: NodeContext, memory: Sequence[str], conversation: Sequence[Any]
+) -> dict[str, Any]:
     """The snapshot; `memory` has a line for each round that no longer fits whole, `conversation` the earlier turns."""
     budget = work.agent.budget
     return {
@@ -71,3 +77,27 @@ def line_of(record: dict[str, Any]) -> str:
     names = ", ".join(o["name"] for o in record.get("results", ()))
     line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
     return cut(line, LINE_CHARS)
+
+
+def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
+    """What the model may call this round."""
+    chars = work.agent.budget.result_chars
+    if "recall" in work.tools or not any(ref_of(m) and len(m.text) > chars for m in state["messages"]):
+        return work.tools
+
+    async def look_up(ref: str) -> str | None:
+        found = next((m for m in reversed(state["messages"]) if ref_of(m) == ref), None)
+        return None if found is None else await _whole(found, work)
+
+    return {**work.tools, "recall": recall_tool(look_up, chars // 2)}
+
+
+async def _whole(message: AnyMessage, work: NodeContext) -> str:
+    """The result as the ledger has it, or as the history kept it."""
+    key = CallKey(**message.additional_kwargs["key"])
+    stored: Mapping[str, Any] | None = await work.services.ledger.read(key) if work.services.ledger else None
+    outcome = (stored or {}).get("outcome")
+    if not outcome:
+        return message.text
+    value = outcome.get("error", outcome.get("success"))
+    return value if isinstance(value, str) else as_json(value)

@@ -1,4 +1,4 @@
-"""The record of a recursion, the calls it makes, and the ids its events carry."""
+"""The record of a recursion, its calls and the ids of its events, and the result that a task's records make."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,8 @@ from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.ports import CallKey
 
+from ..shared.prompt_budget import cut_result
+from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
 from .state import ReactState
 
@@ -82,3 +84,32 @@ def key_of(state: ReactState, index: int) -> CallKey:
 def decision_of(state: ReactState) -> Decision:
     """The decision under way."""
     return Decision.model_validate(state["decision"])
+
+
+def history_entries(state: ReactState, result_chars: int) -> list[dict[str, Any]]:
+    """One entry a tool call."""
+    return [
+        {
+            "step": record["iteration"],
+            "phase": "execution",
+            "action": outcome["name"],
+            "result": cut_result(outcome["result"], result_chars),
+            "description": record["thought"],
+        }
+        for record in state["records"]
+        for outcome in record["results"]
+    ]
+
+
+def react_result(state: ReactState, answer: str, result_chars: int, error: str = "") -> dict[str, Any]:
+    """The task's result."""
+    return compose_result(
+        "react",
+        answer,
+        history=history_entries(state, result_chars),
+        reasoning="\n".join(f"[{r['iteration']}] {r['thought']}" for r in state["records"] if r["thought"]),
+        total_steps=state["iteration"],
+        plan=state["plan"],
+        usage=state["usage"],
+        error=error,
+    )

@@ -8,7 +8,7 @@ from ..shared.channels import Events, History, Records
 from ..shared.task import Assignment
 
 
-class ReactState(TypedDict):
+class ReactState(TypedDict, total=False):
     """Channels are thread-scoped: INIT resets every one that belongs to a task."""
 
     messages: History
@@ -56,27 +56,5 @@ class ReactState(TypedDict):
     """What happened in a node, for the event log."""
 
 
-class ReactUpdate(TypedDict, total=False):
-    """What a node may return."""
-
-    messages: list[Any]
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    notes: int
-    language: str
-    started_at: float
-    iteration: int
-    trace_id: str
-    spent: str
-    plan: list[dict[str, Any]]
-    records: Any
-    decision: dict[str, Any] | None
-    calls: list[dict[str, Any]]
-    outcomes: list[dict[str, Any]]
-    tool_calls: int
-    repairs: int
-    usage: dict[str, Any]
-    result: dict[str, Any] | None
-    events: list[dict[str, Any]]
+ReactUpdate = ReactState
+"""What a node returns: the channels that it changes."""

@@ -12,7 +12,7 @@ from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import misfit
 
-from .context import Bench
+from .context import NodeContext
 
 Call = dict[str, Any]
 """{name, arguments, …}; with `approved`, `original` (the arguments before an edit) or `rejected` (why) once decided."""
@@ -35,7 +35,7 @@ def _mark(task_id: str) -> str:
     return sha256(task_id.encode()).hexdigest()[:16]
 
 
-async def question_of(index: int, call: Call, task_id: str, work: Bench, *also: str) -> dict[str, Any]:
+async def question_of(index: int, call: Call, task_id: str, work: NodeContext, *also: str) -> dict[str, Any]:
     """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
     asked = {"index": index} | {name: call[name] for name in ("name", *also)}
     asked["arguments"] = {**_defaults(work.tools[call["name"]]), **call["arguments"]}

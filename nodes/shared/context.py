@@ -15,7 +15,7 @@ NodeRuntime = Runtime[RunContext]
 
 
 @dataclass(frozen=True)
-class Bench:
+class NodeContext:
     """What a node works with: the services, and the agent with its model and tools."""
 
     services: Services
@@ -39,15 +39,20 @@ class Bench:
         self.services.emit(event)
 
 
-def bench(runtime: NodeRuntime) -> Bench:
+def node_context(runtime: NodeRuntime) -> NodeContext:
     """The services that the app passed, or default ones in a bare graph."""
     passed: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
     context = passed or RunContext()
     given = context.services if isinstance(context, AppContext) else None
     services = given or default_services(runtime.stream_writer)
-    return Bench(services, context, services.agent(context.agent))
+    return NodeContext(services, context, services.agent(context.agent))
 
 
 def announce(*events: Durable) -> list[dict[str, Any]]:
     """Durable events in the form that a node returns under `events`."""
     return [to_dict(event) for event in events]
+
+
+Bench = NodeContext
+bench = node_context
+"""The former names, until the last module has the new ones."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from .objective import steers
 from .prompt_budget import as_json, cut, ref_of, tokens
+from .task import steers
 
 Exchange = list[AnyMessage]
 

@@ -1,22 +1,13 @@
-"""What a person adds to a task while it stands: the next node that can takes it up."""
+"""What a person adds to an unfinished task: the next node that can takes it up."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from typing_extensions import TypedDict
 
-from .context import Bench
-from .objective import STEER
-
-
-class Steerable(TypedDict):
-    """What this module reads of a mode's state."""
-
-    messages: list[AnyMessage]
-    task_id: str
-    objective: str
-    notes: int
+from .context import NodeContext
+from .task import STEER
 
 
 class Added(TypedDict, total=False):
@@ -27,10 +18,10 @@ class Added(TypedDict, total=False):
     notes: int
 
 
-State = TypeVar("State", bound=Steerable)
+State = TypeVar("State", bound=Mapping[str, Any])
 
 
-async def take_up(state: Steerable, work: Bench) -> Added:
+async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
     """What was added since the last look: the objective with it, and the messages for the history."""
     taken = state.get("notes", 0)  # a checkpoint of an earlier version has none
     fresh = (await work.services.notes(state["task_id"]))[taken:]

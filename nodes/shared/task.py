@@ -1,16 +1,16 @@
-"""What goes into the modes' graphs and comes out of them, and what every INIT does first."""
+"""A task: what goes into the modes' graphs, what every INIT does first, what the task is about, and its result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from langchain_core.messages import AnyMessage
 from typing_extensions import TypedDict
 
+from segue.core.errors import InvalidMessage
 from segue.prompts.language import language_of
 
 from .channels import History
-from .context import NodeRuntime, bench
-from .objective import additions, objective_of
+from .context import NodeRuntime, node_context
 
 
 class Assignment(TypedDict, total=False):
@@ -67,7 +67,7 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
     Raises:
         InvalidMessage: there is no user message, or it is empty.
     """
-    services = bench(runtime).services
+    services = node_context(runtime).services
     asked = objective_of(messages)
     given = (assignment or {}).get("task_id")
     return {
@@ -80,3 +80,76 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
         "usage": dict((assignment or {}).get("usage") or {}),
         "result": None,
     }
+
+
+STEER = "steer"
+"""Marks a user's message that was added to a task under way and began none."""
+
+
+def steers(message: AnyMessage) -> bool:
+    """Whether the message was added to a task under way."""
+    return message.type == "human" and bool(message.additional_kwargs.get(STEER))
+
+
+def _place(messages: Sequence[AnyMessage]) -> int:
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].type == "human" and not steers(messages[place]):
+            return place
+    raise InvalidMessage('There is no user message: invoke the graph with {"messages": [("user", "…")]}.')
+
+
+def objective_of(messages: Sequence[AnyMessage]) -> str:
+    """The text of the latest user message.
+
+    Raises:
+        InvalidMessage: there is none, or it is empty.
+    """
+    text = messages[_place(messages)].text.strip()
+    if not text:
+        raise InvalidMessage("The message is empty: write what you want to be done.")
+    return text
+
+
+def additions(messages: Sequence[AnyMessage]) -> list[str]:
+    """What was added to the latest user message since, oldest first."""
+    return [message.text for message in messages[_place(messages) :] if steers(message)]
+
+
+def before_objective(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """The messages of earlier turns."""
+    return list(messages[: _place(messages)])
+
+
+def compose_result(
+    mode: str,
+    answer: str,
+    *,
+    history: Sequence[Mapping[str, Any]] = (),
+    reasoning: str = "",
+    total_steps: int = 0,
+    plan: Sequence[Mapping[str, Any]] = (),
+    usage: Mapping[str, Any] | None = None,
+    error: str = "",
+) -> dict[str, Any]:
+    """`{success, answer, mode, reasoning{text, total_steps, tools_used}, history, plan?, usage, error?}`.
+
+    A history entry is {step, phase, action, result, description}; `tools_used` keeps the order of first use.
+    """
+    used = dict.fromkeys(entry["action"] for entry in history if entry.get("result") is not None)
+    result: dict[str, Any] = {
+        "success": not error,
+        "answer": answer,
+        "mode": mode,
+        "reasoning": {
+            "text": f"<thinking>\n{reasoning}\n</thinking>",
+            "total_steps": total_steps,
+            "tools_used": list(used),
+        },
+        "history": [dict(entry) for entry in history],
+        "usage": dict(usage or {}),
+    }
+    if plan:
+        result["plan"] = [dict(step) for step in plan]
+    if error:
+        result["error"] = error
+    return result

@@ -7,7 +7,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from segue.core.errors import ModelRefused, UnknownMode
 from segue.graphs.chat import MODES, build_chat
 from segue.graphs.direct import build_direct
-from segue.nodes.chat.auto import pick_mode
+from segue.nodes.chat.select_mode import pick_mode
 from tests.fakes import answer, call_tool, plan_json
 from tests.graphs.conftest import Make
 

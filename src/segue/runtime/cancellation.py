@@ -10,9 +10,8 @@ from langgraph.types import StateSnapshot
 
 from ..core.agents import Budget
 from ..core.ports import CallKey
-from ..nodes.shared.objective import STEER, additions
 from ..nodes.shared.prompt_budget import cut_result
-from ..nodes.shared.results import compose_result
+from ..nodes.shared.task import STEER, additions, compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
 from ..prompts.phrases import phrase
 from .projection import Projection
