@@ -2,8 +2,7 @@
 
 from typing import cast
 
-from langgraph.types import Overwrite
-
+from ..shared.channels import replaced
 from ..shared.context import NodeRuntime
 from ..shared.task import additions, begin
 from .state import PlanState, PlanUpdate
@@ -22,6 +21,6 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "plan": [],
         "mended": [],
         "wave": [],
-        "outcomes": Overwrite([]),
+        "outcomes": replaced([]),
         "gave_up": "",
     }

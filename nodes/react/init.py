@@ -2,8 +2,7 @@
 
 from typing import Any, cast
 
-from langgraph.types import Overwrite
-
+from ..shared.channels import replaced
 from ..shared.context import NodeRuntime
 from ..shared.task import additions, begin
 from .state import ReactState, ReactUpdate
@@ -20,7 +19,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "trace_id": "",
         "spent": "",
         "plan": (assignment or {}).get("plan") or [],
-        "records": Overwrite([_before(done)] if done else []),
+        "records": replaced([_before(done)] if done else []),
         "decision": None,
         "calls": [],
         "outcomes": [],

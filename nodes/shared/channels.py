@@ -1,10 +1,11 @@
 """The channels that grow: a thread's messages and a task's records, kept as a log of what was added."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langgraph.channels import DeltaChannel, EphemeralValue
+from langgraph.types import Overwrite
 
 
 def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
@@ -25,6 +26,11 @@ def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[B
 def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Append records."""
     return [*records, *(record for write in writes for record in write)]
+
+
+def replaced(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The write that puts these records in place of all that were there."""
+    return cast(list[dict[str, Any]], Overwrite(records))
 
 
 class Announced(EphemeralValue[Any]):
