@@ -11,14 +11,13 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "greeting_alone": ("你好！这里没有可用的工具。", "Hello! There are no tools here."),
     "welcome": ("不客气！", "You’re welcome!"),
     "no_fit": (
-        "没有合适的工具能处理这句话；没有语言模型，我无法回答。",
-        "No tool fits this message, and I can’t answer it without a language model.",
+        "没有合适的工具能处理这句话；没有语言模型，我无法回答。我的工具能做这些事：\n\n{tools}",
+        "No tool fits this message, and I can’t answer it without a language model. My tools can do this:\n\n{tools}",
     ),
     "no_tools": (
         "这里没有可用的工具；没有语言模型，我无法回答。",
         "There are no tools here, and I can’t answer this without a language model.",
     ),
-    "can": ("我的工具能做这些事：\n\n{tools}", "My tools can do this:\n\n{tools}"),
     "ask": ("要用{tools}，还需要你告诉我：", "To use {tools}, I still need:"),
     "sample": ("例如：{samples}", "for example {samples}"),
     "held": (
@@ -43,10 +42,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "error": ("上一步出了错：{error}", "The last step went wrong: {error}"),
     "recap": ("没有需要新调用的工具。前面查到的是：", "No new call is needed. This was found before:"),
     "first_round": ("我观察到这是第一轮执行。", "I observe that this is the first round."),
-    "saw": ("我观察到到目前为止的结果：{results}。", "I observe the results so far: {results}."),
-    "went_well": ("{call} 成功", "{call} succeeded"),
-    "went_wrong": ("{call} 失败", "{call} failed"),
-    "went_unknown": ("{call} 结果不明", "{call} may or may not have taken effect"),
+    "saw": ("我观察到已有 {n} 个调用的结果。", "I observe the results of {n} calls."),
     "think_call": (
         "我分析出需要{calls}。综合以上，我决定接下来采取 CALL_TOOL。",
         "I see that {calls} is needed. So I decide on CALL_TOOL.",
@@ -57,10 +53,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     ),
     "goal": ("完成：{objective}", "Carry out: {objective}"),
     "conclude": ("整理结果，生成回答", "Put the results together and write the answer"),
-    "nothing": ("（没有内容）", "(nothing)"),
     "more": ("另有 {n} 项", "{n} more"),
-    "true": ("是", "yes"),
-    "false": ("否", "no"),
 }
 
 

@@ -45,7 +45,6 @@ class Transcript:
     conversation: tuple[Mapping[str, Any], ...] = ()
     made: tuple[Made, ...] = ()
     forgotten: tuple[str, ...] = ()
-    plan: tuple[Mapping[str, Any], ...] = ()
     error: str = ""
     prompt: str = ""
 
@@ -95,7 +94,6 @@ def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], pr
         messages[last].text if last >= 0 else "",
         past,
         tuple(_made_in(messages[last + 1 :])),
-        plan=tuple(context.get("plan", ())),
         forgotten=_forgotten(context.get("memory", ()) if last <= 0 else ()),
         prompt=prompt,
     )
@@ -132,7 +130,6 @@ def _of_records(messages: Sequence["BaseMessage"], state: Mapping[str, Any], pro
         tuple(context.get("conversation", ())),
         tuple(_outcome(entry) for entry in (*outcomes, *state.get("results", ()))),
         _forgotten(context.get("memory", ())),
-        tuple(context.get("plan", ())),
         str(error or ""),
         prompt,
     )

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from .text import CJK
@@ -16,23 +17,10 @@ _FORMATS = {
     "date": r"\d{4}-\d{2}-\d{2}",
     "time": r"\d{1,2}:\d{2}(?::\d{2})?",
     "uri": r"https?://[^\s，。！？）」]+",
-    "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
-_COMMON_WORDS = """
-the and for with from that this what when where which who how are was can could would you your please about into than
-get list find show give tell search look make let use all any one some its per does did has have not number many min max
-查询 获取 列出 返回 信息 一个 什么 怎么 可以 如何 给出 按照 多少 一下 我的 帮我 计算
-"""
-_COMMON = frozenset(_COMMON_WORDS.split())
-
-
-def words_of(text: str) -> frozenset[str]:
-    """English words without plural endings, and pairs of Chinese characters."""
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text)
-    english = (word for word in re.findall(r"[a-z]{3,}", spaced.lower()) if word not in _COMMON)
-    runs = re.findall(rf"[{CJK}]+", re.sub(r"[的了和是把被]", " ", text))
-    pairs = {run[at : at + 2] for run in runs for at in range(len(run) - 1)}
-    return frozenset({re.sub(r"(?<=\w\w)(?:ies|es|s|y)$", "", word) for word in english} | (pairs - _COMMON))
+_SAYS_NOTHING = frozenset(
+    re.findall(r"\w+", "get list find search query fetch look make the and for how many number min max")
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +32,7 @@ class Parameter:
     kind: Kind
     many: bool = False
     required: bool = False
-    values: Mapping[Any, Any] | None = None
+    values: Mapping[Any, Any] = field(default_factory=dict)
     closed: bool = False
     pattern: str = ""
     keywords: tuple[str, ...] = ()
@@ -54,11 +42,11 @@ class Parameter:
         """Which end of a range the name says it is."""
         return next((part for part in self.name.lower().split("_") if part in ("min", "max")), "")
 
-    @property
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """The keywords, then the words of the name and the label."""
         found = re.findall(rf"[A-Za-z]{{3,}}|[{CJK}]{{2}}", f"{self.name.replace('_', ' ')} {self.label}")
-        return (*self.keywords, *(word for word in found if word.lower() not in _COMMON))
+        return (*self.keywords, *(word for word in found if word.lower() not in _SAYS_NOTHING))
 
     @property
     def is_free(self) -> bool:
@@ -68,18 +56,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a tool."""
+    """What is known of a tool; each of `keywords` names it, and so do all of `words` together."""
 
     name: str
     title: str
     description: str
     keywords: tuple[str, ...]
+    words: tuple[str, ...]
     read_only: bool
     parameters: tuple[Parameter, ...]
-
-    @property
-    def parameter_names(self) -> frozenset[str]:
-        return frozenset(parameter.name for parameter in self.parameters)
 
     @property
     def required(self) -> tuple[Parameter, ...]:
@@ -89,16 +74,20 @@ class Card:
 def read_card(spec: Mapping[str, Any]) -> Card:
     """Read an OpenAI function specification with its optional `segue` key."""
     function, marks = spec["function"], spec.get("segue", {})
+    name, title = function["name"], str(marks.get("title") or function["name"])
     schema = function.get("parameters") or {}
     required = schema.get("required", ())
-    properties = schema.get("properties", {})
+    spelled = re.findall(r"[A-Za-z][a-z]+|[A-Z]+", name)
     return Card(
-        name=function["name"],
-        title=marks.get("title") or function["name"],
+        name=name,
+        title=title,
         description=str(function.get("description") or "").strip(),
-        keywords=tuple(marks.get("keywords", ())),
+        keywords=(*marks.get("keywords", ()), *({name, *title.split(" · ")} - {*spelled})),
+        words=tuple(word for word in spelled if word.lower() not in _SAYS_NOTHING) if not marks.get("keywords") else (),
         read_only=bool(marks.get("read_only")),
-        parameters=tuple(_parameter(name, body, name in required) for name, body in properties.items()),
+        parameters=tuple(
+            _parameter(name, body, name in required) for name, body in schema.get("properties", {}).items()
+        ),
     )
 
 
@@ -107,31 +96,25 @@ def _merged(schema: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("anyOf", "oneOf", "allOf"):
         if real := [inner for inner in schema.get(key, ()) if inner.get("type") != "null"]:
             return {**_merged(real[0]), **{name: value for name, value in schema.items() if name != key}}
-    return dict(schema)
-
-
-def _type_of(schema: Mapping[str, Any]) -> str:
-    given = schema.get("type")
-    return next((kind for kind in given if kind != "null"), "") if isinstance(given, list) else str(given or "")
+    kinds = schema.get("type")
+    return {**schema, "type": next((k for k in kinds if k != "null"), "") if isinstance(kinds, list) else kinds}
 
 
 def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Parameter:
     outer = _merged(schema)
-    many = _type_of(outer) == "array"
+    many = outer["type"] == "array"
     inner = _merged(outer.get("items") or {}) if many else outer
     examples = [*outer.get("examples", ()), *(inner.get("examples", ()) if many else ())]
-    values = inner.get("enum") or [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
-    kind = _FORMAT_KINDS.get(inner.get("format", ""), _KINDS.get(_type_of(inner), "text" if values else "other"))
-    listed = {value: value for value in values if isinstance(value, (str, int, float))}
-    if kind != "text" and "enum" not in inner:
-        listed = {}
+    samples = [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
+    values = inner.get("enum") or (samples if inner["type"] == "string" else [])
+    kind = _KINDS.get(inner["type"] or "", "text" if values else "other")
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
-        kind=kind,
+        kind=_FORMAT_KINDS.get(inner.get("format", ""), kind),
         many=many,
         required=required,
-        values=_aliases(outer.get("aliases")) or listed or None,
+        values=_aliases(outer.get("aliases")) or {v: v for v in values if isinstance(v, str | int | float)},
         closed="enum" in inner,
         pattern=inner.get("pattern") or _FORMATS.get(inner.get("format", ""), ""),
         keywords=tuple(outer.get("keywords", ())),

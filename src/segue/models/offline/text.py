@@ -1,7 +1,6 @@
 """Words, numbers, quotations and arithmetic in a text, Chinese or English, with their places."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,36 +29,32 @@ _SIGN = (
     r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?"
     r"|plus|minus|times|(?:divided|multiplied) by|to the power of"
 )
-_TERM = rf"[(（]*(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})(?:%|²|³|的?平方根?|的立方|的\s*\d+\s*次方)?[)）]*"
-_TERM = re.sub(r"\?P<\w+>", "?:", _TERM)
-_SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN}|%\s*of|的(?=\s*\d+%))\s*-?{_TERM})*", re.IGNORECASE)
-_SPELLED = (
-    ("²", "**2"),
-    ("³", "**3"),
-    (r"(\S+?)的?平方根", r"根号\1"),
-    (r"%\s*of", "/100*"),
-    (r"的(\d+)%", r"*\1/100"),
+_TERM = re.sub(
+    r"\?P<\w+>",
+    "?:",
+    rf"[(（]{{0,9}}(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})(?:%|的[平立]方|的\s*\d+\s*次方)?[)）]{{0,9}}",
 )
+_SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN})\s*-?{_TERM})*", re.IGNORECASE)
 _RANGE_OR_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
 _FILLING_ENGLISH = """
-a about above all also am an and any are as at be below but by can check could day did do does find for from get give
-go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's
-like list look make many may me more most much my need now of on one or our out over plan please query same search see
-show so some start take tell than thank thanks that the their them then there these they this those to too trip try
-under up us use using want was we were what what's when where which who will with within would you your
+a about above all also am an and any are as at be below but by can check could day did do does find for from get give go
+had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's like
+list look make many may me more most much my need now of on one or our out over please plan query same search see show
+so some start take tell than thank thanks that the their them then there these they this those to too trip try under up
+us use using want was we were what what's when where which who will with within would you your
 """
 _FILLING_WORDS = frozenset(_FILLING_ENGLISH.split())
 _FILLING_CHINESE = re.compile(
     "帮我|帮忙|请问|请帮|给我|告诉我|我想要?|我要|我们|怎么样|什么时候|什么|怎么|如何|多少|哪些|哪个|有没有|是不是|可以|一下|一些|一个|一共|"
-    "不超过|不低于|以内|以上|以下|至少|最多|高于|低于|包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|谢谢|你好|您好|知道|想|查|个|"
-    "[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对与或及等能会还要用又几看让想做次日月年]"
+    "不超过|不低于|以内|以上|以下|至少|最多|高于|低于|包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|"
+    "谢谢|你好|您好|知道|[的了呢吗吧啊呀和与在是有那这请帮我你您它他她们也都再就把给从到去为对或及等能会还要用又几看让想查个做次日月年]"
 )
 
 
 @dataclass(frozen=True)
 class Found:
-    """A value and where it stands in a text; `side` says which end of a range a number is."""
+    """A value and where it stands; of a number in a range, `side` is its end and `first` and `last` the whole range."""
 
     start: int
     end: int
@@ -85,10 +80,11 @@ def _pattern(word: str) -> re.Pattern[str]:
     return re.compile(left + body + r"(?![A-Za-z0-9_])", re.IGNORECASE)
 
 
-def occurrences(text: str, word: str, *, negated: bool = False) -> list[Found]:
-    """Where a word stands; only where a negation precedes it, or only where none does."""
+def occurrences(text: str, *words: str, negated: bool = False) -> list[Found]:
+    """Where words stand; only those that a negation precedes, or only the others."""
     return [
         Found(hit.start(), hit.end(), word)
+        for word in words
         for hit in _pattern(word).finditer(text)
         if bool(_NEGATED.search(text[max(0, hit.start() - 60) : hit.start()])) == negated
     ]
@@ -123,7 +119,7 @@ def quotations(text: str) -> list[Found]:
 
 
 def numbers(text: str) -> list[Found]:
-    """The numbers of a text: Arabic, Chinese, and English words up to twelve; `side` is set on the ends of a range."""
+    """The numbers of a text: Arabic, Chinese, and English words up to twelve."""
     plain = [Found(hit.start(), hit.end(), _value(hit)) for hit in _NUMBER.finditer(text)]
     read: list[Found] = []
     for hit, after in zip_longest(plain, plain[1:]):
@@ -158,33 +154,23 @@ def _chinese(numeral: str) -> int:
 
 
 def arithmetic(text: str) -> Found | None:
-    """The longest arithmetic expression of a text; a lone date, fraction or range is not one."""
-    hits = [
-        hit for hit in _SUM.finditer(text) if re.search(rf"{_SIGN}|根|平方|立方|次方|square", hit[0], re.IGNORECASE)
-    ]
+    """The longest arithmetic expression of a text, with its numbers in digits; a date, fraction or range is not one."""
+    hits = [hit for hit in _SUM.finditer(text) if re.search(rf"{_SIGN}|根|方|square", hit[0], re.IGNORECASE)]
     hit = max(hits, key=lambda hit: len(hit[0]), default=None)
-    if hit is None or (_RANGE_OR_DATE.fullmatch(hit[0]) and leftover(text, range(*hit.span()))):
+    if hit is None or (_RANGE_OR_DATE.fullmatch(hit[0]) and unused(text, range(*hit.span()))):
         return None
     written = _NUMBER.sub(lambda number: number[0] if number["arabic"] else str(_value(number)), hit[0])
-    for pattern, replacement in _SPELLED:
-        written = re.sub(pattern, replacement, written, flags=re.IGNORECASE)
-    return Found(*hit.span(), unicodedata.normalize("NFKC", written).strip())
-
-
-def leftover(text: str, used: Iterable[int]) -> list[str]:
-    """The parts of a text that say something and were not used."""
-    return [text[hit.start : hit.end] for hit in unused(text, used)]
+    return Found(*hit.span(), written.strip())
 
 
 def unused(text: str, used: Iterable[int]) -> list[Found]:
-    """The same, with their places; words that stand together make up one part."""
-    rest = _FILLING_CHINESE.sub(lambda hit: "\0" * len(hit[0]), masked(text.replace("’", "'"), used))
+    """The parts of a text that say something and were not used; words that stand together make up one part."""
+    rest = _FILLING_CHINESE.sub(lambda hit: "\0" * len(hit[0]), masked(text, used))
     found: list[Found] = []
     for hit in re.finditer(rf"[{CJK}]+|[^\W_{CJK}][\w'.-]*(?<![.])", rest):
         if hit[0].lower() in _FILLING_WORDS or (len(hit[0]) == 1 and not hit[0].isdigit()):
             continue
-        if found and not rest[found[-1].end : hit.start()].strip(" "):
-            found[-1] = Found(found[-1].start, hit.end(), "")
-        else:
-            found.append(Found(hit.start(), hit.end(), ""))
+        joined = found and not rest[found[-1].end : hit.start()].strip(" ")
+        start = found.pop().start if joined else hit.start()
+        found.append(Found(start, hit.end(), text[start : hit.end()]))
     return found
