@@ -11,7 +11,7 @@ from ..core.ports import ModelRequest
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-_STATE = re.compile(r'\{"(?:global|conversation)": |\[\{"step": ')
+_STATE = re.compile(r'\{"(?:global|conversation)": |\[\{"step": "')
 _MEMORY = re.compile(r"(?:#\d+ CALL_TOOL |called )([^:]*?)(?: ok| error)?:")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _DECODER = json.JSONDecoder()

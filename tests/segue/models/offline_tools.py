@@ -11,7 +11,7 @@ from pydantic import Field
 from segue.core.decision import decode
 from segue.core.ports import ModelReply, ModelRequest
 from segue.models.offline import OfflinePlanner
-from segue.nodes.shared.tool_schemas import envelope_schema
+from segue.nodes.shared.tool_schemas import CONTROL_TOOLS, envelope_schema
 from segue.prompts.language import language_of
 from segue.prompts.load import render
 from segue.tools.registry import BoundTool, as_tool, tool
@@ -124,17 +124,18 @@ MACHINES = (alarms, read_sensor, machines_by_temperature, open_ticket, compute, 
 
 
 def request(text: str, tools: Sequence[Any], native: bool = False, **parts: Any) -> ModelRequest:
-    """A decision's request as the react graph writes it; `parts` are `conversation` and `rounds` of results."""
+    """A decision's request as the react graph writes it; `parts`: `conversation`, `rounds` of results, `memory`."""
     bound = {member.name: member for member in map(as_tool, tools)}
     language = language_of(text)
     conversation, rounds = parts.get("conversation", []), parts.get("rounds", [])
-    context = {"objective": text, "plan": [], "memory": [], "conversation": [] if native else conversation}
+    context = {"objective": text, "memory": parts.get("memory", []), "conversation": [] if native else conversation}
     state = json.dumps({"global": {"status": "running"}, "context": context}, ensure_ascii=False)
     specs = [member.spec for member in bound.values()]
     if native:
         system = SystemMessage(render("native", language, agent_prompt=""))
         closing = HumanMessage(render("native_state", language, current_state=state))
         spoken = [*_messages(conversation), HumanMessage(text), *(m for made in rounds for m in _exchange(made))]
+        specs += CONTROL_TOOLS.values()
         return ModelRequest("decide", [system, *spoken, closing], tools=specs, native=True)
     shown = render("react", language, agent_prompt="", tools="-")
     system = SystemMessage(f"{shown}\n\n{render('state', language, current_state=state)}")

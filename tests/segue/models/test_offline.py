@@ -1,15 +1,26 @@
 """The offline planner: what it calls, what it answers, and what it says that it did not use."""
 
-from typing import Any
+import json
+from typing import Annotated, Any, Literal
 
 import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
+from pydantic import Field
 
+from segue.core.decision import ActionType, decode
+from segue.core.errors import ModelRefused
+from segue.core.ports import ModelRequest, TextDelta
+from segue.models.offline import OfflinePlanner
+from segue.nodes.lifecycle.asking import TASKS_SCHEMA
+from segue.nodes.shared.tool_schemas import plan_schema
+from segue.prompts.language import language_of
+from segue.prompts.load import render
 from segue.tools.calculator import CALCULATOR
 from segue.tools.clock import CLOCK
-from segue.tools.registry import tool
+from segue.tools.registry import as_tool, tool
 from segue.tools.travel.tools import TRAVEL
 
-from .offline_tools import LIBRARY, MACHINES, Talk
+from .offline_tools import LIBRARY, MACHINES, Talk, reply_to, request
 
 TOOLS = (*TRAVEL, *CALCULATOR, *CLOCK)
 Calls = list[tuple[str, dict[str, Any]]]
@@ -129,3 +140,149 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(
     for message in messages:
         await talk.say(message)
     assert talk.calls == calls
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["json", "native"])
+@pytest.mark.parametrize(
+    ("tools", "text", "parts"),
+    [
+        (TOOLS, "Plan a 3-day trip to Beijing, vegetarian, window seat", ["2495", "Not used: vegetarian, window seat"]),
+        (TOOLS, "推荐海边的城市，要有温泉", ["厦门", "未使用的部分：温泉"]),
+        (TOOLS, "budget for Paris, 3 days", ["There is no city", "Paris", "Beijing"]),
+        (TOOLS, "what is love?", ["No tool fits", "without a language model", "- Budget"]),
+        (LIBRARY, "几点开门？", ["分馆", "河西馆、东门馆"]),
+        (LIBRARY, "Northgate opening hours and my late fee", ["Northgate: 9–17", "To use Late fee", "`loan_id`"]),
+        (LIBRARY, "renew L-404 for 1 week, and the late fee of L-404", ["no such loan", "fee**: 2"]),
+        (LIBRARY, "你好！", ["你好！", "- 续借\n"]),
+        (LIBRARY, "thank you", ["You’re welcome!"]),
+        (PLAIN, "If order 82 is paid, ship it", ["was not run", 'ship({"order_id": "…"})']),
+        ((), "What is love?", ["There are no tools here"]),
+        ((), "", ["no tools"]),
+        (MACHINES, "1" * 32_000, ["No tool fits"]),
+    ],
+)
+async def test_an_answer_says_what_was_found_and_what_was_not_done(
+    tools: Any, text: str, parts: list[str], native: bool
+) -> None:
+    answer = await Talk(tools, native).say(text)
+    assert [part for part in parts if part not in answer] == []
+    notices = ("「离线规划器」按规则拼成：它不是语言模型", "offline planner, which is not a language model")
+    assert any(notice in answer.splitlines()[-1] for notice in notices)
+
+
+async def test_earlier_results_answer_a_request_to_repeat_them() -> None:
+    talk = Talk(LIBRARY)
+    await talk.say("Is Northgate open?")
+    assert "Northgate: 9–17" in await talk.say("Summarise that please")
+    assert talk.calls == []
+
+
+def planned(text: str, tools: Any, schema: Any, **known: Any) -> ModelRequest:
+    """A plan's request as the plan and lifecycle graphs write it."""
+    members = {member.name: member for member in map(as_tool, tools)}
+    state = json.dumps({"conversation": [], **known}, ensure_ascii=False)
+    system = render("make_plan", language_of(text), agent_prompt="", tools="-", current_state=state)
+    specs = [member.spec for member in members.values()]
+    written = plan_schema(members) if schema is None else schema
+    return ModelRequest("plan", [SystemMessage(system), HumanMessage(text)], written, specs)
+
+
+TASK = "renew L-017 for 2 weeks, then the late fee and the Northgate opening hours"
+FAILED = {"name": "opening_hours", "arguments": {"branch": "Northgate"}, "result": {"error": "closed"}}
+
+
+async def test_a_plan_has_a_step_for_each_call_and_one_that_writes_the_answer() -> None:
+    steps = json.loads((await reply_to(planned(TASK, LIBRARY, None))).text)["steps"]
+    assert [step["action"] for step in steps] == ["opening_hours", "renew_loan", "late_fee", "none"]
+    assert [step["depends_on"] for step in steps] == [[], [1], [], [1, 2, 3]]
+    again = await reply_to(planned(TASK, LIBRARY, None, problem="step 1 failed: closed", results=[FAILED]))
+    assert [step["step"] for step in json.loads(again.text)["steps"]] == [2, 3, 4]
+
+
+async def test_a_plan_takes_the_rest_from_the_conversation() -> None:
+    said = [{"role": "user", "content": "北京3日游"}, {"role": "assistant", "content": "…"}]
+    steps = json.loads((await reply_to(planned("那预算一共多少？", TOOLS, None, conversation=said))).text)["steps"]
+    assert (steps[0]["action"], steps[0]["params"]) == ("calculate_budget", {"city": "北京", "days": 3})
+
+
+async def test_a_plans_answer_is_made_from_the_results_in_the_prompt() -> None:
+    done = {"step": "Opening hours (branch=Northgate)", "tool": "opening_hours", "result": {"success": "9–17"}}
+    lost = {"step": "Renew", "tool": "renew_loan", "result": {"error": "unknown_outcome: it was interrupted"}}
+    system = render("plan_answer", "en", agent_prompt="", results=json.dumps([done, lost]))
+    specs = [as_tool(source).spec for source in LIBRARY]
+    request = ModelRequest("answer", [SystemMessage(system), HumanMessage("Northgate, and a pony")], tools=specs)
+    answer = (await reply_to(request)).text
+    assert "9–17" in answer and "Renew may or may not have taken effect" in answer and "did not succeed" not in answer
+
+
+async def test_a_goal_is_broken_down_into_tasks_that_the_planner_reads_back() -> None:
+    tasks = json.loads((await reply_to(planned(TASK + ", gift wrapped", LIBRARY, TASKS_SCHEMA))).text)["tasks"]
+    assert [task["dependencies"] for task in tasks] == [[], ["1"], [], ["1", "2", "3"]]
+    assert tasks[-1]["description"].endswith("Not used: gift wrapped")
+    talk = Talk(LIBRARY)
+    await talk.say(tasks[1]["description"])
+    assert talk.calls == [("renew_loan", {"loan_id": "L-017", "weeks": 2})]
+
+
+async def test_the_last_task_puts_the_results_of_its_brief_together() -> None:
+    brief = render(
+        "subtask", "en", goal="g", rules="-", knowledge="-", results='- Hours: opening_hours({"branch": "A"}): 9–17'
+    )
+    talk = Talk(LIBRARY, conversation=[{"role": "user", "content": brief}])
+    answer = await talk.say("Put the results together and write the answer Not used: a pony")
+    assert "### Hours\n\n9–17" in answer and "Not used: a pony" in answer and "opening_hours" not in answer
+
+
+async def test_an_object_of_another_form_is_refused() -> None:
+    schema = {"title": "Trip", "type": "object", "properties": {"city": {"type": "string"}}}
+    with pytest.raises(ModelRefused, match="A Trip needs a language model"):
+        await reply_to(ModelRequest("extract", [HumanMessage("Beijing")], schema))
+
+
+async def test_a_call_that_a_person_edited_or_that_left_the_prompt_is_not_made_again() -> None:
+    edited = {"name": "ship", "arguments": {"order_id": 9}, "original": {"order_id": 82}, "result": {"success": "ok"}}
+    asked = request("ship order 82", PLAIN, rounds=[[edited]])
+    assert decode((await reply_to(asked)).text).action_type is ActionType.ANSWER
+    asked = request("ship order 82\nship order 84", PLAIN, memory=["#1 CALL_TOOL ship ok: I see"])
+    assert [call.arguments for call in decode((await reply_to(asked)).text).tool_calls] == [{"order_id": 84}]
+
+
+async def test_a_reply_is_streamed_in_pieces_and_always_the_same() -> None:
+    for native in (False, True):
+        asked = request("河西馆几点开门？ renew L-017 for 2 weeks", LIBRARY, native)
+        *pieces, whole = [piece async for piece in OfflinePlanner().stream(asked)]
+        texts = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
+        assert len(texts) > 5 and "".join(texts) == whole.text
+        assert whole == await reply_to(asked)
+
+
+@tool(read_only=True, keywords=["刷", "paint"])
+def paint(
+    shade: Annotated[
+        Literal["red", "blue"] | None, Field(json_schema_extra={"aliases": {"red": ["红", "crimson"]}})
+    ] = None,
+    language: Annotated[Literal["zh", "en"] | None, Field(json_schema_extra={"format": "language"})] = None,
+) -> str:
+    """Paint."""
+    return "done"
+
+
+@pytest.mark.parametrize(("text", "language"), [("paint it crimson", "en"), ("刷成红的", "zh")])
+async def test_aliases_stand_for_values_and_a_tool_hears_the_readers_language(text: str, language: str) -> None:
+    talk = Talk((paint,))
+    await talk.say(text)
+    assert talk.calls == [("paint", {"shade": "red", "language": language})]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(3+5)×2 等于几", 16),
+        ("十二乘以三加五", 41),
+        ("15% of 200", 30),
+        ("what is 2 to the power of 10?", 1024),
+        ("square root of 16", 4),
+    ],
+)
+async def test_arithmetic_is_taken_out_of_a_sentence(text: str, expected: float) -> None:
+    assert f"**{expected}**" in await Talk(CALCULATOR).say(text)

@@ -103,9 +103,10 @@ def no_fit(cards: Sequence[Card], language: Language) -> str:
     return sentence("no_fit" if cards else "no_tools", language, tools=_introduced(cards, language))
 
 
-def recap(results: Sequence[str], language: Language) -> str:
-    """What was found before."""
-    return "\n\n".join([sentence("recap", language), *(rendered(_NOTICES.sub("\n\n", r), language) for r in results)])
+def recap(results: Sequence[str], note: str, language: Language) -> str:
+    """What was found before, and a note below it."""
+    found = (rendered(_NOTICES.sub("\n\n", result).strip(), language) for result in results)
+    return "\n\n".join(part for part in (sentence("recap", language), *found, note) if part)
 
 
 def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:

@@ -86,9 +86,10 @@ def _shared(numeric: Sequence[Parameter], text: str) -> Reading:
     for order, place in sorted((pair for pair in costs if costs[pair] < _NEVER), key=lambda pair: (costs[pair], pair)):
         if numeric[order].name not in given and [there[place]] not in given.values():
             given[numeric[order].name] = [there[place]]
-    needed = [parameter for parameter in numeric if parameter.required]
-    if not given and len(there) == len(needed) == 1 and not _UNIT.match(text, there[0].last):
-        given[needed[0].name] = [there[0]]
+    needed = [parameter for parameter in numeric if parameter.required and parameter.name not in given]
+    left = [number for number in there if [number] not in given.values()]
+    if len(left) == len(needed) == 1 and not _UNIT.match(text, left[0].last):
+        given[needed[0].name] = left
     return given
 
 

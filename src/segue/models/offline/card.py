@@ -72,8 +72,8 @@ class Card:
 
 
 def read_card(spec: Mapping[str, Any]) -> Card:
-    """Read an OpenAI function specification with its optional `segue` key."""
-    function, marks = spec["function"], spec.get("segue", {})
+    """Read an OpenAI function specification with its `segue` key."""
+    function, marks = spec["function"], spec["segue"]
     name, title = function["name"], str(marks.get("title") or function["name"])
     schema = function.get("parameters") or {}
     required = schema.get("required", ())

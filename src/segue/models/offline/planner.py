@@ -64,7 +64,8 @@ class Task:
     def of(cls, request: ModelRequest) -> "Task":
         transcript = read_transcript(request)
         language = language_of(transcript.instructions or transcript.objective)
-        return cls(tuple(map(read_card, request.tools)), language, _readable(transcript.objective), transcript)
+        cards = tuple(read_card(spec) for spec in request.tools if "segue" in spec)  # a protocol's own tools have none
+        return cls(cards, language, _readable(transcript.objective), transcript)
 
     @cached_property
     def small_talk(self) -> str:
@@ -148,7 +149,8 @@ class Task:
         if self.small_talk or told:
             return self.small_talk or "\n\n".join(told)
         if _RECAP.search(self.objective) and (results := self._earlier()):
-            return answers.recap(results, self.language)
+            rest = self.objective.removeprefix(sentence("conclude", self.language)).strip()
+            return answers.recap(results, rest if rest != self.objective else "", self.language)
         return answers.no_fit(self.cards, self.language)
 
     def _earlier(self) -> Sequence[str]:
@@ -227,11 +229,11 @@ def _plan(task: Task) -> dict[str, Any]:
 
 
 def _conclusion(task: Task) -> str:
-    """What the last step does: it writes the answer, or says why there is nothing to write it from."""
-    told = answers.shortcomings(task.intent, task.language)
-    if task.intent.calls or task.small_talk or not told:
-        return sentence("conclude", task.language)
-    return " ".join(" ".join(told).split())
+    """What the last step does: it writes the answer, and says what is missing or was not used."""
+    told = " ".join(" ".join(answers.shortcomings(task.intent, task.language)).split())
+    if task.intent.calls or not told:
+        return f"{sentence('conclude', task.language)} {told}".strip()
+    return told
 
 
 def _tasks(task: Task) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def _tasks(task: Task) -> dict[str, Any]:
         [] if call.card.read_only else [str(before + 1) for before in range(place)]
         for place, call in enumerate(task.intent.calls)
     ]
-    texts.append(sentence("conclude", task.language) if texts else task.objective)
+    texts.append(_conclusion(task) if texts else task.objective)
     needs.append([str(place + 1) for place in range(len(needs))])
     fixed = {"type": "task", "timeout": None}
     return {

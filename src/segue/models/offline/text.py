@@ -27,22 +27,23 @@ _NUMBER = re.compile(
 _RANGE = re.compile(r"\s*(?:-|~|–|—|至|到|to|and)\s*", re.IGNORECASE)
 _SIGN = (
     r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?"
-    r"|plus|minus|times|(?:divided|multiplied) by|to the power of"
+    r"|%\s*of|plus|minus|times|(?:divided|multiplied) by|to the power of"
 )
 _TERM = re.sub(
     r"\?P<\w+>",
     "?:",
-    rf"[(（]{{0,9}}(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})(?:%|的[平立]方|的\s*\d+\s*次方)?[)）]{{0,9}}",
+    rf"[(（]{{0,9}}(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})"
+    r"(?:%(?!\s*of)|的[平立]方|的\s*\d+\s*次方)?[)）]{0,9}",
 )
 _SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN})\s*-?{_TERM})*", re.IGNORECASE)
 _RANGE_OR_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
 _FILLING_ENGLISH = """
-a about above all also am an and any are as at be below but by can check could day did do does find for from get give go
-had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's like
-list look make many may me more most much my need now of on one or our out over please plan query same search see show
-so some start take tell than thank thanks that the their them then there these they this those to too trip try under up
-us use using want was we were what what's when where which who will with within would you your
+a about above all also am an and any are as at be below but by can check could day did do does find for from get give
+go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's
+like list look make many may me more most much my need now of on one or our out over plan please query same search see
+should show so some start take tell than thank thanks that the their them then there these they this those to too trip
+try under up us use using want was we were what what's when where which who will with within would you your
 """
 _FILLING_WORDS = frozenset(_FILLING_ENGLISH.split())
 _FILLING_CHINESE = re.compile(
@@ -160,7 +161,7 @@ def arithmetic(text: str) -> Found | None:
     if hit is None or (_RANGE_OR_DATE.fullmatch(hit[0]) and unused(text, range(*hit.span()))):
         return None
     written = _NUMBER.sub(lambda number: number[0] if number["arabic"] else str(_value(number)), hit[0])
-    return Found(*hit.span(), written.strip())
+    return Found(*hit.span(), re.sub(r"%\s*of", "/100*", written.strip(), flags=re.IGNORECASE))
 
 
 def unused(text: str, used: Iterable[int]) -> list[Found]:
