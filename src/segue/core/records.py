@@ -1,0 +1,254 @@
+"""Records of what storage keeps: tasks, calls, events and snapshots, and the codec for their rows and JSON forms."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from .errors import DamagedRow, DatabaseUnavailable, StorageError
+from .events import TYPES, from_dict
+from .task_status import TaskStatus
+
+Json = dict[str, Any]
+R = TypeVar("R")
+
+BEST: Final = 5
+"""The highest rating; the lowest is 1."""
+_LAST = 2.5e11
+"""Unix seconds, in the year 9892: a later time cannot be shown."""
+_STORED: Final = "stored as JSON text"
+"""Marks the fields whose columns hold JSON."""
+
+Name = Annotated[str, Field(min_length=1)]
+Moment = Annotated[float, Field(ge=0, lt=_LAST)]
+"""Unix seconds."""
+Count = Annotated[int, Field(ge=0)]
+Status = Annotated[TaskStatus, Field(strict=False)]
+
+
+def _answer(value: Json) -> Json:
+    if value and not (isinstance(value.get("interrupt_id"), str) and "value" in value):
+        raise ValueError("should be an answer")
+    return value
+
+
+def _event(form: Json) -> Json:
+    try:
+        event = from_dict(form)
+    except (TypeError, LookupError):
+        raise ValueError("should be an event") from None
+    if not isinstance(event.timestamp, int | float) or not 0 <= event.timestamp < _LAST:
+        raise ValueError("should be an event, its timestamp should be Unix seconds")
+    values = {field: getattr(event, field) for field in _columns(TYPES[form["type"]])}
+    if faults := read(TYPES[form["type"]], values, stored=False)[1]:
+        raise ValueError(f"should be an event, its {listed_faults(faults)}")
+    return form
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What one message set going, and how far it got.
+
+    `wanted` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its question:
+    {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported thread.
+    """
+
+    task_id: Name
+    thread_id: Name
+    agent_id: str
+    user_id: str
+    mode: str
+    model: str
+    status: Status
+    message: str
+    error: str | None
+    result: Annotated[Json | None, _STORED]
+    created_at: Moment
+    updated_at: Moment
+    wanted: Literal["pause", "cancel"] | None
+    notes: Annotated[list[str], _STORED]
+    answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, _STORED]
+    rating: Literal[1, 2, 3, 4, 5] | None
+    copy_of: str | None
+
+    def json(self) -> Json:
+        """The public form."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thread:
+    """A thread as its newest task tells of it; `turns` is the number of its tasks."""
+
+    thread_id: Name
+    turns: int
+    message: str
+    status: Status
+    updated_at: Moment
+
+    def json(self) -> Json:
+        """The public form."""
+        return _plain(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A tool call in the ledger; one that is `orphaned` is not in the thread's state any more."""
+
+    thread_id: Name
+    task_id: Name
+    scope: Name
+    idx: Count
+    name: Name
+    arguments: Annotated[Json, _STORED]
+    state: Literal["running", "done"]
+    outcome: Annotated[Json | None, _STORED]
+    fence: Count
+    started_at: Moment
+    finished_at: Moment | None
+    orphaned: Literal[0, 1]
+
+    def json(self) -> Json:
+        """The public form: {name, arguments, outcome, state, started_at, finished_at, scope, idx}."""
+        return {name: getattr(self, name) for name in _SHOWN}
+
+
+_SHOWN = ("name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredEvent:
+    """A durable event; `event` is in the form of `events.to_dict`, `source` names the step that made it."""
+
+    task_id: Name
+    seq: Count
+    thread_id: Name
+    source: str | None
+    ordinal: Count
+    event: Annotated[Annotated[Json, AfterValidator(_event)], _STORED]
+
+    def json(self) -> Json:
+        """The public form: that of the event, with its number."""
+        return {**self.event, "seq": self.seq}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A checkpoint of a thread; of a damaged one little else than `damaged` is known."""
+
+    checkpoint_id: str
+    created_at: float
+    source: str | None = None
+    step: int | None = None
+    inside: str = ""
+    task_id: str | None = None
+    nodes: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    forked_from: Json | None = None
+    damaged: str | None = None
+
+    def json(self) -> Json:
+        """The public form; `forked_from` and `damaged` only where there is something to say."""
+        form = asdict(self) | {"nodes": [*self.nodes], "next": [*self.next]}
+        return {name: value for name, value in form.items() if value is not None or name not in _SELDOM}
+
+
+_SELDOM = ("forked_from", "damaged")
+
+
+class Column(NamedTuple):
+    """What a field may hold, and whether its column holds it as JSON text."""
+
+    adapter: TypeAdapter[Any]
+    stored_as_json: bool
+
+
+@cache
+def _columns(kind: type) -> Mapping[str, Column]:
+    hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
+    return {
+        field.name: Column(TypeAdapter(hints[field.name], config=config), _STORED in get_args(hints[field.name]))
+        for field in fields(kind)
+    }
+
+
+def read(kind: type, row: Mapping[str, Any], *, stored: bool = True) -> tuple[Json, dict[str, str]]:
+    """The values of a row that can be read, and of the others what is wrong with them.
+
+    `stored` rows hold JSON as text, those of a JSON document as values.
+    """
+    values: Json = {}
+    faults: dict[str, str] = {}
+    for name, column in _columns(kind).items():
+        try:
+            values[name] = _value(column, row[name], stored)
+        except ValidationError as error:
+            faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+        except (ValueError, TypeError, RecursionError):
+            faults[name] = "is not valid JSON"
+    if kind is Call and values.get("state") == "done":
+        faults |= {name: "is missing" for name in ("outcome", "finished_at") if row[name] is None}
+    return values, faults
+
+
+def _value(column: Column, value: Any, stored: bool) -> Any:
+    if stored and column.stored_as_json and value is not None:
+        value = json.loads(_TEXT.validate_python(value, strict=True))
+    return column.adapter.validate_python(value)
+
+
+_TEXT: TypeAdapter[str] = TypeAdapter(str)
+
+
+def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
+    """The record of a row.
+
+    Raises:
+        DamagedRow: naming the columns that are not what was stored.
+    """
+    values, faults = read(kind, row)
+    if faults:
+        raise damaged(kind, values, faults)
+    return kind(**values)
+
+
+def to_row(kind: type, values: Mapping[str, Any]) -> Json:
+    """Some fields of a record as their columns hold them; names that are no field stay as they are."""
+    columns = _columns(kind)
+    as_text = {name for name, column in columns.items() if column.stored_as_json}
+    return {
+        name: json.dumps(value) if name in as_text and value is not None else value for name, value in values.items()
+    }
+
+
+def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) -> StorageError:
+    """The error for a row, by what of it can be read; without its session nothing can be recovered."""
+    what, reason, thread_id = described(kind, values), listed_faults(faults), values.get("thread_id", "")
+    if thread_id:
+        return DamagedRow(thread_id, reason, what)
+    return DatabaseUnavailable(
+        f"The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
+        "to do."
+    )
+
+
+def described(kind: type, values: Mapping[str, Any]) -> str:
+    """Which row it is, by what of it can be read."""
+    task = f"task {values.get('task_id', '')}"
+    match kind.__name__:
+        case "StoredEvent":
+            return f"event {values.get('seq', '?')} of {task}"
+        case "Call":
+            return f"call {values.get('name', '?')} of {task}"
+    return task
+
+
+def listed_faults(faults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {fault}" for name, fault in faults.items())
+
+
+def _plain(record: Task | Thread) -> Json:
+    return {field.name: getattr(record, field.name) for field in fields(record)} | {"status": str(record.status)}
