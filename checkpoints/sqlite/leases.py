@@ -1,16 +1,14 @@
-"""One running task per thread: a lease with a fence number, and the heartbeat that keeps it."""
+"""One running task per thread: a lease with a fence number, and its renewal."""
 
 import asyncio
 import contextlib
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
 
-from segue.core.errors import StaleOwner, ThreadBusy
+from segue.core.errors import DatabaseUnavailable, StaleOwner, ThreadBusy
 
-from .database import Database
+from .database import Database, translated
 
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""
@@ -34,6 +32,7 @@ _STAY = "UPDATE line SET expires_at = ? WHERE position = ?"
 _LEAVE = "DELETE FROM line WHERE position = ? OR expires_at < ?"
 _BEFORE = "SELECT 1 FROM line WHERE thread_id = ? AND expires_at > ? AND (? IS NULL OR position < ?)"
 _RENEW = "UPDATE leases SET expires_at = ? WHERE thread_id = ? AND fence = ?"
+_LAST_OWNER = "SELECT owner, expires_at FROM leases WHERE thread_id = ?"
 _HOLDER = "SELECT owner FROM leases WHERE thread_id = ? AND expires_at > ?"
 
 
@@ -110,6 +109,16 @@ class Lease:
         statement = "UPDATE leases SET expires_at = 0 WHERE thread_id = ? AND owner = ?"
         await self._database.write(lambda connection: connection.execute(statement, (thread_id, owner)))
 
+    async def last_owner(self, thread_id: str) -> tuple[str, float]:
+        """The owner of the thread's lease and when it expires or expired; ("", 0) where it was released."""
+        row = await self._database.read(lambda connection: connection.execute(_LAST_OWNER, (thread_id,)).fetchone())
+        return ("", 0.0) if row is None else (str(row["owner"]), float(row["expires_at"]))
+
+    @property
+    def now(self) -> float:
+        """Unix time, as leases expire by."""
+        return self._clock()
+
     async def holder(self, thread_id: str) -> str | None:
         """Return the live owner, or None: then a task that is «running» was cut off."""
         values = (thread_id, self._clock())
@@ -117,57 +126,53 @@ class Lease:
         return None if row is None else str(row["owner"])
 
 
-class Heartbeat:
-    """Renews a lease every third of its `ttl`, from a thread and connection of its own.
+class Renewal:
+    """Renews leases from a thread of its own, over a connection of its own: neither the loop nor a writer delays it."""
 
-    `on_lost` is called from that thread, once, when another owner took the thread; the heartbeat ends with it.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        thread_id: str,
-        fence: int,
-        on_lost: Callable[[], None],
-        ttl: float = TTL,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
-        self._thread_id = thread_id
-        self._fence = fence
-        self._on_lost = on_lost
-        self._ttl = ttl
         self._clock = clock
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"segue-heartbeat-{thread_id}", daemon=True)
+        self._connection: sqlite3.Connection | None = None
 
-    def start(self) -> None:
-        self._thread.start()
+    def renew(self, fences: Mapping[str, int], ttl: float) -> set[str]:
+        """Prolong the leases of these threads by `ttl` seconds, even an expired one that nobody took.
 
-    async def stop(self) -> None:
-        """End the thread and close its connection; do so before the lease is released."""
-        self._stopped.set()
-        await asyncio.to_thread(self._thread.join)
+        Returns the threads that another owner took.
 
-    async def __aenter__(self) -> "Heartbeat":
-        self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def _beat(self) -> None:
-        with contextlib.closing(self._database.connect()) as connection:
-            while not self._stopped.wait(self._ttl / 3):
-                if not self._renew(connection):
-                    self._on_lost()
-                    return
-
-    def _renew(self, connection: sqlite3.Connection) -> bool:
-        """Say whether the lease is still ours; trouble with the file proves nothing, the next beat asks again."""
+        Raises:
+            DatabaseUnavailable: nothing was renewed; the next call opens the database anew.
+        """
         try:
-            return renew(connection, self._thread_id, self._fence, self._clock() + self._ttl)
-        except sqlite3.DatabaseError:
-            return True
+            with translated(self._database.path):
+                return self._renew(fences, ttl)
+        except sqlite3.Error as error:
+            self.close()
+            raise DatabaseUnavailable(f"The database {self._database.path} cannot be used: {error}.") from error
+        except DatabaseUnavailable:
+            self.close()
+            raise
+
+    def _renew(self, fences: Mapping[str, int], ttl: float) -> set[str]:
+        if self._connection is None:
+            self._connection = self._database.connect()
+            self._connection.execute(f"PRAGMA busy_timeout = {int(ttl * 1000 / 3)}")
+        expires_at = self._clock() + ttl
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            held = {
+                thread_id
+                for thread_id, fence in fences.items()
+                if renew(self._connection, thread_id, fence, expires_at)
+            }
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.rollback()
+            raise
+        return fences.keys() - held
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()

@@ -1,6 +1,7 @@
 """The public API: `segue.open()` gives an `App` over one database."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ from pydantic import BaseModel
 
 from .checkpoints.sqlite.database import Database, open_database
 from .core.agents import Agent
+from .core.errors import ConfigurationError
 from .core.events import Event
 from .core.ports import Model
 from .graphs.chat import MODES
 from .nodes.chat.run_mode import ModeGraph
 from .registry import Registry
+from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.control import Control
 from .runtime.modes import mode_graphs, wired_graph
 from .runtime.queries import Queries
@@ -33,10 +36,12 @@ class App:
     `queries`, `control` and `sessions` do the work.
     """
 
-    def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
+    def __init__(
+        self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity
+    ) -> None:
         self._database = database
         self._modes = modes
-        self._runner = Runner(database, registry, modes)
+        self._runner = Runner(database, registry, modes, capacity)
         self.registry = registry
         self.queries = Queries(database, self._runner)
         self.sessions = Sessions(database, self._runner)
@@ -90,6 +95,7 @@ class App:
             TaskUnfinished: the session has a task to resume, steer or cancel first.
             DamagedSession: the session has to be recovered first.
             ThreadBusy: another owner runs a task on the session.
+            TooManyTasks: the queue of this process is full.
         """
         task, _ = await self.control.start(Request(message, **options))
         return task
@@ -362,10 +368,13 @@ async def open(
     *,
     agents: Iterable[Agent] = (),
     modes: Mapping[str, Any] | None = None,
+    max_running: int | None = None,
+    max_queued: int = MAX_QUEUED,
 ) -> AsyncIterator[App]:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
 
-    The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones.
+    The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
+    `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
@@ -374,11 +383,24 @@ async def open(
     for agent in agents:
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
-    app = App(await open_database(str(path)), registry, graphs)
+    capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
+    app = App(await open_database(str(path)), registry, graphs, capacity)
     try:
         yield app
     finally:
         await app.close()
+
+
+def _max_running() -> int:
+    """The environment's limit.
+
+    Raises:
+        ConfigurationError: it is not a whole number above 0.
+    """
+    given = os.environ.get("SEGUE_MAX_RUNNING") or str(MAX_RUNNING)
+    if not given.isdecimal() or int(given) < 1:
+        raise ConfigurationError(f"SEGUE_MAX_RUNNING is {given!r}: set a whole number above 0.")
+    return int(given)
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Row:

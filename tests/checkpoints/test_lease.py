@@ -2,15 +2,13 @@
 
 import asyncio
 import multiprocessing
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
 from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.leases import Heartbeat, Lease, renew
-from segue.core.errors import ThreadBusy
+from segue.checkpoints.sqlite.leases import Lease, Renewal, renew
+from segue.core.errors import DatabaseUnavailable, ThreadBusy
 
 from .conftest import Clock, locked
 
@@ -136,38 +134,26 @@ def _take_all(path: str, owner: int) -> list[str]:
     return asyncio.run(take())
 
 
-async def test_a_blocked_event_loop_keeps_its_lease(database: Database, other: Database) -> None:
-    lease = Lease(database)
-    fence = await lease.acquire("s", "me", ttl=0.6)
-    async with Heartbeat(database, "s", fence, _unexpected, ttl=0.6):
-        time.sleep(1.5)  # noqa: ASYNC251, the blocked loop is what is tested
-        with pytest.raises(ThreadBusy):
-            await Lease(other).acquire("s", "you")
-    await asyncio.sleep(0.7)
-    assert await Lease(other).acquire("s", "you") > fence
+async def test_many_leases_are_renewed_at_once_and_the_lost_ones_named(
+    database: Database, other: Database, clock: Clock
+) -> None:
+    mine, yours, renewal = Lease(database, clock), Lease(other, clock), Renewal(database, clock)
+    fences = {name: await mine.acquire(name, "me", ttl=10) for name in ("a", "b")}
+    clock.now += 11
+    await yours.acquire("b", "you", ttl=10)
+    assert renewal.renew(fences, 10) == {"b"}
+    clock.now += 9
+    assert (await yours.holder("a"), await yours.holder("b")) == ("me", "you")
+    renewal.close()
 
 
-async def test_the_heartbeat_tells_once_that_the_lease_was_lost(database: Database, other: Database) -> None:
-    lost: list[str] = []
-    lease = Lease(database)
-    fence = await lease.acquire("s", "me", ttl=0)
-    await Lease(other).acquire("s", "you")
-    heartbeat = Heartbeat(database, "s", fence, lambda: lost.append(threading.current_thread().name), ttl=0.15)
-    async with heartbeat:
-        await asyncio.sleep(0.5)
-    assert lost == ["segue-heartbeat-s"]
-    assert await lease.holder("s") == "you"
-
-
-async def test_a_locked_database_is_no_lost_lease(path: str) -> None:
+async def test_a_renewal_that_failed_opens_the_database_anew(path: str, clock: Clock) -> None:
     async with await open_database(path, lock_timeout=0.05) as database:
-        fence = await Lease(database).acquire("s", "me", ttl=0.3)
-        async with Heartbeat(database, "s", fence, _unexpected, ttl=0.3):
-            with locked(database.path):
-                await asyncio.sleep(0.5)
-            await asyncio.sleep(0.3)
-            assert await Lease(database).holder("s") == "me"
-
-
-def _unexpected() -> None:
-    raise AssertionError("the lease was not lost")
+        lease, renewal = Lease(database, clock), Renewal(database, clock)
+        fence = await lease.acquire("s", "me", ttl=0.03)
+        with locked(path), pytest.raises(DatabaseUnavailable, match="locked by another process"):
+            renewal.renew({"s": fence}, 0.03)
+        assert renewal.renew({"s": fence}, 10) == set()
+        clock.now += 9
+        assert await lease.holder("s") == "me"
+        renewal.close()

@@ -5,9 +5,9 @@ from typing import Any
 
 from segue import registry as bootstrap
 from segue.checkpoints.sqlite import leases
-from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.ports import CallKey, Claim
+from segue.runtime.heartbeat import Heartbeat
 
 NO_LEDGER = "ledger"
 NO_LEASE = "lease"
@@ -64,13 +64,9 @@ def _interrupt(labels: frozenset[str]) -> None:
 
 def _shorten(ttl: float) -> None:
     """Let leases run out after `ttl` seconds, wherever that is a default."""
-    real_acquire, real_start = leases.Lease.acquire, leases.Heartbeat.__init__
+    real = Heartbeat.__init__
 
-    async def acquire(self: leases.Lease, thread_id: str, owner: str, *_: Any, **options: Any) -> int:
-        return await real_acquire(self, thread_id, owner, **{**options, "ttl": ttl})
+    def start(self: Heartbeat, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **{**options, "ttl": ttl})
 
-    def start(self: leases.Heartbeat, database: Database, *arguments: Any, **options: Any) -> None:
-        real_start(self, database, *arguments, **{**options, "ttl": ttl})
-
-    leases.Lease.acquire = acquire  # type: ignore[method-assign]
-    leases.Heartbeat.__init__ = start  # type: ignore[method-assign]
+    Heartbeat.__init__ = start  # type: ignore[method-assign]

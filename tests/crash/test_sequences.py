@@ -51,7 +51,7 @@ def _copy(old: Path, new: Path) -> None:
         lock.rollback()
     lock.close()
     with sqlite3.connect(new) as left:
-        left.execute("UPDATE leases SET expires_at = 0")
+        left.execute("UPDATE leases SET owner = '', expires_at = 0")
     left.close()
 
 

@@ -262,3 +262,19 @@ async def test_a_new_message_to_a_paused_task_is_refused_with_the_choices(app: A
     with pytest.raises(TaskUnfinished, match="resume, steer or cancel"):
         await app.ask("more", session_id="s", agent="a")
     assert len(await app.tasks()) == 1
+
+
+async def test_a_task_that_somebody_is_about_to_resume_can_be_cancelled(app: App) -> None:
+    counter = Counter()
+    app.register(agent_of([call_tool(("add", {"number": 1})), answer("ok")], tools=(counter.add,)))
+    task_id = (await app.start("count", session_id="s", agent="a"))["task_id"]
+    await counter.entered.wait()
+    await app.pause(task_id)
+    counter.gate.set()
+    async for _ in app.follow(task_id):
+        pass
+    async with app._runner.leased("s"):  # as a resume holds it before its task runs
+        cancelling = asyncio.create_task(app.cancel(task_id))
+        await asyncio.wait([cancelling], timeout=0.2)
+    await cancelling
+    assert (await app.task(task_id))["status"] == "cancelled"

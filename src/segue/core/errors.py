@@ -196,6 +196,16 @@ class ThreadBusy(TaskError):
         self.thread_id = thread_id
 
 
+class TooManyTasks(TaskError):
+    """The process runs as many tasks as it may, and its queue is full; nothing was stored. Try again later."""
+
+    retry_after = 5
+    """Seconds."""
+
+    def __init__(self, running: int, queued: int) -> None:
+        super().__init__(f"{running} tasks run and {queued} wait, which is the most: try again in a moment.")
+
+
 class StorageError(SegueError):
     """The database cannot be used as asked."""
 

@@ -72,6 +72,7 @@ class Control:
         await self._registry.prepare(agent)
         if request.steer and (steered := await self._steered(thread_id, request.message.strip())):
             return steered
+        self._runner.capacity.check()
         async with self._runner.leased(thread_id, request.wait) as begin:
             await self._make_room(thread_id)
             creating = self._runner.tasks.create(
@@ -214,7 +215,7 @@ class Control:
             return await self.pause_run(run)
         if row["status"] not in ACTIVE:
             raise TaskError(f"Task «{task_id}» is {row['status']}: only a task that runs can be paused.")
-        if await self._runner.leasing.held(row["thread_id"]):
+        if await self._runner.leases.held(row["thread_id"]):
             status = None if row["status"] == TaskStatus.PENDING else TaskStatus.PAUSING
             await self._move_unless_ended(row, status, wanted="pause")
         else:  # its process is gone
@@ -265,7 +266,7 @@ class Control:
         if (run := self._runner.run_of(row["task_id"])) and run.task:
             run.cancel()
             await asyncio.wait([run.task])
-        elif row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"]):
+        elif row["status"] in ACTIVE and await self._runner.leases.held(row["thread_id"]):
             if row["wanted"] != "cancel":
                 await self._runner.move(row, None, wanted="cancel")
             await asyncio.sleep(LOOK_EVERY)

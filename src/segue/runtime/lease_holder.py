@@ -5,28 +5,46 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
 
 from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.leases import Lease
+from ..checkpoints.sqlite.leases import Lease, Renewal
 from ..core.errors import ThreadBusy
+from .heartbeat import TTL, Heartbeat
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at a thread that somebody stands in line for."""
+"""Seconds between two looks at a thread that somebody waits for."""
 
 
-class Leasing:
-    """Takes leases for this process; one whose owner is a process of this machine that is gone counts as free."""
+class LeaseHolder:
+    """Takes leases for this process and keeps them.
 
-    def __init__(self, database: Database) -> None:
+    A lease whose owner is a process of this machine that is gone counts as free. One that has expired by the clock,
+    while its process lives, is left for as long as that process takes to renew it: the clock may have jumped.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        on_lost: Callable[[str], None],
+        on_overdue: Callable[[str, str], None],
+        ttl: float = TTL,
+    ) -> None:
         self._lease = Lease(database)
+        self._heartbeat = Heartbeat(Renewal(database), on_lost, on_overdue, ttl=ttl)
         self._owner = f"{_here()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def take(self, thread_id: str, wait: float = 0.0) -> int:
-        """Take the lease and return its fence; stand in line for it up to `wait` seconds, first come first served.
+        """Take the lease and return its fence; wait up to `wait` seconds for it, first come first served.
 
         Raises:
-            ThreadBusy: another owner has it, still.
+            ThreadBusy: another owner still has it.
         """
+        fence = await self._take(thread_id, wait)
+        self._heartbeat.hold(thread_id, fence)
+        return fence
+
+    async def _take(self, thread_id: str, wait: float) -> int:
         try:
             return await self._try(thread_id)
         except ThreadBusy:
@@ -46,23 +64,34 @@ class Leasing:
             await self._lease.leave_line(place)
 
     async def _try(self, thread_id: str, place: int | None = None) -> int:
-        try:
-            return await self._lease.acquire(thread_id, self._owner, place=place)
-        except ThreadBusy:
-            owner = await self._lease.holder(thread_id)
-            if owner is not None and not gone(owner):
-                raise
-            if owner is not None:
-                await self._lease.expire(thread_id, owner)
-            return await self._lease.acquire(thread_id, self._owner, place=place)
+        owner, expires_at = await self._lease.last_owner(thread_id)
+        if self._heartbeat.keeps(thread_id) and owner == self._owner:
+            raise ThreadBusy(thread_id)
+        if owner and is_gone(owner):
+            await self._lease.expire(thread_id, owner)
+        elif owner and expires_at <= self._lease.now and is_here(owner):
+            await self._until_renewed(thread_id)
+        return await self._lease.acquire(thread_id, self._owner, place=place, ttl=self._heartbeat.ttl)
+
+    async def _until_renewed(self, thread_id: str) -> None:
+        """Give the owner the time of a heartbeat."""
+        for _ in range(round(self._heartbeat.ttl / 2 / LOOK_EVERY)):
+            if await self._lease.holder(thread_id) is not None:
+                return
+            await asyncio.sleep(LOOK_EVERY)
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write."""
+        self._heartbeat.drop(thread_id)
         await self._lease.release(thread_id, fence)
 
     async def held(self, thread_id: str) -> bool:
         """Whether a live process, this one or another, runs a task on the thread."""
         return lives(await self._lease.holder(thread_id) or "")
+
+    async def close(self) -> None:
+        """End the heartbeat."""
+        await asyncio.to_thread(self._heartbeat.close)
 
 
 def _here() -> str:
@@ -73,20 +102,25 @@ def _here() -> str:
         return socket.gethostname()
 
 
-def lives(owner: str) -> bool:
-    """Whether an owner of a lease is there, and not a process of this machine that is no more."""
-    return bool(owner) and not gone(owner)
-
-
-def gone(owner: str) -> bool:
-    """Whether an owner, place:pid:random, was a process of this machine that is no more."""
+def is_here(owner: str) -> bool:
+    """Whether an owner, place:pid:random, is or was a process of this machine."""
     place, _, pid = owner.rpartition(":")[0].rpartition(":")
-    if place != _here() or not pid.isdigit():
+    return place == _here() and pid.isdigit()
+
+
+def is_gone(owner: str) -> bool:
+    """Whether an owner was a process of this machine that is no more."""
+    if not is_here(owner):
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(owner.split(":")[-2]), 0)
     except ProcessLookupError:
         return True
     except PermissionError:
         return False
     return False
+
+
+def lives(owner: str) -> bool:
+    """Whether an owner of a lease is there, and not a process of this machine that is no more."""
+    return bool(owner) and not is_gone(owner)

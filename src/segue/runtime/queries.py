@@ -160,7 +160,7 @@ class Queries:
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether a live process holds the session of a task that is not finished."""
         row = await self._runner.tasks.get(task_id)
-        return row["status"] in ACTIVE and await self._runner.leasing.held(row["thread_id"])
+        return row["status"] in ACTIVE and await self._runner.leases.held(row["thread_id"])
 
     def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""

@@ -1,9 +1,8 @@
-"""Let a damaged session go on: its rows are mended, and it stands at the newest state that can be read."""
+"""Recovery of a damaged session: its records are repaired, and it goes back to the newest readable state."""
 
 from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.leases import Heartbeat
 from ..checkpoints.sqlite.repair.recover import recover
 from ..checkpoints.sqlite.state_reading import state_at
 from .run import Row
@@ -14,9 +13,9 @@ _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 
 
 async def recover_session(database: Database, runner: Runner, thread_id: str) -> Row:
-    """Mend the rows and go back to the newest state that can be read.
+    """Repair the records and go back to the newest state that can be read.
 
-    Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was done to the rows.
+    Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was repaired.
 
     Raises:
         UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable; nothing was changed.
@@ -26,9 +25,7 @@ async def recover_session(database: Database, runner: Runner, thread_id: str) ->
         await state_at(runner.graph, config)
 
     async with runner.leased(thread_id):
-        fence = runner.saver.fence(thread_id)
-        async with Heartbeat(database, thread_id, fence, on_lost=lambda: None):
-            return await recover(database, runner.saver, readable, thread_id)
+        return await recover(database, runner.saver, readable, thread_id)
 
 
 async def make_again(runner: Runner, thread_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.ports import PAUSE
 from ..nodes.shared.task import GraphInput
+from .capacity import Place
 
 Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
@@ -26,6 +28,7 @@ class Run:
 
     row: Row
     fence: int
+    place: Place
     control: RunControl = field(default_factory=RunControl)
     task: "asyncio.Task[Row] | None" = None
     stoppable: bool = False
@@ -38,9 +41,18 @@ class Run:
         return self.control.drain_reason or ""
 
     def pause(self, reason: str) -> None:
-        """Stop at the next boundary; the first reason counts, unless the lease is lost. From any thread."""
+        """Stop at the next boundary, or in the queue; the first reason counts, unless the lease is lost.
+
+        From any thread.
+        """
         if not self.reason or reason == LEASE_LOST:
             self.control.request_drain(reason)
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits any more
+            self.place.get_loop().call_soon_threadsafe(self._leave_queue)
+
+    def _leave_queue(self) -> None:
+        if not self.place.done():
+            self.place.set_result(False)
 
     def stop(self) -> None:
         """Stop where it is: the step under way runs again on resume, its finished tool calls do not."""

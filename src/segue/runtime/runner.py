@@ -12,7 +12,6 @@ from langgraph.errors import GraphDrained
 
 from ..checkpoints.sqlite.database import Database
 from ..checkpoints.sqlite.event_log import EventLog
-from ..checkpoints.sqlite.leases import Heartbeat
 from ..checkpoints.sqlite.ledger import ToolLedger
 from ..checkpoints.sqlite.saver import FencedSqliteSaver
 from ..checkpoints.sqlite.schema import SCHEMA_VERSION
@@ -20,7 +19,7 @@ from ..checkpoints.sqlite.state_reading import state_at
 from ..checkpoints.sqlite.tasks import Tasks
 from ..core.agents import Budget
 from ..core.errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
-from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, from_dict
+from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting, from_dict
 from ..core.ports import AppContext
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
@@ -28,8 +27,9 @@ from ..nodes.chat.run_mode import ModeGraph
 from ..registry import Registry, RunServices
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
+from .capacity import Capacity
 from .event_stream import Hub
-from .lease_holder import Leasing
+from .lease_holder import LeaseHolder
 from .projection import project
 from .run import LEASE_LOST, Row, Run, given, knows, look_at, question_of
 
@@ -42,11 +42,14 @@ WATCH_EVERY = 0.2
 class Runner:
     """Owns the running tasks of one process."""
 
-    def __init__(self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph]) -> None:
+    def __init__(
+        self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity | None = None
+    ) -> None:
+        self.capacity = capacity or Capacity()
         self.hub = Hub()
         self.tasks = Tasks(database)
         self.log = EventLog(database)
-        self.leasing = Leasing(database)
+        self.leases = LeaseHolder(database, self._lost, self._overdue)
         self.saver = FencedSqliteSaver(database, self._publish, self._pause_run)
         self.graph = build_chat(modes).compile(checkpointer=self.saver)
         self._database = database
@@ -79,8 +82,21 @@ class Runner:
         return self._runs.get(task_id)
 
     def running(self) -> list[str]:
-        """The threads whose tasks run in this process."""
+        """The threads whose tasks run in this process, or wait for their turn."""
         return [run.row["thread_id"] for run in self._runs.values()]
+
+    def _lost(self, thread_id: str) -> None:
+        """Another owner took the thread; called from the heartbeat's thread."""
+        self._pause_runs_on(thread_id, LEASE_LOST)
+
+    def _overdue(self, thread_id: str, why: str) -> None:
+        """The lease may run out at any moment; called from the heartbeat's thread."""
+        self._pause_runs_on(thread_id, f"the session's lease could not be renewed: {why}")
+
+    def _pause_runs_on(self, thread_id: str, reason: str) -> None:
+        for run in list(self._runs.values()):
+            if run.row["thread_id"] == thread_id:
+                run.pause(reason)
 
     @asynccontextmanager
     async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
@@ -89,7 +105,7 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
         """
-        fence = await self.leasing.take(thread_id, wait)
+        fence = await self.leases.take(thread_id, wait)
         await self._end_stale(thread_id)
         self.saver.hold(thread_id, fence)
         begun = False
@@ -97,7 +113,7 @@ class Runner:
         def begin(row: Row) -> asyncio.Task[Row]:
             nonlocal begun
             begun = True
-            run = self._runs[row["task_id"]] = Run(row, fence)
+            run = self._runs[row["task_id"]] = Run(row, fence, self.capacity.reserve())
             run.task = asyncio.create_task(self._run(run), name=f"task {row['task_id']}")
             run.task.add_done_callback(look_at)
             if self._watching is None or self._watching.done():
@@ -120,7 +136,7 @@ class Runner:
 
     async def _let_go(self, thread_id: str, fence: int) -> None:
         self.saver.release(thread_id)
-        await self.leasing.release(thread_id, fence)
+        await self.leases.release(thread_id, fence)
 
     async def _watch(self) -> None:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
@@ -138,9 +154,9 @@ class Runner:
     async def _run(self, run: Run) -> Row:
         thread_id, fence = run.row["thread_id"], run.fence
         try:
-            async with Heartbeat(self._database, thread_id, fence, on_lost=lambda: run.pause(LEASE_LOST)):
-                return await self._carry(run)
+            return await self._carry(run)
         finally:
+            self.capacity.release(run.place)
             try:
                 await self._let_go(thread_id, fence)
             finally:
@@ -150,6 +166,7 @@ class Runner:
     async def _carry(self, run: Run) -> Row:
         """Run the graph to its end or to a boundary, and keep what it came to."""
         try:
+            await self._enter(run)
             if run.row["status"] == TaskStatus.PENDING:
                 await self.move(run.row, TaskStatus.RUNNING)
             run.stoppable = True
@@ -177,6 +194,18 @@ class Runner:
         if asked := question_of(out.get("__interrupt__", ())):
             return await self._wait(run, asked.id, asked.value)
         return await self._end(run.row, dict(out["result"]))
+
+    async def _enter(self, run: Run) -> None:
+        """Wait until the task may run.
+
+        Raises:
+            GraphDrained: it was told to stop before.
+        """
+        if not run.place.done():
+            self.hub.publish(Waiting(task_id=run.row["task_id"], reason="other tasks run first"))
+        if not await run.place:
+            raise GraphDrained(run.reason)
+        self.capacity.enter()
 
     async def _end(self, row: Row, result: Row) -> Row:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
@@ -290,12 +319,13 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Pause what runs and wait until it stands."""
+        """Pause what runs, wait until it has stopped, and end the heartbeat."""
         while self._runs:
             await self.drain(None)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        await self.leases.close()
 
 
 def thread_config(thread_id: str) -> RunnableConfig:

@@ -73,6 +73,7 @@ _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.InvalidAnswer, 422),
     (errors.InvalidExport, 422),
     (errors.InvalidMessage, 422),
+    (errors.TooManyTasks, 429),
     (errors.TaskError, 409),
     (errors.IllegalTransition, 409),
     (errors.StaleOwner, 409),
@@ -121,7 +122,9 @@ async def answer_segue_error(request: Request, error: Exception) -> Json:
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     status = status_of(error)
     sentence = tenant.told(str(error)) if status != 500 else "Something failed inside: the log has it by its error_id."
-    return told(Problem(status, type(error).__name__, sentence, task_id=await _in_the_way(request, error)), error)
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
+    problem = Problem(status, type(error).__name__, sentence, headers, await _in_the_way(request, error))
+    return told(problem, error)
 
 
 async def _in_the_way(request: Request, error: errors.SegueError) -> str:
