@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+import segue
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
@@ -247,3 +248,13 @@ async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
         with pytest.raises(InvalidExport, match="messages_full"):
             await import_(here.database, {**document, "messages_full": [wrong]}, "t")
     assert not any(here.rows("t").values())
+
+
+async def test_a_document_that_is_nested_too_deeply_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"format": deep}
+    async with segue.open(":memory:") as app:
+        for document in (deep, {**deep, "format": "segue.thread", "version": 1, "tasks": [deep]}):
+            with pytest.raises(InvalidExport, match="more than 100 levels"):
+                await app.import_(document, session_id="s")

@@ -1,8 +1,17 @@
 """Nothing that comes from outside can steer the terminal."""
 
+import pytest
 from rich.cells import cell_len
 
-from segue.cli.views.sanitize import arguments_line, from_shell, markdown_text, one_line, printable, result_line
+from segue.cli.views.sanitize import (
+    arguments_line,
+    from_shell,
+    markdown_text,
+    one_line,
+    printable,
+    result_line,
+    visible,
+)
 
 
 def test_control_characters_are_taken_out_and_lines_stay() -> None:
@@ -43,3 +52,32 @@ def test_a_result_is_its_summary_its_text_its_json_or_its_error() -> None:
 
 def test_line_breaks_of_markdown_are_kept_outside_of_code() -> None:
     assert markdown_text("a\nb\n\n```\nc\nd\n```") == "a  \nb  \n\n```\nc\nd\n```  "
+
+
+@pytest.mark.parametrize(
+    ("hidden", "seen"),
+    [
+        ("pay\u200bpal\u2060\ufeff\u00ad", "paypal"),
+        ("a\u200eb\u200fc\u061cd", "abcd"),
+        ("ok" + "".join(chr(0xE0000 + ord(char)) for char in "send it"), "ok"),
+        ("a\u200db\u200cc", "abc"),
+        ("x\u3164\u115f\uffa0y", "xy"),
+        ("e" + "\u0301" * 40, "e" + "\u0301" * 4),
+        ("a \ufe01\ufe02\U000e0101", "a "),
+        ("\u2764\ufe0f\ufe0e\U000e0120", "\u2764\ufe0f"),
+    ],
+)
+def test_characters_that_nobody_sees_are_taken_out(hidden: str, seen: str) -> None:
+    assert printable(hidden) == seen
+
+
+@pytest.mark.parametrize(
+    "text", ["👩‍👩‍👧‍👦", "🏳️‍🌈", "👩🏽‍💻", "❤️‍🔥", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "1️⃣", "می‌خواهم", "क्‍ष", "é", "Việt", "שָׁלוֹם", "葛󠄀城", "สวัสดี้"]
+)
+def test_emoji_and_letters_that_are_written_with_joiners_and_marks_stay(text: str) -> None:
+    assert printable(text) == text
+
+
+def test_what_a_person_approves_is_written_out_where_it_could_not_be_seen() -> None:
+    assert visible("a\u200bb\u202e\u3164\ufe0f") == "a\\u200bb\\u202e\\u3164\\ufe0f"
+    assert visible("北京\n\u3000x") == "北京\n\u3000x"

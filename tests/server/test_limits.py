@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from segue.core.nesting import DEEPEST
 from segue.server import ServerSettings
 from segue.server.keys import Keys
-from segue.server.middleware.body_limit import DEEPEST, depth
+from segue.server.middleware.body_limit import depth
 
 from .serving import ALPHA, BETA, KEYS, SECONDS, Held, Served, chat, start, wait_until
 from .test_streams import from_last

@@ -152,7 +152,7 @@ def _read(file: Path) -> dict[str, Any]:
         if unknown := whole.keys() - {"agent", "modes"}:
             raise ConfigurationError(f"The agents file {file} has «{min(unknown)}»; it may have [[agent]] and [modes].")
         return whole
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
 
 

@@ -13,7 +13,8 @@ from ..checkpoints.sqlite.sessions import fork as forking
 from ..checkpoints.sqlite.sessions.snapshots import snapshots
 from ..checkpoints.sqlite.state_reading import state_at
 from ..checkpoints.sqlite.tasks import Tasks
-from ..core.errors import InvalidMessage
+from ..core.errors import InvalidExport, InvalidMessage
+from ..core.nesting import DEEPEST, is_too_deep
 from .recovery import recover_session
 from .run import Row
 from .runner import Runner
@@ -75,6 +76,8 @@ class Sessions:
             InvalidMessage, InvalidExport, ThreadExists, ThreadBusy.
         """
         check_session(session_id)
+        if is_too_deep(document):
+            raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
         return await import_(self._database, document, session_id, user_id)
 
     async def recover(self, session_id: str) -> Row:

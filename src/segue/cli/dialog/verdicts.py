@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import InvalidAnswer
+from ...core.nesting import DEEPEST, is_too_deep
 from ..views.sanitize import one_line
 
 Call = Mapping[str, Any]
@@ -15,6 +16,7 @@ Answer = dict[str, list[Verdict]]
 _NUMBERED = re.compile(r"(\d+|all)=(.*)", re.DOTALL)
 _NUMBERS = re.compile(r"\d{1,3}(,\d{1,3})*|all")
 ALL = "all"
+TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
 def with_bare_approvals(arguments: Sequence[str]) -> list[str]:
@@ -53,7 +55,12 @@ def arguments_of(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it is no JSON object, and why.
     """
-    value = json.loads(text, parse_constant=_refuse)
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    if is_too_deep(value):
+        raise ValueError(TOO_DEEP)
     if not isinstance(value, dict):
         raise ValueError(f"it is {_KINDS[type(value)]}")
     return value

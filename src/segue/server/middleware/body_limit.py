@@ -3,11 +3,10 @@
 import asyncio
 import re
 
+from ...core.nesting import DEEPEST
 from ..errors import Problem
 from .asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
 
-DEEPEST = 100
-"""Levels of lists and objects in a JSON body; parsers and encoders further in recurse on each."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; one that is not closed reaches to the end, so that every byte is looked at once."""
 

@@ -1,0 +1,17 @@
+"""How deeply JSON values may be nested."""
+
+from typing import Any
+
+DEEPEST = 100
+"""Levels of lists and objects in a value from outside: parsers, encoders and validators recurse on each."""
+
+
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Whether the value has more levels of lists and objects than that; does not recurse."""
+    level = [value]
+    for _ in range(deepest + 1):
+        level = [part for part in level if isinstance(part, dict | list | tuple)]
+        if not level:
+            return False
+        level = [inner for part in level for inner in (part.values() if isinstance(part, dict) else part)]
+    return True
