@@ -60,7 +60,7 @@ class Text:
 
 
 class Call(NamedTuple):
-    """A tool call as it goes over the wire; the arguments are raw text, which may be no JSON."""
+    """A tool call as it goes over the wire; the arguments are raw text, which may not be valid JSON."""
 
     id: str
     name: str

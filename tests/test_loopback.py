@@ -202,7 +202,7 @@ async def test_faults_of_a_stream(
             await asked(bound(client(server, timeout=SOON), response_format), streaming=True)
 
 
-async def test_silence_between_chunks_is_a_plain_timeout() -> None:
+async def test_a_stalled_stream_is_a_plain_read_timeout() -> None:
     async with LoopbackServer([Stall(5)]) as server:
         with pytest.raises(TimeoutError) as caught:
             await asked(client(server, stream_chunk_timeout=SOON), streaming=True)

@@ -12,7 +12,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
+from ..shared.model_call import CompletedCall, LiveText, ask_model, whole_answer
 from ..shared.steering import amended, take_up
 from ..shared.task import compose_result
 from .state import DirectState, DirectUpdate
@@ -41,7 +41,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     }
 
 
-async def _ask(state: DirectState, work: NodeContext) -> Asked:
+async def _ask(state: DirectState, work: NodeContext) -> CompletedCall:
     language, budget = state["language"], work.agent.budget
     own = agent_prompt(work.agent, language)
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]

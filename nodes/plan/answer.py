@@ -12,7 +12,7 @@ from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.model_call import Asked, LiveText, ask_model, whole_answer
+from ..shared.model_call import CompletedCall, LiveText, ask_model, whole_answer
 from ..shared.prompt_budget import as_json, cut_result, cut_together
 from ..shared.steering import amended, take_up
 from ..shared.task import compose_result
@@ -55,7 +55,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     }
 
 
-async def _ask(state: PlanState, work: NodeContext) -> Asked:
+async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
     language, budget = state["language"], work.agent.budget
     results = cut_together(
         [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4

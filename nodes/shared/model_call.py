@@ -23,7 +23,7 @@ Usage = dict[str, Any]
 
 
 class Listener(Protocol):
-    """What becomes of a reply while it is written."""
+    """Receives a reply while it is written."""
 
     def text(self, piece: str) -> None: ...
 
@@ -33,7 +33,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompletedCall:
     """A reply, the task's usage with it, and the event of the call."""
 
     reply: ModelReply
@@ -43,7 +43,7 @@ class Asked:
 
 async def ask_model(
     work: Bench, request: ModelRequest, listener: Listener, usage: Mapping[str, Any], ids: Mapping[str, Any]
-) -> Asked:
+) -> CompletedCall:
     """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
@@ -98,7 +98,7 @@ async def _reply(
                     received.text, received.chars, received.reasoning = [], 0, 0
                     if work.services.pausing():
                         interrupt({"kind": PAUSE})
-                    _tell_retry(work, piece, ids)
+                    _emit_retry(work, piece, ids)
                 case ModelReply():
                     return piece
             if received.exceeds(work.agent.budget):
@@ -106,7 +106,7 @@ async def _reply(
     return ModelReply(text="", finish_reason="empty")
 
 
-def _tell_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
+def _emit_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
     if retry.seconds:
         work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **ids))
     why = "after the wait" if retry.seconds else retry.reason
@@ -120,7 +120,7 @@ def _counted(
     usage: Mapping[str, Any],
     ids: Mapping[str, Any],
     seconds: float,
-) -> Asked:
+) -> CompletedCall:
     used = {name: reply.usage.get(name, 0) for name in ("input", "output")}
     total: Usage = {name: usage.get(name, 0) + used[name] for name in used} | {"calls": usage.get("calls", 0) + 1}
     cost = None
@@ -136,11 +136,11 @@ def _counted(
         cost=cost,
         **ids,
     )
-    return Asked(reply, total, event)
+    return CompletedCall(reply, total, event)
 
 
 def whole_answer(reply: ModelReply, language: str) -> str:
-    """The reply as an answer; one that was cut at its length limit says so.
+    """The reply as an answer; one that was truncated at its length limit says so.
 
     Raises:
         UnreadableReply: it is empty.
@@ -164,30 +164,30 @@ class Silent:
 
 
 class LiveText:
-    """Streams a reply's text as the answer; if calls follow it was the thought, and is told again as that."""
+    """Streams a reply's text as the answer; if calls follow it was the thought, and is streamed again as that."""
 
     def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
         self._work = work
         self._ids = ids
         self._attempt = 1
-        self._said = ""
+        self._text: list[str] = []
         self._calling = False
 
     def text(self, piece: str) -> None:
-        self._said += piece
+        self._text.append(piece)
         kind = Thinking if self._calling else Token
         self._work.emit(kind(content=piece, attempt=self._attempt, **self._ids))
 
     def call(self, name: str) -> None:
-        if self._said and not self._calling:
+        if self._text and not self._calling:
             reason = "what was written is the thought"
             self._work.emit(AttemptRestarted(attempt=self._attempt, reason=reason, **self._ids))
-            self._work.emit(Thinking(content=self._said, attempt=self._attempt, **self._ids))
+            self._work.emit(Thinking(content="".join(self._text), attempt=self._attempt, **self._ids))
         self._calling = True
 
     def restart(self) -> None:
         self._attempt += 1
-        self._said, self._calling = "", False
+        self._text, self._calling = [], False
 
 
 _THOUGHT = ("thought",)

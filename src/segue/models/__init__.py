@@ -1,1 +1,1 @@
-"""Models: what an agent's model name stands for."""
+"""The models that an agent can name."""

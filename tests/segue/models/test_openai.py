@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.ports import ModelReply, ModelRequest, RawCall, TextDelta
+from segue.models.openai import transport
 from segue.models.openai.capabilities import capabilities_of
 from segue.models.openai.model import OpenAIModel
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
@@ -123,6 +124,16 @@ class Frames:
         wire.end()
 
 
+@dataclass
+class Whole:
+    """A body of JSON, streaming or not."""
+
+    body: bytes
+
+    def play(self, wire: Wire) -> None:
+        wire.raw(200, "application/json", self.body)
+
+
 def choice(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
 
@@ -215,10 +226,25 @@ async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed
     assert log.reply.text == "done" and log.retries == []
 
 
-# The ladder.
+@both_forms
+async def test_the_form_of_the_answer_counts_not_that_of_the_request(streaming: bool) -> None:
+    item = Whole(b'{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}') if streaming else None
+    log = await ask([item or Frames([choice(content="hi"), choice("stop")])], PROSE, streaming)
+    assert log.reply == ModelReply("hi")
 
 
-async def test_the_ladder_is_climbed_down_once_for_an_endpoint() -> None:
+@pytest.mark.parametrize("item", [Frames([choice(content="x" * 2000)]), Text("x" * 2000)], ids=["event", "body"])
+async def test_an_event_and_a_body_are_read_up_to_a_limit(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MAX_BYTES", 1000)
+    log = await ask([item, Text("short")], PROSE, streaming=isinstance(item, Frames))
+    assert log.reply.text == "short"
+    assert "sent a reply of more than 1,000 bytes" in log.retries[0].reason
+
+
+# Response formats.
+
+
+async def test_a_refused_format_is_not_tried_again_on_its_endpoint() -> None:
     async with LoopbackServer([RefuseResponseFormat(), Text("{}"), Text("{}")]) as server:
         await record(model_at(server), JSON)
         log = await record(model_at(server, streaming=False), JSON)
@@ -245,13 +271,13 @@ async def test_endpoints_refuse_a_format_in_many_ways(refusal: Status, streaming
     assert log.retries == []
 
 
-async def test_the_last_rung_has_none_below() -> None:
+async def test_after_the_last_format_the_call_ends() -> None:
     log = await ask([bad_request("your schema is bad")] * 3, JSON)
     assert formats(log.sent) == ["json_schema", "json_object", "prompt"]
     assert isinstance(log.error, ModelRefused)
 
 
-async def test_what_has_nothing_to_do_with_the_format_leaves_the_ladder_alone() -> None:
+async def test_other_errors_do_not_change_the_format() -> None:
     async with LoopbackServer([bad_request("schema", 401), Status(400), Text("{}")]) as server:
         model = model_at(server)
         for _ in range(3):

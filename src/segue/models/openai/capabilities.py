@@ -56,7 +56,7 @@ def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Faul
     if tried.usage and _blames(fault, _ABOUT_USAGE):
         _found[endpoint] = replace(known, usage=False)
         return True
-    if wants_format(request, tried) and _blames(fault, _ABOUT_FORMATS):
+    if asks_for_format(request, tried) and _blames(fault, _ABOUT_FORMATS):
         _found[endpoint] = replace(known, format_level=max(known.format_level, tried.format_level + 1))
         return True
     if request.nudge and not tried.user_last and not fault.retryable:
@@ -79,13 +79,13 @@ def _blames(fault: Fault, words: tuple[str, ...]) -> bool:
     return any(word in fault.text for word in words)
 
 
-def wants_format(request: ModelRequest, capabilities: Capabilities) -> bool:
+def asks_for_format(request: ModelRequest, capabilities: Capabilities) -> bool:
     return request.schema is not None and not request.native and FORMATS[capabilities.format_level] != "prompt"
 
 
 def response_format(request: ModelRequest, capabilities: Capabilities) -> Mapping[str, Any]:
     """The part of the request's body that asks for JSON; empty where the prompt alone does."""
-    if not wants_format(request, capabilities):
+    if not asks_for_format(request, capabilities):
         return {}
     if FORMATS[capabilities.format_level] == "json_object":
         return {"response_format": {"type": "json_object"}}

@@ -85,7 +85,7 @@ class Transport:
         async with aclosing(self._received()) as received:
             if "json" in self._media_type:
                 yield await _joined(received)
-            elif self._streaming:
+            elif self._streaming or "event-stream" in self._media_type:
                 async for data in event_data(received, MAX_BYTES):
                     if data.startswith(b"[DONE]"):
                         break
