@@ -53,7 +53,28 @@ def search_flights(destination: str, max_price: int | None = None) -> str:
     return "none"
 
 
-PLAIN = (ship, get_weather, search_flights)
+Currency = Literal["USD", "EUR", "CNY"]
+
+
+@tool(read_only=True)
+def convert_currency(amount: float, source: Currency, target: Currency) -> float:
+    """Convert money."""
+    return amount
+
+
+@tool(read_only=True)
+def list_todos() -> str:
+    """List what is to be done."""
+    return "none"
+
+
+@tool
+def add_todo(title: str) -> str:
+    """Add something to be done."""
+    return "added"
+
+
+PLAIN = (ship, get_weather, search_flights, convert_currency, list_todos, add_todo)
 
 CASES: list[tuple[Any, str, Calls]] = [
     (TOOLS, "帮我规划一个北京3日游，包括景点和美食", trip("北京")),
@@ -89,6 +110,14 @@ CASES: list[tuple[Any, str, Calls]] = [
     (MACHINES, "2024-05-01 or 24/7?", []),
     (PLAIN, "ship order 82\nship order 84", [("ship", {"order_id": 82}), ("ship", {"order_id": 84})]),
     (PLAIN, "search flights to Rome below 200", [("search_flights", {"destination": "Rome", "max_price": 200})]),
+    (PLAIN, "search me a joke about flights", []),
+    (
+        PLAIN,
+        "currency: convert 100 USD to EUR",
+        [("convert_currency", {"amount": 100, "source": "USD", "target": "EUR"})],
+    ),
+    (PLAIN, "add a todo “buy milk”", [("add_todo", {"title": "buy milk"})]),
+    (PLAIN, "add a todo", []),
     (PLAIN, 'get_weather({"city": "Oslo"})', [("get_weather", {"city": "Oslo"})]),
     (PLAIN, "If order 82 is paid, ship it", []),
     (PLAIN, "the weather in Oslo", []),

@@ -73,7 +73,7 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
     parts = []
     if intent.asks:
         tools = _listed((title(ask.card, language) for ask in intent.asks), language)
-        missing = {str(list(p.values) or p.name): p for ask in intent.asks for p in ask.missing}
+        missing = {p.name: p for ask in intent.asks for p in ask.missing}
         lines = (_asked(parameter, language) for parameter in missing.values())
         parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines]))
     if intent.held:

@@ -58,7 +58,10 @@ def values_of(parameter: Parameter, hits: Sequence[Found]) -> list[Any]:
 
 
 def _matches(parameter: Parameter, card: Card, text: str) -> list[Found]:
-    """Values that the schema lists or describes; of parameters that share them, the one behind a keyword."""
+    """Values that the schema lists or describes; where parameters share them, the one behind a keyword of this one.
+
+    A tool that only reads and whose parameters have no keywords takes them in the order of the text.
+    """
     if parameter.pattern:
         body = parameter.pattern.removeprefix("^").removesuffix("$")
         try:
@@ -68,10 +71,11 @@ def _matches(parameter: Parameter, card: Card, text: str) -> list[Found]:
         hits = [Found(hit.start(), hit.end(), hit[0]) for hit in pattern.finditer(text) if hit[0]]
     else:
         hits = [Found(h.start, h.end, parameter.values[h.value]) for h in known_values(text, parameter.values)]
-    if not any(
-        (p.pattern, p.values) == (parameter.pattern, parameter.values) for p in card.parameters if p != parameter
-    ):
+    alike = [p for p in card.parameters if (p.pattern, p.values) == (parameter.pattern, parameter.values)]
+    if len(alike) < 2:
         return hits
+    if card.read_only and len(hits) == len(alike) and not any(p.keywords for p in alike):
+        return [hits[alike.index(parameter)]]
     ends = {place.end for place in occurrences(text, *parameter.keywords)}
     return [hit for hit in hits if not ends.isdisjoint((hit.start, hit.start - 1))][:1]
 

@@ -24,6 +24,7 @@ _NO_REPLY = re.compile(
     r"|算了|不|别|取消|没有|没事|谢|好的|你好)|.*(?:[?？\n]|[吗呢]\W*$)",
     re.IGNORECASE | re.DOTALL,
 )
+_PREPOSITION = re.compile(r"(?:\b(?:in|for|of|about|to|at|from|on)(?: the)?|:)\s+$", re.IGNORECASE)
 _AMOUNT = re.compile(r"\d\s*(?:元|块钱?|yuan|cny|rmb)", re.IGNORECASE)
 
 
@@ -162,7 +163,7 @@ def _of_passage(cards: Sequence[Card], text: str, before: Sequence[str], turns: 
     spoken = masked(text, places(quotations(text)))
     fits = [_Fit(card, text, named, read_arguments(card, text)) for card in cards if (named := _named(card, spoken))]
     fits = [_with_known(fit, before, turns) for fit in fits if not _is_declined(fit.card, spoken)]
-    able = [fit for fit in fits if not fit.missing]
+    able = [fit for fit in fits if not fit.missing and not _is_part_of_another(fit, fits)]
     able = [fit for fit in able if not any(_says_more(other, fit) for other in able)]
     covered = frozenset[int]().union(*(fit.used for fit in able))
     lacking = [fit for fit in fits if fit.missing and not (able and fit.named <= covered)]
@@ -193,11 +194,16 @@ def _with_known(fit: _Fit, before: Sequence[str], turns: Sequence[Turn]) -> _Fit
         readings = (read_arguments(fit.card, said).get(parameter.name) for said in reversed(earlier))
         hits = next(filter(None, readings), [])
         lone = rest if len(rest) == 1 and fit.card.read_only and parameter.is_free else []
-        if lone and (not hits or lone[0].value[0].isupper()):
+        if lone and (lone[0].value[0].isupper() or (not hits and _is_object(lone[0], fit.text))):
             known[parameter.name], rest = lone, []
         elif hits:
             known[parameter.name] = [replace(hit, start=0, end=0) for hit in hits]
     return replace(fit, reading=known)
+
+
+def _is_object(part: Found, text: str) -> bool:
+    """Whether a preposition leads to a part of a text; in Chinese nothing has to."""
+    return not part.value.isascii() or bool(_PREPOSITION.search(text[: part.start]))
 
 
 def _says_more(other: _Fit, fit: _Fit) -> bool:
@@ -205,6 +211,11 @@ def _says_more(other: _Fit, fit: _Fit) -> bool:
     found = [any(hit.end for hits in each.reading.values() for hit in hits) for each in (other, fit)]
     stronger = (other.card.required and not fit.card.required) or found == [True, False]
     return bool(fit.card.parameters and stronger and fit.used < other.used)
+
+
+def _is_part_of_another(fit: _Fit, fits: Sequence[_Fit]) -> bool:
+    """Whether the words of a tool's name stand only in a longer one: `todo` in `add todo`."""
+    return bool(fit.card.words) and any(fit.named < other.named for other in fits)
 
 
 def _is_doubtful(fit: _Fit) -> bool:
