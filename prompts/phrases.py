@@ -15,7 +15,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     ),
     "plan_again": (
         RULE + "\n【规划模式 - 阶段一：修订计划】\n{why}\n\n",
-        RULE + "\n[Plan mode - phase 1: mend the plan]\n{why}\n\n",
+        RULE + "\n[Plan mode - phase 1: revise the plan]\n{why}\n\n",
     ),
     "plan_2": (
         RULE + "\n【规划模式 - 阶段二：分解任务】\n目标: {goal}\n共 {n} 个执行步骤\n\n",

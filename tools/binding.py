@@ -65,7 +65,7 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
     """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
 
     The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
-    and `json_schema_extra={"keywords": [...]}` on a field names words that stand near its value. A method of an object
+    and `json_schema_extra={"keywords": [...]}` on a field names words that occur near its value. A method of an object
     carries no marks itself, so it comes back as a `functools.partial`. A LangChain tool can be marked too.
     """
     given = Marks(keywords=words(keywords), **marks)

@@ -88,7 +88,7 @@ def _arithmetic(given: str) -> str:
         written = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), written)
     for token in _TOKEN.findall(written):
         if not (token in _NAMES or token in "+-*/%(),. " or (token.isascii() and token[0] in ".0123456789")):
-            raise ValueError(f"«{token}» is no arithmetic (无法计算); the names known are: {', '.join(_NAMES)}.")
+            raise ValueError(f"{token!r} is not arithmetic (无法计算); the names known are: {', '.join(_NAMES)}.")
     return written
 
 
@@ -103,9 +103,9 @@ def _evaluate(written: str) -> Number:
     except OverflowError as error:
         raise ValueError(f"The value is too large: {MAX_DIGITS} digits at most (结果太大).") from error
     except (SyntaxError, InvalidExpression, TypeError) as error:
-        raise ValueError(f"«{written}» cannot be read as arithmetic (算式无法识别).") from error
+        raise ValueError(f"{written!r} cannot be read as arithmetic (算式无法识别).") from error
     if not isinstance(value, int | float):
-        raise ValueError(f"«{written}» is a function without arguments (函数缺少参数).")
+        raise ValueError(f"{written!r} is a function without arguments (函数缺少参数).")
     return value
 
 

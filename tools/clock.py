@@ -81,5 +81,5 @@ def _zone(name: str) -> tzinfo:
                 "This system has no time-zone database, only UTC: pip install tzdata (系统没有时区数据)."
             ) from error
         raise ValueError(
-            f"There is no time zone «{name[:60]}» (没有这个时区): write an IANA name such as Asia/Shanghai."
+            f"There is no time zone {name[:60]!r} (没有这个时区): write an IANA name such as Asia/Shanghai."
         ) from error

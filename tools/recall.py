@@ -1,4 +1,4 @@
-"""`recall`: open a tool's result that was cut in the prompt."""
+"""`recall`: open a tool's result that was truncated in the prompt."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -15,13 +15,13 @@ def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
 
     @tool(read_only=True)
     async def recall(
-        ref: Annotated[str, Field(description="the ref in the note where the result was cut")],
+        ref: Annotated[str, Field(description="the ref in the note where the result was truncated")],
         offset: Annotated[int, Field(ge=0, description="the character to go on from")] = 0,
     ) -> dict[str, Any]:
-        """Open a result that was cut, from `offset` on."""
+        """Open a result that was truncated, from `offset` on."""
         text = await look_up(ref)
         if text is None:
-            raise ValueError(f"There is no result {ref!r}: copy the ref from the note where a result was cut.")
+            raise ValueError(f"There is no result {ref!r}: copy the ref from the note where a result was truncated.")
         end = offset + chars
         following = end if end < len(text) else None
         return {

@@ -16,7 +16,7 @@ def as_tool(source: Any) -> BoundTool:
     """Turn a LangChain tool or a typed function into a `BoundTool`.
 
     Raises:
-        ConfigurationError: it is neither, or a model could not be told how to call it.
+        ConfigurationError: it is neither, or its parameters have no JSON schema.
     """
     from langchain_core.tools import BaseTool
 

@@ -8,7 +8,7 @@ from segue.core.lifecycle import Context, Coordinator, EngineEventType, EngineSt
 from segue.prompts.phrases import phrase
 
 from ..shared.context import Bench, NodeRuntime, announce, bench
-from ..shared.prompt_budget import as_json, cut, tokens
+from ..shared.prompt_budget import as_json, tokens, truncate
 from .events import changed, told
 from .state import LifecycleNode, LifecycleState, LifecycleUpdate
 
@@ -77,7 +77,7 @@ def _bounded(found: Mapping[str, list[str]], most_tokens: int) -> dict[str, list
 
 def _that_fit(texts: Iterable[str], room: int) -> Iterable[str]:
     for text in texts:
-        shown = cut(text.encode("utf-8", "replace").decode("utf-8"), MOST_CHARS)
+        shown = truncate(text.encode("utf-8", "replace").decode("utf-8"), MOST_CHARS)
         room -= tokens(shown)
         if room < 0:
             return

@@ -77,7 +77,7 @@ async def _asked(
 
 def _read(reply: ModelReply) -> dict[str, Any]:
     if reply.finish_reason == "length":
-        raise UnreadableReply("The reply was cut at its length limit: write fewer tasks.")
+        raise UnreadableReply("The reply was truncated at its length limit: write fewer tasks.")
     return read_object(reply.text)
 
 

@@ -8,7 +8,7 @@ from segue.core.subtasks import SubTask
 from segue.prompts.load import render
 
 from ..shared.context import Bench
-from ..shared.prompt_budget import as_json, cut, cut_together
+from ..shared.prompt_budget import as_json, truncate, truncate_together
 from ..shared.task import Assignment
 from ..shared.tool_messages import Settled, exchange
 from .state import SubTaskWork
@@ -37,11 +37,11 @@ def _before(state: SubTaskWork, task: SubTask, work: Bench) -> list[AnyMessage]:
     language, budget = state["language"], work.agent.budget
     nothing = "（无）" if language == "zh" else "(none)"
     entries = [{"task": need["description"], "result": {"success": need["answer"]}} for need in state["needed"]]
-    shown = cut_together(entries, budget.result_chars, budget.prompt_tokens // 4)
+    shown = truncate_together(entries, budget.result_chars, budget.prompt_tokens // 4)
     results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
     parts = {"rules": rules, "knowledge": knowledge, "results": results}
     texts = {name: "\n".join(f"- {item}" for item in items) or nothing for name, items in parts.items()}
-    goal = cut(state["goal"], budget.prompt_tokens // 4)
+    goal = truncate(state["goal"], budget.prompt_tokens // 4)
     return [HumanMessage(render("subtask", language, goal=goal, **texts), additional_kwargs=_BRIEF)]
 
 

@@ -13,7 +13,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, LiveText, ask_model, whole_answer
-from ..shared.prompt_budget import as_json, cut_result, cut_together
+from ..shared.prompt_budget import as_json, truncate_result, truncate_together
 from ..shared.steering import amended, take_up
 from ..shared.task import compose_result
 from .state import PlanState, PlanUpdate
@@ -57,7 +57,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
     language, budget = state["language"], work.agent.budget
-    results = cut_together(
+    results = truncate_together(
         [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4
     )
     own = agent_prompt(work.agent, language)
@@ -109,7 +109,7 @@ def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:
             "step": outcome["step_id"],
             "phase": outcome["phase"],
             "action": outcome["name"],
-            "result": cut_result(outcome["result"], result_chars),
+            "result": truncate_result(outcome["result"], result_chars),
             "description": outcome["description"],
         }
         for outcome in state["outcomes"]

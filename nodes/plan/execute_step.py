@@ -6,7 +6,7 @@ from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, rejection
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.prompt_budget import cut_result
+from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
 from .state import PlanUpdate, StepWork
 from .steps import key_of
@@ -26,7 +26,7 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
         index=0,
         name=item["name"],
         arguments=item["arguments"],
-        result=cut_result(outcome.result, work.agent.budget.result_chars),
+        result=truncate_result(outcome.result, work.agent.budget.result_chars),
         seconds=round(outcome.seconds, 3),
     )
     result = kept(outcome.result, key, work.services.ledger)

@@ -15,7 +15,7 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.model_call import Silent, ask_model
-from ..shared.prompt_budget import as_json, conversation, cut_together
+from ..shared.prompt_budget import as_json, conversation, truncate_together
 from ..shared.quotation import refuse_quotation
 from ..shared.steering import amended, take_up
 from ..shared.task import before_objective
@@ -43,7 +43,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:
     if reply.finish_reason == "length":
-        raise UnreadableReply("The plan was cut at its length limit: write a shorter one.")
+        raise UnreadableReply("The plan was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (outcome["result"] for outcome in state["outcomes"]))
     draft = read_object(reply.text)
     if not isinstance(draft.get("steps"), list) or not draft["steps"]:
@@ -71,7 +71,7 @@ def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict
     """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
     known: dict[str, Any] = {"conversation": past}
     if state["complaint"]:
-        done = cut_together(state["outcomes"], budget.result_chars, budget.prompt_tokens // 2)
+        done = truncate_together(state["outcomes"], budget.result_chars, budget.prompt_tokens // 2)
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
     return known

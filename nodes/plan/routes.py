@@ -25,7 +25,7 @@ def after_decompose(state: PlanState) -> Literal["SCHEDULE", "MAKE_PLAN", "GIVE_
 
 
 def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWER"]:
-    """Send the wave out, have a failed plan mended, or answer."""
+    """Send the wave out, have a failed plan revised, or answer."""
     if state["wave"]:
         total = len(state["plan"])
         places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}

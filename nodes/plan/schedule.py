@@ -10,7 +10,7 @@ from segue.core.plan import Status, Step, ready, set_status
 from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 
-from ..shared.approval import ask_person, because, decided, question_of, told, undecided
+from ..shared.approval import ask_person, because, decided, question_of, undecided, verdicts_of
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.steering import take_up
 from ..shared.tool_messages import Settled, exchange
@@ -19,11 +19,11 @@ from .state import PlanState, PlanUpdate
 from .steps import key_of, step_event, thought_through, unmended
 
 MOST_REPLANS = 2
-"""How often a plan is mended after a failed step."""
+"""How often a plan is revised after a failed step."""
 
 
 async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
-    """Settle the last wave, then fix the next one; a failed step or an addition asks for a mended plan."""
+    """Settle the last wave, then fix the next one; a failed step or an addition asks for a revised plan."""
     work = node_context(runtime)
     added = cast(PlanUpdate, await take_up(state, work))
     ran = _last_wave(state)
@@ -53,7 +53,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 async def _approved(
     wave: list[dict[str, Any]], state: PlanState, work: NodeContext
 ) -> tuple[list[dict[str, Any]], list[ApprovalGiven]]:
-    """The wave with what a person decided about it; the graph stands here until they have, before any of it runs."""
+    """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
     shown = ("step_id", "description")
     asked = [
         await question_of(place, item, state["task_id"], work, *shown)
@@ -63,12 +63,12 @@ async def _approved(
     if not asked:
         return wave, []
     verdicts = ask_person(asked, work.tools)
-    given = ApprovalGiven(task_id=state["task_id"], verdicts=told(asked, verdicts))
+    given = ApprovalGiven(task_id=state["task_id"], verdicts=verdicts_of(asked, verdicts))
     return [decided(item, verdicts.get(place), state["task_id"]) for place, item in enumerate(wave)], [given]
 
 
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
-    """Why the plan has to be mended: what failed, what a person rejected, what they added."""
+    """Why the plan has to be revised: what failed, what a person rejected, what they added."""
     last = {outcome["step_id"]: outcome for outcome in outcomes}
     wrong = [_what_is_wrong(step, last.get(step.step_id, {}), language) for step in failed]
     notes = "; ".join(message.text for message in added.get("messages", ()))

@@ -15,9 +15,9 @@ from segue.core.plan import Step
 from segue.core.ports import Tool
 from segue.tools.calls.run import Outcome, run_call
 
-from ..shared.approval import approved, ask_person, decided, question_of, rejection, told, undecided
+from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.prompt_budget import cut_result
+from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
 from .call_limits import refusal
 from .plan_progress import end_step, step_events
@@ -59,10 +59,10 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 
 
 async def _decide(asked: list[Call], state: ReactState, work: NodeContext, tools: Mapping[str, Tool]) -> ReactUpdate:
-    """Have a person decide about these calls; the graph stands here until they have."""
+    """Have a person decide about these calls; the graph is interrupted until they have."""
     questions = [await question_of(call["index"], call, state["task_id"], work) for call in asked]
     verdicts = ask_person(questions, tools)
-    given = ApprovalGiven(verdicts=told(questions, verdicts), **ids_of(state))
+    given = ApprovalGiven(verdicts=verdicts_of(questions, verdicts), **ids_of(state))
     return {
         "calls": [decided(call, verdicts.get(call["index"]), state["task_id"]) for call in state["calls"]],
         "events": announce(given),
@@ -91,7 +91,7 @@ def _outcome(state: ReactState, work: NodeContext, call: Call, ran: Outcome) -> 
 
 
 def _result_event(state: ReactState, work: NodeContext, call: Call, outcome: Outcome) -> ToolResult:
-    bounded = cut_result(outcome.result, work.agent.budget.result_chars)
+    bounded = truncate_result(outcome.result, work.agent.budget.result_chars)
     about = {name: call[name] for name in ("index", "name", "arguments")}
     return ToolResult(**about, result=bounded, seconds=round(outcome.seconds, 3), **ids_of(state))
 

@@ -6,7 +6,7 @@ from segue.core.events import Answer, ErrorRaised, TaskComplete
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.prompt_budget import as_json, cut
+from ..shared.prompt_budget import as_json, truncate
 from .records import ids_of, react_result
 from .state import ReactState, ReactUpdate
 
@@ -30,4 +30,4 @@ async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 def _found(state: ReactState) -> str:
     """A line for each successful call."""
     succeeded = [o for record in state["records"] for o in record["results"] if "success" in o["result"]]
-    return "\n".join(f"- {o['name']}: {cut(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded)
+    return "\n".join(f"- {o['name']}: {truncate(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded)

@@ -12,7 +12,7 @@ from segue.prompts.load import fill, has_slot, render, template
 
 from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
-from ..shared.prompt_budget import as_json, conversation, cut, cut_result, tokens
+from ..shared.prompt_budget import as_json, conversation, tokens, truncate, truncate_result
 from ..shared.quotation import refuse_quotation
 from ..shared.task import before_objective
 from ..shared.tool_schemas import described, envelope_schema
@@ -62,13 +62,13 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
         UnreadableReply: it is none, it was truncated, or it quotes a tool's result.
     """
     if reply.finish_reason == "length":
-        raise UnreadableReply("The reply was cut at its length limit: write a shorter one.")
+        raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
     refuse_quotation(reply.text, (outcome["result"] for record in state["records"] for outcome in record["results"]))
     return decode(reply.text)
 
 
 def record_text(record: dict[str, Any], result_chars: int) -> str:
-    """A record as the assistant message that stands for it, its results bounded."""
+    """A record as the assistant message that represents it, its results bounded."""
     shown: dict[str, Any] = {
         "observe": record.get("observe", ""),
         "thought": record.get("thought", ""),
@@ -79,13 +79,13 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
             {
                 "function": {
                     **{k: o[k] for k in ("name", "original", "arguments") if k in o},
-                    "result": cut_result(o["result"], result_chars, o["ref"]),
+                    "result": truncate_result(o["result"], result_chars, o["ref"]),
                 }
             }
             for o in record["results"]
         ]
     if record.get("error"):
-        shown["error_log"] = cut(record["error"], result_chars)
+        shown["error_log"] = truncate(record["error"], result_chars)
     return as_json(shown)
 
 

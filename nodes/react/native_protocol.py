@@ -1,6 +1,6 @@
 """The native protocol: a static system message, the thread's own messages, and the live state last.
 
-What stands before the state only grows, so that a prompt begins as the one before it did and providers' caches hit.
+The messages before the state only grow, so that a prompt begins as the one before it did and providers' caches hit.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.core.decision import ActionType, Decision, WantedCall, check_storable, read_steps
+from segue.core.decision import ActionType, Decision, RequestedCall, check_storable, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.ports import ModelReply, ModelRequest, RawCall
 from segue.prompts.load import agent_prompt, render
@@ -23,7 +23,7 @@ from .state import ReactState
 
 
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
-    """The prompt and the bound tools; `plan` and `remend` stand beside the agent's own."""
+    """The prompt and the bound tools; `plan` and `remend` are offered beside the agent's own."""
     budget = work.agent.budget
     control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
     specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
@@ -41,11 +41,11 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
 
 
 def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot without what stands in the messages already or is empty: it is sent anew each round."""
+    """The snapshot without what the messages contain already or is empty: it is sent anew each round."""
     context = {name: value for name, value in snapshot["context"].items() if value and name != "objective"}
     last = snapshot["last_recursion"]
-    tells = last["failed"] or "edited_by_user" in last
-    lean = {**snapshot, "context": context, "last_recursion": last if tells else None}
+    relevant = last["failed"] or "edited_by_user" in last
+    lean = {**snapshot, "context": context, "last_recursion": last if relevant else None}
     return {name: value for name, value in lean.items() if value}
 
 
@@ -67,10 +67,10 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """Tool calls are CALL_TOOL, the control tools PLAN and REMEND, text beside calls the thought, mere text ANSWER.
 
     Raises:
-        UnreadableReply: the reply is empty or cut, or a call's arguments are no JSON object; nothing of it is run.
+        UnreadableReply: the reply is empty or truncated, or a call's arguments are not a JSON object; nothing is run.
     """
     if reply.finish_reason == "length":
-        raise UnreadableReply("The reply was cut at its length limit and nothing of it was run: write a shorter one.")
+        raise UnreadableReply("The reply was truncated at its length limit and nothing was run: write a shorter one.")
     if not reply.tool_calls:
         if not reply.text.strip():
             raise UnreadableReply("The reply is empty: call a tool, or answer.")
@@ -89,14 +89,16 @@ def _arguments(call: RawCall) -> dict[str, Any]:
         arguments = json.loads(call.arguments or "{}")
         check_storable(arguments)
     except (ValueError, RecursionError) as error:
-        raise UnreadableReply(f"The arguments of {call.name} are no JSON, so it was not run: {error}.") from error
+        raise UnreadableReply(
+            f"The arguments of {call.name} are not valid JSON, so nothing was run: {error}."
+        ) from error
     if not isinstance(arguments, dict):
-        raise UnreadableReply(f"The arguments of {call.name} are no JSON object, so it was not run.")
+        raise UnreadableReply(f"The arguments of {call.name} are not a JSON object, so it was not run.")
     return arguments
 
 
-def _wanted(call: RawCall) -> WantedCall:
-    return WantedCall(name=call.name, arguments=_arguments(call), call_id=call.id)
+def _wanted(call: RawCall) -> RequestedCall:
+    return RequestedCall(name=call.name, arguments=_arguments(call), call_id=call.id)
 
 
 def _control(thought: str, call: RawCall) -> Decision:
@@ -116,12 +118,12 @@ def _control(thought: str, call: RawCall) -> Decision:
     )
 
 
-def _repairs(given: object) -> tuple[WantedCall, ...]:
+def _repairs(given: object) -> tuple[RequestedCall, ...]:
     if not isinstance(given, list) or not all(_is_call(item) for item in given):
         raise UnreadableReply('The tool_calls of remend need the form [{"name", "arguments": {…}}].')
     found = [(item["name"], item.get("arguments") or {}) for item in given]
     return tuple(
-        WantedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)
+        RequestedCall(name=name, arguments=_arguments(RawCall("", name, a)) if isinstance(a, str) else a)
         for name, a in found
     )
 

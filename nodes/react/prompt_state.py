@@ -10,7 +10,7 @@ from segue.prompts.phrases import phrase
 from segue.tools.recall import recall_tool
 
 from ..shared.context import NodeContext
-from ..shared.prompt_budget import as_json, cut, ref_of, tokens
+from ..shared.prompt_budget import as_json, ref_of, tokens, truncate
 from .state import ReactState
 
 LINE_CHARS = 160
@@ -64,11 +64,11 @@ def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
     edited = [o for o in record["results"] if "original" in o]
     if edited:
         kept["edited_by_user"] = [
-            {"name": o["name"], "original_arguments": cut(as_json(o["original"]), result_chars)} for o in edited
+            {"name": o["name"], "original_arguments": truncate(as_json(o["original"]), result_chars)} for o in edited
         ]
     if not record.get("error"):
         return {**kept, "failed": False}
-    return {**kept, "failed": True, "error_log": cut(record["error"], result_chars)}
+    return {**kept, "failed": True, "error_log": truncate(record["error"], result_chars)}
 
 
 def line_of(record: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def line_of(record: dict[str, Any]) -> str:
     outcome = "error" if record.get("error") else "ok"
     names = ", ".join(o["name"] for o in record.get("results", ()))
     line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
-    return cut(line, LINE_CHARS)
+    return truncate(line, LINE_CHARS)
 
 
 def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:

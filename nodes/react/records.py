@@ -9,7 +9,7 @@ from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.ports import CallKey
 
-from ..shared.prompt_budget import cut_result
+from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
 from .state import ReactState
@@ -93,7 +93,7 @@ def history_entries(state: ReactState, result_chars: int) -> list[dict[str, Any]
             "step": record["iteration"],
             "phase": "execution",
             "action": outcome["name"],
-            "result": cut_result(outcome["result"], result_chars),
+            "result": truncate_result(outcome["result"], result_chars),
             "description": record["thought"],
         }
         for record in state["records"]

@@ -52,7 +52,7 @@ def _defaults(tool: Tool) -> dict[str, Any]:
 
 
 def ask_person(calls: Calls, tools: Mapping[str, Tool]) -> dict[int, Verdict]:
-    """The verdicts by index. The graph stands until a person has answered, and asks again where it does not fit."""
+    """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit."""
     question: dict[str, Any] = {"kind": "approval", "calls": [dict(call) for call in calls]}
     while True:
         answer = interrupt(question)
@@ -92,8 +92,8 @@ def decided(call: Call, verdict: Verdict | None, task_id: str) -> Call:
             return call
 
 
-def told(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
-    """The verdicts as the event tells them: {index, verdict, arguments?, original?, reason?}."""
+def verdicts_of(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?}."""
     entries = []
     for call in calls:
         verdict = verdicts[call["index"]]

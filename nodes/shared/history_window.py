@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from .prompt_budget import as_json, cut, ref_of, tokens
+from .prompt_budget import as_json, ref_of, tokens, truncate
 from .task import steers
 
 Exchange = list[AnyMessage]
 
 
 def shown_text(message: AnyMessage, result_chars: int) -> str:
-    """What a message costs in a prompt: a tool's result is cut there."""
+    """What a message costs in a prompt: a tool's result is truncated there."""
     if message.type == "tool":
-        return cut(message.text, result_chars, ref_of(message))
+        return truncate(message.text, result_chars, ref_of(message))
     calls = as_json(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
     return message.text + calls
 

@@ -20,7 +20,7 @@ KEPT_CHARS = 65_536
 """Characters of a result that the state and the history keep where a ledger has the whole."""
 
 
-def cut(text: str, most: int, ref: str = "") -> str:
+def truncate(text: str, most: int, ref: str = "") -> str:
     """The text, or its beginning with a note of how much is left out and how to open it."""
     if len(text) <= most:
         return text
@@ -33,20 +33,20 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def cut_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, Any]:
+def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[str, Any]:
     """A tool's result as it goes into a prompt or an event: whole where it fits, else its beginning as text."""
     text = as_json(result)
     if len(text) <= most:
         return result
     kind = "error" if "error" in result else "success"
     value = result[kind]
-    return {kind: cut(value if isinstance(value, str) else as_json(value), most, ref)}
+    return {kind: truncate(value if isinstance(value, str) else as_json(value), most, ref)}
 
 
-def cut_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:
+def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:
     """Entries with their `result` cut to `most_chars` each, and shorter until all of them together fit."""
     while True:
-        shown = [{**entry, "result": cut_result(entry["result"], most_chars)} for entry in entries]
+        shown = [{**entry, "result": truncate_result(entry["result"], most_chars)} for entry in entries]
         if most_chars <= 100 or tokens(as_json(shown)) <= most_tokens:
             return shown
         most_chars //= 2
@@ -68,5 +68,5 @@ def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
     if isinstance(message, AIMessage) and message.tool_calls:
         record["tool_calls"] = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if isinstance(message, ToolMessage):
-        record["content"] = cut(message.text, result_chars, ref_of(message))
+        record["content"] = truncate(message.text, result_chars, ref_of(message))
     return record

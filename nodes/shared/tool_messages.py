@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from segue.core.ports import CallKey, Ledger
 
-from .prompt_budget import KEPT_CHARS, as_json, cut_result, ref_of
+from .prompt_budget import KEPT_CHARS, as_json, ref_of, truncate_result
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def _short(scope: str) -> str:
 
 def kept(result: dict[str, Any], key: CallKey, ledger: Ledger | None) -> dict[str, Any]:
     """What the state and the history keep of a result: all of it, unless the ledger has a very large one."""
-    return result if ledger is None else cut_result(result, KEPT_CHARS, recall_ref(key))
+    return result if ledger is None else truncate_result(result, KEPT_CHARS, recall_ref(key))
 
 
 def exchange(thought: str, calls: Sequence[Settled]) -> list[AnyMessage]:

@@ -1,4 +1,4 @@
-"""How tools stand in a prompt and in a reply's schema."""
+"""How tools appear in a prompt and in a reply's schema."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

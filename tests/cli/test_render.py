@@ -336,8 +336,8 @@ def test_a_mended_plan_leaves_the_old_one_behind() -> None:
         Answer(answer="Done.", **TASK),
     ]
     shown = [line.strip() for line in live(events).splitlines()]
-    assert shown.index("✗ 2 Reckon  (no figures)") < shown.index("[Plan mode - phase 1: mend the plan]")
-    assert shown.index("[Plan mode - phase 1: mend the plan]") < shown.index("☑ 4 Guess")
+    assert shown.index("✗ 2 Reckon  (no figures)") < shown.index("[Plan mode - phase 1: revise the plan]")
+    assert shown.index("[Plan mode - phase 1: revise the plan]") < shown.index("☑ 4 Guess")
 
 
 LOST = {"error": "unknown_outcome: it was under way.", "unknown_outcome": True}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.decision import ActionType, Decision, StepStatusUpdate, WantedCall, decode, read_object, read_steps
+from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, decode, read_object, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.plan import Status
 from tests import fakes
@@ -41,7 +41,7 @@ def test_both_envelopes_read_alike(form: Any) -> None:
         observe="an observation",
         thought="a thought",
         action_type=ActionType.CALL_TOOL,
-        tool_calls=(WantedCall(name="power", arguments={"base": 12, "exponent": 5}),),
+        tool_calls=(RequestedCall(name="power", arguments={"base": 12, "exponent": 5}),),
     )
 
 
@@ -90,7 +90,7 @@ def test_extra_fields_are_passed_over_everywhere() -> None:
     call = {"id": "c1", "type": "function", "function": POWER | {"strict": True}}
     action = {"result": {"action_type": "CALL_TOOL", "output": {"tool_calls": [call], "why": 1}, "confidence": 0.5}}
     reply = {"trace_id": "x", "abstract": "y", "action": action | {"note": "z"}, "short_term_memory_append": []}
-    assert decode(json.dumps(reply)).tool_calls == (WantedCall(**POWER),)
+    assert decode(json.dumps(reply)).tool_calls == (RequestedCall(**POWER),)
 
 
 @pytest.mark.parametrize(
@@ -269,13 +269,13 @@ def test_reflect_in_a_sentence_keeps_it() -> None:
 )
 def test_arguments_are_an_object_or_its_text(arguments: Any) -> None:
     decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "power", "arguments": arguments}}]}))
-    assert decision.tool_calls == (WantedCall(**POWER),)
+    assert decision.tool_calls == (RequestedCall(**POWER),)
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", {}, None, "null"])
 def test_no_arguments_are_none(arguments: Any) -> None:
     decision = decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "now", "arguments": arguments}}]}))
-    assert decision.tool_calls == (WantedCall(name="now", arguments={}),)
+    assert decision.tool_calls == (RequestedCall(name="now", arguments={}),)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_calls_keep_their_order() -> None:
 
 
 def test_a_call_may_stand_without_its_function_key() -> None:
-    assert decode(nested("CALL_TOOL", {"tool_calls": [POWER]})).tool_calls == (WantedCall(**POWER),)
+    assert decode(nested("CALL_TOOL", {"tool_calls": [POWER]})).tool_calls == (RequestedCall(**POWER),)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_calls_that_are_none_say_what_is_needed(calls: Any) -> None:
 
 def test_an_output_may_be_json_in_a_string() -> None:
     assert decode(nested("CALL_TOOL", json.dumps({"tool_calls": [{"function": POWER}]}))).tool_calls == (
-        WantedCall(**POWER),
+        RequestedCall(**POWER),
     )
     assert decode(nested("ANSWER", json.dumps({"answer": "42"}))).answer == "42"
     assert decode(nested("ANSWER", '```json\n{"answer": "42"}\n```')).answer == "42"
@@ -330,12 +330,12 @@ def test_a_list_in_a_string_is_a_list() -> None:
     steps = [{"step_id": "a", "description": "look"}]
     assert [step.step_id for step in decode(nested("PLAN", json.dumps(steps))).plan] == ["a"]
     assert [step.step_id for step in decode(nested("PLAN", {"plan": json.dumps(steps)})).plan] == ["a"]
-    assert decode(nested("CALL_TOOL", json.dumps([{"function": POWER}]))).tool_calls == (WantedCall(**POWER),)
+    assert decode(nested("CALL_TOOL", json.dumps([{"function": POWER}]))).tool_calls == (RequestedCall(**POWER),)
 
 
 def test_an_output_may_be_the_thing_itself() -> None:
     assert decode(nested("ANSWER", "42 it is")).answer == "42 it is"
-    assert decode(nested("CALL_TOOL", [{"function": POWER}])).tool_calls == (WantedCall(**POWER),)
+    assert decode(nested("CALL_TOOL", [{"function": POWER}])).tool_calls == (RequestedCall(**POWER),)
     assert [step.description for step in decode(nested("PLAN", ["look", "tell"])).plan] == ["look", "tell"]
     assert [step.description for step in decode(nested("PLAN", "1. look\n2. tell")).plan] == ["look", "tell"]
 
@@ -360,7 +360,7 @@ def test_remend_by_calls_or_plan_or_only_a_diagnosis() -> None:
     by_call = decode(nested("REMEND", {"diagnosis": "a typo", "tool_calls": [{"function": POWER}]}))
     by_plan = decode(nested("REMEND", {"diagnosis": "a dead end", "plan": "1. turn back"}))
     neither = decode(nested("REMEND", {"diagnosis": "no idea"}))
-    assert (by_call.diagnosis, by_call.tool_calls, by_call.plan) == ("a typo", (WantedCall(**POWER),), ())
+    assert (by_call.diagnosis, by_call.tool_calls, by_call.plan) == ("a typo", (RequestedCall(**POWER),), ())
     assert (by_plan.diagnosis, by_plan.tool_calls, [s.description for s in by_plan.plan]) == (
         "a dead end",
         (),
@@ -463,6 +463,6 @@ values = st.recursive(
     thought=names, calls=st.lists(st.tuples(names, st.dictionaries(names, values, max_size=3)), min_size=1, max_size=4)
 )
 def test_calls_survive_being_written_and_read(form: Any, thought: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
-    wanted = tuple(WantedCall(name=name, arguments=arguments) for name, arguments in calls)
+    wanted = tuple(RequestedCall(name=name, arguments=arguments) for name, arguments in calls)
     decision = Decision(thought=thought, action_type=ActionType.CALL_TOOL, tool_calls=wanted)
     assert decode(form("CALL_TOOL", decision.output)).tool_calls == wanted

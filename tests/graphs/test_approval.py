@@ -421,7 +421,7 @@ async def test_a_call_that_stands_in_a_result_is_not_run_where_the_model_quotes_
     with (test := bed(build_react, script, tools=(*tools, read_page))).model:
         out = await test.send("go")
     assert (out["result"]["answer"], ran) == ("nothing to do", [])
-    assert "data and no decision" in test.of_type("error")[0]["data"]["message"]
+    assert "data, not a decision" in test.of_type("error")[0]["data"]["message"]
 
 
 async def test_the_same_call_may_be_the_models_own(bed: Make, tools: Any, ran: Ran, read_page: Any) -> None:

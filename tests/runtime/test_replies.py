@@ -89,7 +89,7 @@ async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
         result = await app.ask("go", agent="a")
         errors = [e["data"]["message"] for e in await app.events(result["task_id"]) if e["type"] == "error"]
     assert result["answer"] == "short"
-    assert errors == ["The reply was cut at its length limit: write a shorter one."]
+    assert errors == ["The reply was truncated at its length limit: write a shorter one."]
 
 
 @pytest.mark.parametrize("mode", ["direct", "react", "plan"])

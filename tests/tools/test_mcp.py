@@ -102,7 +102,7 @@ async def test_an_allow_list_leaves_the_others_out(opened: McpTools) -> None:
 
 @pytest.mark.parametrize("field", ["tools", "read_only", "needs_approval"])
 async def test_a_misspelt_tool_is_named(opened: McpTools, field: str) -> None:
-    with pytest.raises(ConfigurationError, match="«shop» has no tool «stok»; use one of: stock"):
+    with pytest.raises(ConfigurationError, match='"shop" has no tool "stok"; use one of: stock'):
         await tools_of(opened, shop(**{field: ["stok"]}))
 
 
@@ -116,7 +116,7 @@ async def test_a_server_is_started_once_however_often_it_is_opened(opened: McpTo
 async def test_a_death_is_the_calls_error_and_the_next_call_starts_the_server_again(opened: McpTools) -> None:
     tools = await tools_of(opened, shop())
     before = await tools["whoami"].call({})
-    with pytest.raises(ServerToolError, match="«shop» was lost during the call; the next call tries"):
+    with pytest.raises(ServerToolError, match='"shop" was lost during the call; the next call tries'):
         await tools["die"].call({})
     assert await tools["whoami"].call({}) != before
 
@@ -186,7 +186,7 @@ async def test_an_http_server_that_dies_is_reached_again_when_it_is_back(opened:
 async def test_a_death_in_a_run_call_is_an_error_outcome(opened: McpTools) -> None:
     tools = await tools_of(opened, shop())
     outcome = await run_call(tools, "die", {}, CallKey("t", "s", 0), None, 10)
-    assert outcome.result["error"].startswith("ServerToolError: the MCP server «shop» was lost")
+    assert outcome.result["error"].startswith('ServerToolError: the MCP server "shop" was lost')
 
 
 # Through the app.

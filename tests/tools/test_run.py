@@ -285,7 +285,7 @@ async def test_an_unknown_tool_lists_the_tools() -> None:
     tools = {"give": as_tool(gives(1)), "fail": as_tool(raises(ValueError()))}
     ledger = MemoryLedger()
     outcome = await run_call(tools, "calculator", {}, KEY, ledger, 1)
-    assert outcome.result == {"error": "There is no tool «calculator»; the tools are: give, fail."}
+    assert outcome.result == {"error": 'There is no tool "calculator"; the tools are: give, fail.'}
     assert ledger.settled == 1
 
 
@@ -340,7 +340,7 @@ async def test_an_asynchronous_tool_that_is_late_is_given_up() -> None:
             await asyncio.sleep(0)
             tidied.append("up")
 
-    assert await result_of(tool(timeout=BRIEF)(slow)) == {"error": "slow took longer than 0.05 s and was given up."}
+    assert await result_of(tool(timeout=BRIEF)(slow)) == {"error": "slow took longer than 0.05 s and was cancelled."}
     assert tidied == ["up"]
 
 
@@ -363,7 +363,7 @@ async def test_a_synchronous_tool_that_is_late_has_an_unknown_outcome(switch: Sw
 @pytest.mark.parametrize("marks", [{"read_only": True}, {"idempotent": True}])
 async def test_one_that_may_run_twice_is_only_late(switch: Switch, marks: dict[str, bool]) -> None:
     result = await result_of(tool(timeout=BRIEF, **marks)(switch.block))  # type: ignore[call-overload]
-    assert result == {"error": "block took longer than 0.05 s and was given up."}
+    assert result == {"error": "block took longer than 0.05 s and was cancelled."}
 
 
 async def test_a_tool_that_will_not_be_cancelled_has_an_unknown_outcome(switch: Switch) -> None:
@@ -392,14 +392,14 @@ async def test_a_tool_that_fails_when_it_is_told_to_end_was_late() -> None:
         finally:
             raise ValueError("no")
 
-    assert await result_of(rude) == {"error": "rude took longer than 0.05 s and was given up."}
+    assert await result_of(rude) == {"error": "rude took longer than 0.05 s and was cancelled."}
 
 
 async def test_without_a_timeout_of_its_own_the_agents_holds() -> None:
     async def slow() -> None:
         await asyncio.sleep(60)
 
-    assert (await run(slow, seconds=BRIEF)).result == {"error": "slow took longer than 0.05 s and was given up."}
+    assert (await run(slow, seconds=BRIEF)).result == {"error": "slow took longer than 0.05 s and was cancelled."}
 
 
 # Stops, resumes and the ledger

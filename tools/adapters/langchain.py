@@ -76,7 +76,7 @@ def _model_of(source: BaseTool) -> type[BaseModel] | None:
 def _check(
     model: type[BaseModel] | None, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments unchanged, as LangChain reads them again: this tells its refusal from an error in the tool."""
+    """The arguments unchanged, as LangChain reads them again: so a refusal differs from an error in the tool."""
     refuse_unknown(parameters, arguments)
     if missing := [name for name in parameters.get("required", ()) if name not in arguments]:
         raise BadArguments("; ".join(f"{name}: Field required" for name in missing))

@@ -83,7 +83,7 @@ class McpTools:
         for name in (*wanted, *server.read_only, *server.needs_approval):
             if name not in offered:
                 raise ConfigurationError(
-                    f"The MCP server «{server.name}» has no tool «{name}»; use one of: {listed(offered)}."
+                    f'The MCP server "{server.name}" has no tool "{name}"; use one of: {listed(offered)}.'
                 )
         return [_tool(session, offered[name]) for name in wanted]
 

@@ -76,7 +76,7 @@ class Session:
                 raise
             if self._client is client:
                 self._client = None
-            raise ServerDown(f"the MCP server «{self.server.name}» was lost during the call") from error
+            raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
 
     @property
     def _known(self) -> "Client | None":

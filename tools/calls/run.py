@@ -68,7 +68,7 @@ def _withheld(tool: Tool | None, name: str, claim: Claim, approved: bool) -> Res
     """The result of a call that must not run now, or None."""
     repeatable = tool is not None and (tool.idempotent or tool.read_only)
     if claim.state == "interrupted" and not repeatable:
-        return unknown_outcome(CUT_OFF.format(name=name))
+        return unknown_outcome(INTERRUPTED.format(name=name))
     if tool is not None and tool.needs_approval and not approved:
         return {"error": f"{name} needs a person's approval and has none, so it was not run."}
     if claim.state == "doubtful" and tool is not None and not (repeatable or approved):
@@ -93,18 +93,20 @@ DOUBTFUL = (
     "unknown_outcome: an earlier call of {name} with the same arguments may or may not have taken effect, so this one "
     "was not run: check what the earlier one did, and tell the user, who may ask for it again in a new message."
 )
-CUT_OFF = "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
+INTERRUPTED = (
+    "{name} was under way when its process stopped, so it may or may not have taken effect. It was not run again"
+)
 
 
 def left_open(name: str, tools: Mapping[str, Tool]) -> Result:
     """The result of a call that was under way when its task was given up."""
     if name in tools and tools[name].idempotent:
-        return {"error": f"{name} was under way when the task was given up."}
-    return unknown_outcome(f"{name} was under way when the task was given up, so it may or may not have taken effect")
+        return {"error": f"{name} was under way when the task was cancelled."}
+    return unknown_outcome(f"{name} was under way when the task was cancelled, so it may or may not have taken effect")
 
 
 def unknown_outcome(what: str) -> Result:
-    """The result of a call of which nobody knows whether it took effect."""
+    """The result of a call that may or may not have taken effect."""
     return {
         "error": f"unknown_outcome: {what}: check what it did before calling it once more.",
         "unknown_outcome": True,
@@ -114,10 +116,10 @@ def unknown_outcome(what: str) -> Result:
 async def _attempt(
     tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any], default_timeout: float
 ) -> Result:
-    """Run the tool in a task of its own, so that its cancellations and time-outs are told from ours."""
+    """Run the tool in a task of its own, so that its cancellations and timeouts are told apart from ours."""
     tool = tools.get(name)
     if tool is None:
-        return {"error": f"There is no tool «{name}»; the tools are: {listed(tools)}."}
+        return {"error": f'There is no tool "{name}"; the tools are: {listed(tools)}.'}
     seconds = tool.timeout or default_timeout
     running = asyncio.create_task(_outcome(tool, arguments), name=f"tool {name}")
     _calls.add(running)
@@ -127,7 +129,7 @@ async def _attempt(
     except asyncio.CancelledError:
         await _stop(running)
         raise
-    return _result(tool, running) if running.done() else await _given_up(tool, running, seconds)
+    return _result(tool, running) if running.done() else await _timed_out(tool, running, seconds)
 
 
 async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result:
@@ -145,8 +147,8 @@ async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result:
     except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task goes on
         for signal in _signals(error):
             raise signal from None
-        told = failure(error)
-        return {"error": _sentence(ran + told["error"]), "stack": _sentence(told["stack"])}
+        report = failure(error)
+        return {"error": _sentence(ran + report["error"]), "stack": _sentence(report["stack"])}
 
 
 def _sentence(text: str) -> str:
@@ -166,14 +168,14 @@ def _result(tool: Tool, ended: "asyncio.Task[Result]") -> Result:
     return {"error": f"{tool.name} was cancelled from within."} if ended.cancelled() else ended.result()
 
 
-async def _given_up(tool: Tool, running: "asyncio.Task[Result]", seconds: float) -> Result:
+async def _timed_out(tool: Tool, running: "asyncio.Task[Result]", seconds: float) -> Result:
     await _stop(running)
     if running.done() and not running.cancelled() and "success" in running.result():
-        return running.result()  # it came to its end when it was told to stop
+        return running.result()  # it finished when it was cancelled
     late = f"{tool.name} took longer than {seconds:g} s"
     stopped = running.done() and not left_a_thread(running)
     if stopped or tool.idempotent or tool.read_only:
-        return {"error": f"{late} and was given up."}
+        return {"error": f"{late} and was cancelled."}
     return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")
 
 

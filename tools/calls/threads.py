@@ -53,7 +53,7 @@ async def run_in_thread(name: str, function: Callable[[], T]) -> T:
 
 
 def abandoned() -> dict[str, int]:
-    """How many threads that were given up still run, by the names they were given."""
+    """How many abandoned threads still run, by name."""
     with _lock:
         _forget_ended()
         return dict(Counter(_left.values()))

@@ -76,7 +76,7 @@ def _canonical(name: str, names: Mapping[str, list[str]], what: Name) -> str:
     if language_of([name]) == "zh":
         raise ValueError(f"没有{what['zh']}「{name}」的资料；可选：{'、'.join(names)}。")
     known = ", ".join(others[1] for others in names.values())
-    raise ValueError(f"There is no {what['en']} «{name}» here; the known ones are: {known}.")
+    raise ValueError(f"There is no {what['en']} {name!r} here; the known ones are: {known}.")
 
 
 def city_named(name: str) -> City:

@@ -28,7 +28,7 @@ SYNONYMS = {"RE_PLAN": "PLAN", "REPLAN": "PLAN", "FINISH": "ANSWER"}
 _OFFERED = [kind.value for kind in ActionType if kind is not ActionType.REFLECT]
 
 
-class WantedCall(BaseModel):
+class RequestedCall(BaseModel):
     """A tool call that the model asks for."""
 
     model_config = ConfigDict(frozen=True)
@@ -66,7 +66,7 @@ class Decision(BaseModel):
     observe: str = ""
     thought: str = ""
     action_type: ActionType
-    tool_calls: tuple[WantedCall, ...] = ()
+    tool_calls: tuple[RequestedCall, ...] = ()
     plan: tuple[Step, ...] = ()
     notes: str = ""
     diagnosis: str = ""
@@ -253,14 +253,14 @@ def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
             return {"notes": str(output.get("summary") or "")}
 
 
-def _calls(output: Mapping[str, Any]) -> tuple[WantedCall, ...]:
+def _calls(output: Mapping[str, Any]) -> tuple[RequestedCall, ...]:
     given = output.get("tool_calls")
     if not isinstance(given, list) or not given:
         raise UnreadableReply('A CALL_TOOL needs "tool_calls": [{"function": {"name", "arguments"}}] in its output.')
     return tuple(_call(item) for item in given)
 
 
-def _call(item: Any) -> WantedCall:
+def _call(item: Any) -> RequestedCall:
     function = item.get("function", item) if isinstance(item, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnreadableReply('Each tool call needs {"function": {"name", "arguments"}}.')
@@ -275,7 +275,7 @@ def _call(item: Any) -> WantedCall:
         arguments = {}
     if not isinstance(arguments, dict):
         raise UnreadableReply(f"The arguments of {function['name']} are no JSON object.")
-    return WantedCall(name=function["name"], arguments=arguments)
+    return RequestedCall(name=function["name"], arguments=arguments)
 
 
 def read_steps(given: Any) -> tuple[Step, ...]:

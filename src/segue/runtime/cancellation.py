@@ -10,7 +10,7 @@ from langgraph.types import StateSnapshot
 
 from ..core.agents import Budget
 from ..core.ports import CallKey
-from ..nodes.shared.prompt_budget import cut_result
+from ..nodes.shared.prompt_budget import truncate_result
 from ..nodes.shared.task import STEER, additions, compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
 from ..prompts.phrases import phrase
@@ -70,7 +70,7 @@ def cancelled_result(
             "step": step,
             "phase": "execution",
             "action": call["name"],
-            "result": cut_result(call["outcome"], budget.result_chars),
+            "result": truncate_result(call["outcome"], budget.result_chars),
             "description": "",
         }
         for step, call in enumerate(calls, start=1)
