@@ -77,7 +77,7 @@ async def test_cut_or_broken_calls_are_never_run_and_leave_no_trace_in_the_histo
     assert [m.type for m in out["messages"]] == ["human", "ai"]
     errors = [e["data"]["message"] for e in test.of_type("error")]
     assert "length limit" in errors[0] and "not valid JSON" in errors[1] and "empty" in errors[2]
-    assert "no JSON" in str(test.model.calls[2][-1].content)
+    assert "not valid JSON" in str(test.model.calls[2][-1].content)
 
 
 async def test_control_tools_are_called_alone(bed: Make) -> None:
