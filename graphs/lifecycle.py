@@ -1,4 +1,4 @@
-"""Take a goal in, break it down, carry the tasks out: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
+"""Receive a goal, decompose it, carry the tasks out: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
 
 from langgraph.graph import END, START, StateGraph
 
@@ -23,9 +23,9 @@ from segue.nodes.lifecycle.routes import (
     entrance,
 )
 from segue.nodes.lifecycle.scheduling import scheduling
-from segue.nodes.lifecycle.state import LifecycleInput, LifecycleState, SubTaskWork
+from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
 from segue.nodes.lifecycle.subtask_services import as_part
-from segue.nodes.shared.task import TaskOutput
+from segue.nodes.shared.task import GraphInput, TaskOutput
 
 from .react import build_react
 
@@ -36,24 +36,28 @@ react_graph = build_react(as_part).compile()
 
 
 def build_lifecycle(
-    coordinator: Coordinator | None = None, decompose: Decompose | None = None, concurrency: int = 1
-) -> StateGraph[LifecycleState, RunContext, LifecycleInput, TaskOutput]:
+    coordinator: Coordinator | None = None,
+    decompose: Decompose | None = None,
+    concurrency: int = 1,
+    restored: Restored | None = None,
+) -> StateGraph[LifecycleState, RunContext, GraphInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without.
 
-    Without a coordinator the context is the agent's tools; without `decompose` the agent's model breaks the goal down.
+    Without a coordinator the context is the agent's tools; without `decompose` the agent's model decomposes the goal.
+    With `restored` the run goes on with what was done before.
     """
-    graph = StateGraph(LifecycleState, RunContext, input_schema=LifecycleInput, output_schema=TaskOutput)
-    graph.add_node("RECEIVING", stepwise(receiving))
+    graph = StateGraph(LifecycleState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph.add_node("RECEIVING", stepwise(receiving(restored)))
     graph.add_node("CONTEXT_FETCHING", stepwise(context_fetching(coordinator)))
     graph.add_node("DECOMPOSING", stepwise(decomposing(decompose)))
     graph.add_node("SCHEDULING", stepwise(scheduling, holds=True))
     graph.add_node("EXECUTING", stepwise(executing(concurrency), holds=True))
     graph.add_node("CARRY_OUT", stepwise(carry_out(react_graph)), input_schema=SubTaskWork)
-    graph.add_node("PAUSED", stepwise(paused))
+    graph.add_node("PAUSED", stepwise(paused(restored)))
     graph.add_node("COMPLETED", stepwise(completed))
     graph.add_node("ERROR", stepwise(error))
 
-    graph.add_conditional_edges(START, entrance)
+    graph.add_conditional_edges(START, entrance(restored))
     graph.add_conditional_edges("RECEIVING", after_receiving)
     graph.add_conditional_edges("CONTEXT_FETCHING", after_context_fetching)
     graph.add_conditional_edges("DECOMPOSING", after_decomposing)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from segue.core.ids import Ids, TaskId, ThreadId, TraceId
+from segue.core.ports import CallKey, Claim
 
 PIECE = 7
 """Characters in a streamed piece."""
@@ -280,3 +282,39 @@ class FixedClock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
+
+
+@dataclass
+class _Call:
+    name: str
+    arguments: Mapping[str, Any]
+    outcome: Mapping[str, Any] | None = None
+
+
+class MemoryLedger:
+    """A `Ledger` in memory."""
+
+    def __init__(self) -> None:
+        self._calls: dict[CallKey, _Call] = {}
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
+        call = self._calls.get(key)
+        return None if call is None else {"name": call.name, "arguments": call.arguments, "outcome": call.outcome}
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        known = self._calls.get(key)
+        if known is not None:
+            return Claim("interrupted") if known.outcome is None else Claim("finished", known.outcome)
+        doubtful = {"name": name, "arguments": dict(arguments)} in await self.unknown(key.task_id)
+        self._calls[key] = _Call(name, dict(arguments))
+        return Claim("doubtful" if doubtful else "fresh")
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        self._calls[key].outcome = dict(outcome)
+
+    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"name": call.name, "arguments": call.arguments}
+            for key, call in self._calls.items()
+            if key.task_id == task_id and (call.outcome or {}).get("unknown_outcome")
+        ]

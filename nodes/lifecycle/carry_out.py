@@ -19,7 +19,7 @@ from segue.prompts.phrases import phrase
 from ..shared.context import Bench, NodeRuntime, announce, bench
 from .events import told, unknown_calls
 from .part_ledger import PartLedger
-from .state import CarryOutNode, LifecycleUpdate, SubTaskWork
+from .state import CarryOutNode, LifecycleState, SubTaskWork
 from .subtask_prompt import brief
 from .subtask_services import PartServices
 
@@ -37,7 +37,7 @@ class Failed(Exception):
 def carry_out(graph: ReactGraph) -> CarryOutNode:
     """The node over this react graph."""
 
-    async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleUpdate:
+    async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleState:
         """Work on one task; a failure is the task's own, and the others go on."""
         work, task = bench(runtime), SubTask(**state["step"])
         about = {"i": state["place"], "n": state["total"], "description": task.description}
@@ -91,7 +91,7 @@ def _is_call(message: AnyMessage) -> bool:
 
 def _update(
     state: SubTaskWork, task: SubTask, outcome: Mapping[str, Any], messages: list[AnyMessage]
-) -> LifecycleUpdate:
+) -> LifecycleState:
     task_id, error, total = state["task_id"], outcome["error"], state["total"]
     status = Status.ERROR if error else Status.DONE
     step = StepUpdate(

@@ -12,12 +12,12 @@ from ..shared.context import NodeRuntime, announce, bench
 from ..shared.steering import take_up
 from .events import tasks_of, told
 from .result import lifecycle_result, whole_answer
-from .state import LifecycleState, LifecycleUpdate
+from .state import LifecycleState
 
 
-async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
-    added = cast(LifecycleUpdate, await take_up(state, bench(runtime)))
+    added = cast(LifecycleState, await take_up(state, bench(runtime)))
     task_id, tasks = state["task_id"], tasks_of(state["steps"])
     answer = whole_answer(state)
     undone = [task for task in tasks if task.status is not Status.DONE]

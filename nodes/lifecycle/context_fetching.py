@@ -10,7 +10,7 @@ from segue.prompts.phrases import phrase
 from ..shared.context import Bench, NodeRuntime, announce, bench
 from ..shared.prompt_budget import as_json, tokens, truncate
 from .events import changed, told
-from .state import LifecycleNode, LifecycleState, LifecycleUpdate
+from .state import LifecycleNode, LifecycleState
 
 KINDS = ("rules", "knowledge", "tools")
 MOST_CHARS = 2_000
@@ -23,7 +23,7 @@ _TEXTS = ("text", "content", "description")
 def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
     """The node over this coordinator; without one the context is the agent's tools."""
 
-    async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Keep the context's texts, and tell how many there are; a coordinator that fails ends the run."""
         work, task_id = bench(runtime), state["task_id"]
         work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_context", state["language"])))

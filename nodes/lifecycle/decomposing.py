@@ -16,7 +16,7 @@ from ..shared.model_call import Silent, ask_model
 from ..shared.steering import amended, take_up
 from .asking import decomposition
 from .events import as_steps, changed, tasks_of, told
-from .state import LifecycleNode, LifecycleState, LifecycleUpdate
+from .state import LifecycleNode, LifecycleState
 
 MOST_ASKS = 3
 """Tasks that cannot be read or carried out are asked for twice more."""
@@ -32,17 +32,17 @@ class Undecomposable(Exception):
 def decomposing(decompose: Decompose | None) -> LifecycleNode:
     """The node that asks the agent's model, or `decompose` in its place."""
 
-    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Ask for the tasks, or keep those of a restored run; nothing of what was written is left out."""
         work = bench(runtime)
         if state["steps"]:
             return _accepted(state, work, tasks_of(state["steps"]), ())
-        added = cast(LifecycleUpdate, await take_up(state, work))
+        added = cast(LifecycleState, await take_up(state, work))
         state = amended(state, added)
         why, language = state["complaint"], state["language"]
         banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
         work.emit(Thinking(task_id=state["task_id"], content=banner))
-        update: LifecycleUpdate = {**added, "asked": state["asked"] + 1}
+        update: LifecycleState = {**added, "asked": state["asked"] + 1}
         told_also: list[Durable] = []
         try:
             tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, told_also)
@@ -66,7 +66,7 @@ async def _given(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, 
 
 
 async def _asked(
-    state: LifecycleState, work: Bench, update: LifecycleUpdate, told_also: list[Durable]
+    state: LifecycleState, work: Bench, update: LifecycleState, told_also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, decomposition(state, work), Silent(), state["usage"], ids)
@@ -81,7 +81,7 @@ def _read(reply: ModelReply) -> dict[str, Any]:
     return read_object(reply.text)
 
 
-def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> LifecycleUpdate:
+def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> LifecycleState:
     events = announce(*told_also, ErrorRaised(task_id=state["task_id"], message=why))
     if state["asked"] + 1 < MOST_ASKS:
         return {"complaint": why, "events": events}
@@ -91,7 +91,7 @@ def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> Lifec
 
 def _accepted(
     state: LifecycleState, work: Bench, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
-) -> LifecycleUpdate:
+) -> LifecycleState:
     task_id, steps = state["task_id"], as_steps(tasks)
     work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
     details = {"task_count": len(tasks), "tasks": [task.public for task in tasks]}

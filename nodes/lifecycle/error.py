@@ -9,10 +9,10 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeRuntime, announce
 from .events import changed, told
 from .result import done_so_far, lifecycle_result
-from .state import LifecycleState, LifecycleUpdate
+from .state import LifecycleState
 
 
-async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """End the task as an error that keeps what was found."""
     failure, language, task_id = state["failure"] or {}, state["language"], state["task_id"]
     why = str(failure.get("error", ""))

@@ -12,7 +12,7 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeRuntime, announce, bench
 from .counting import added_up
 from .events import as_steps, changed, completed, step_told, tasks_of, told
-from .state import LifecycleNode, LifecycleState, LifecycleUpdate
+from .state import LifecycleNode, LifecycleState
 
 NOTE_CHARS = 200
 
@@ -20,13 +20,13 @@ NOTE_CHARS = 200
 def executing(concurrency: int) -> LifecycleNode:
     """The node that has so many tasks carried out at once."""
 
-    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Give up what needs a failed task, begin what can begin; where nothing is left the run is complete."""
         if runtime.drain_requested:
             return {"held": True}
         folded = _fold(state)
         tasks, lost = _skip(folded_tasks(state), state["language"])
-        update: LifecycleUpdate = {**folded, "steps": as_steps(tasks), "wave": []}
+        update: LifecycleState = {**folded, "steps": as_steps(tasks), "wave": []}
         events = [event for task in lost for event in _told_skipped(state["task_id"], task, tasks)]
         begins = next_tasks(tasks)[:concurrency]
         if begins and (spent := _spent(state, runtime)):
@@ -57,7 +57,7 @@ def folded_tasks(state: LifecycleState) -> tuple[SubTask, ...]:
     return tasks
 
 
-def _fold(state: LifecycleState) -> LifecycleUpdate:
+def _fold(state: LifecycleState) -> LifecycleState:
     fresh = _fresh(state)
     return {
         "folded": len(state["outcomes"]),

@@ -1,15 +1,19 @@
-"""PAUSED: a run that stood goes on where it was paused."""
+"""PAUSED: a paused run goes on where it was paused."""
 
 from segue.core.lifecycle import EngineState
 
 from ..shared.context import NodeRuntime
-from .init import enter
-from .state import LifecycleState, LifecycleUpdate
+from .receiving import entered
+from .state import LifecycleNode, LifecycleState, Restored
 
 
-async def paused(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
-    """Take over what an earlier engine did; what was under way there is still to be done."""
-    restored = state.get("restored")
-    if not restored:
-        return {"held": False}
-    return {**enter(state, runtime), "phase": EngineState(restored["phase"]).value}
+def paused(restored: Restored | None = None) -> LifecycleNode:
+    """The node of a run that may begin with what an earlier engine did."""
+
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
+        """Take over what was done before if the run begins here."""
+        if not restored or not state.get("assignment"):
+            return {"held": False}
+        return {**entered(state, runtime, restored), "phase": EngineState(restored["phase"]).value}
+
+    return node

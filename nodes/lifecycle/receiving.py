@@ -1,33 +1,72 @@
 """RECEIVING: a new run begins."""
 
+from typing import Any, cast
+
+from langgraph.types import Overwrite
+
 from segue.core.errors import InvalidMessage
 from segue.core.lifecycle import EngineState
+from segue.core.subtasks import waiting_again
 
 from ..shared.context import Bench, NodeRuntime, announce, bench
-from .events import changed
-from .init import emptied, enter
-from .state import LifecycleState, LifecycleUpdate
+from ..shared.task import additions, begin
+from .events import as_steps, changed, tasks_of
+from .state import LifecycleNode, LifecycleState, Restored
 
 
-async def receiving(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
-    """Read the input; one that holds nothing to do ends the run."""
-    try:
-        fresh = enter(state, runtime)
-    except InvalidMessage as error:
-        return _refused(state, bench(runtime), str(error))
-    task_id = fresh["task_id"]
-    events = announce(
-        changed(task_id, EngineState.IDLE, EngineState.RECEIVING),
-        changed(task_id, EngineState.RECEIVING, EngineState.CONTEXT_FETCHING),
-    )
-    return {**fresh, "phase": EngineState.CONTEXT_FETCHING.value, "events": events}
+def receiving(restored: Restored | None = None) -> LifecycleNode:
+    """The node of a new run, or of one that begins anew with what was done before."""
+
+    async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
+        """Read the input; one without anything to do ends the run."""
+        try:
+            fresh = entered(state, runtime, restored)
+        except InvalidMessage as error:
+            return _refused(state, bench(runtime), str(error))
+        task_id = fresh["task_id"]
+        events = announce(
+            changed(task_id, EngineState.IDLE, EngineState.RECEIVING),
+            changed(task_id, EngineState.RECEIVING, EngineState.CONTEXT_FETCHING),
+        )
+        return {**fresh, "phase": EngineState.CONTEXT_FETCHING.value, "events": events}
+
+    return node
 
 
-def _refused(state: LifecycleState, work: Bench, error: str) -> LifecycleUpdate:
+def entered(state: LifecycleState, runtime: NodeRuntime, restored: Restored | None) -> LifecycleState:
+    """The channels of a new run; what was under way in a restored one is to be done again.
+
+    Raises:
+        InvalidMessage: there is nothing to do.
+    """
+    return {
+        **cast(LifecycleState, begin(state["messages"], state.get("assignment"), runtime)),
+        **_reset(restored or {}),
+        "notes": len(additions(state["messages"])),
+    }
+
+
+def _reset(restored: Restored) -> LifecycleState:
+    return {
+        "context": restored.get("context") or {},
+        "asked": 0,
+        "complaint": "",
+        "steps": as_steps(waiting_again(tasks_of(restored.get("steps") or ()))),
+        "wave": [],
+        "outcomes": cast(Any, Overwrite([])),
+        "folded": 0,
+        "results": restored.get("results") or {},
+        "calls": restored.get("calls") or {},
+        "held": False,
+        "failure": None,
+    }
+
+
+def _refused(state: LifecycleState, work: Bench, error: str) -> LifecycleState:
     given = (state.get("assignment") or {}).get("task_id")
     task_id = given or work.services.ids.task()
     return {
-        **emptied({}),
+        **_reset({}),
         "assignment": None,
         "task_id": task_id,
         "nested": given is not None,

@@ -1,20 +1,26 @@
-"""Where the lifecycle graph goes next."""
+"""Routers of the lifecycle graph."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from langgraph.types import Send
 
 from segue.core.lifecycle import EngineState
 
-from .state import LifecycleState, SubTaskWork
+from .state import LifecycleState, Restored, SubTaskWork
 
-STANDING = (EngineState.SCHEDULING, EngineState.EXECUTING)
+PAUSABLE = (EngineState.SCHEDULING, EngineState.EXECUTING)
 """Where a run can be paused, and goes on."""
 
 
-def entrance(state: LifecycleState) -> Literal["RECEIVING", "PAUSED"]:
-    """A restored run goes on where it was paused; anything else begins at the beginning."""
-    return "PAUSED" if (state.get("restored") or {}).get("phase") in STANDING else "RECEIVING"
+def entrance(restored: Restored | None) -> Callable[[LifecycleState], Literal["RECEIVING", "PAUSED"]]:
+    """The router of a run that may go on with what an earlier engine did."""
+
+    def route(state: LifecycleState) -> Literal["RECEIVING", "PAUSED"]:
+        """A restored run goes on where it was paused; any other begins at the beginning."""
+        return "PAUSED" if restored and restored["phase"] in PAUSABLE else "RECEIVING"
+
+    return route
 
 
 def after_receiving(state: LifecycleState) -> Literal["CONTEXT_FETCHING", "ERROR"]:

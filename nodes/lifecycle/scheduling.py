@@ -6,10 +6,10 @@ from segue.core.subtasks import MOST_TASKS, in_order
 
 from ..shared.context import NodeRuntime, announce
 from .events import changed, tasks_of, told
-from .state import LifecycleState, LifecycleUpdate
+from .state import LifecycleState
 
 
-async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleUpdate:
+async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """Say in which order the tasks will be carried out; tasks from elsewhere that cannot be end the run."""
     if runtime.drain_requested:
         return {"held": True}

@@ -1,4 +1,4 @@
-"""What the lifecycle graph keeps."""
+"""State of the lifecycle graph."""
 
 from collections.abc import Awaitable
 from typing import Any, Protocol
@@ -7,11 +7,11 @@ from typing_extensions import TypedDict
 
 from ..shared.channels import Events, History, Records
 from ..shared.context import NodeRuntime
-from ..shared.task import Assignment, GraphInput
+from ..shared.task import Assignment
 
 
 class Restored(TypedDict, total=False):
-    """What is known of a run that another engine began."""
+    """What was done of a run that another engine began."""
 
     phase: str
     """scheduling or executing: go on there; anything else begins at the beginning."""
@@ -21,19 +21,15 @@ class Restored(TypedDict, total=False):
     calls: dict[str, list[dict[str, Any]]]
 
 
-class LifecycleInput(GraphInput, total=False):
-    """What the graph is invoked with; `restored` where it goes on from a snapshot."""
+class LifecycleState(TypedDict, total=False):
+    """The graph's channels; a node returns those that it changes.
 
-    restored: Restored | None
-
-
-class LifecycleState(TypedDict):
-    """RECEIVING, or PAUSED for a restored run, resets every channel that belongs to a task."""
+    RECEIVING, or PAUSED for a restored run, resets every channel that belongs to a task.
+    """
 
     messages: History
     """The thread's messages. Written by the caller, DECOMPOSING (what was added), CARRY_OUT, COMPLETED and ERROR."""
     assignment: Assignment | None
-    restored: Restored | None
     """The caller; RECEIVING and PAUSED take it in and clear it."""
     task_id: str
     nested: bool
@@ -75,35 +71,6 @@ class LifecycleState(TypedDict):
     events: Events
 
 
-class LifecycleUpdate(TypedDict, total=False):
-    """What a node may return."""
-
-    messages: list[Any]
-    assignment: Assignment | None
-    restored: Restored | None
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    notes: int
-    phase: str
-    context: dict[str, list[str]]
-    asked: int
-    complaint: str
-    steps: list[dict[str, Any]]
-    wave: list[str]
-    outcomes: Any
-    folded: int
-    results: dict[str, str]
-    calls: dict[str, list[dict[str, Any]]]
-    held: bool
-    failure: dict[str, Any] | None
-    usage: dict[str, Any]
-    result: dict[str, Any] | None
-    events: list[dict[str, Any]]
-
-
 class SubTaskWork(TypedDict):
     """What one CARRY_OUT is sent: all that a task sees, and nothing of the others."""
 
@@ -126,10 +93,10 @@ class SubTaskWork(TypedDict):
 class LifecycleNode(Protocol):
     """A node of the lifecycle graph that is made for something that it uses."""
 
-    def __call__(self, state: LifecycleState, runtime: NodeRuntime) -> Awaitable[LifecycleUpdate]: ...
+    def __call__(self, state: LifecycleState, runtime: NodeRuntime) -> Awaitable[LifecycleState]: ...
 
 
 class CarryOutNode(Protocol):
     """The node over one react graph."""
 
-    def __call__(self, state: SubTaskWork, runtime: NodeRuntime) -> Awaitable[LifecycleUpdate]: ...
+    def __call__(self, state: SubTaskWork, runtime: NodeRuntime) -> Awaitable[LifecycleState]: ...

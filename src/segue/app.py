@@ -362,6 +362,22 @@ class App:
         await self._database.close()
 
 
+async def open_app(
+    path: str | Path,
+    agents: Iterable[Agent],
+    modes: Mapping[str, Any] | None,
+    max_running: int | None = None,
+    max_queued: int = MAX_QUEUED,
+) -> App:
+    """As `open`, for a caller that ends with `App.close`."""
+    registry = Registry()
+    for agent in agents:
+        registry.register(agent)
+    graphs = {**MODES, **mode_graphs(modes or {})}
+    capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
+    return App(await open_database(str(path)), registry, graphs, capacity)
+
+
 @asynccontextmanager
 async def open(
     path: str | Path = "segue.db",
@@ -379,12 +395,7 @@ async def open(
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    registry = Registry()
-    for agent in agents:
-        registry.register(agent)
-    graphs = {**MODES, **mode_graphs(modes or {})}
-    capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
-    app = App(await open_database(str(path)), registry, graphs, capacity)
+    app = await open_app(path, agents, modes, max_running, max_queued)
     try:
         yield app
     finally:

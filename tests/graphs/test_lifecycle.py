@@ -12,7 +12,7 @@ from segue.core.agents import Budget
 from segue.core.errors import ModelUnreachable
 from segue.core.ports import CallKey, Claim, RunContext
 from segue.graphs.lifecycle import build_lifecycle
-from segue.lifecycle.ledger import MemoryLedger
+from tests.fakes import MemoryLedger
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState

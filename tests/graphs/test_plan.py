@@ -6,7 +6,7 @@ from typing import Any
 from segue.core.agents import Budget
 from segue.core.ports import CallKey
 from segue.graphs.plan import build_plan
-from segue.lifecycle.ledger import MemoryLedger
+from tests.fakes import MemoryLedger
 from segue.tools.registry import tool
 from tests.fakes import plan_json
 from tests.graphs.conftest import Crowd, Make, double, note

@@ -45,6 +45,8 @@ class Engines(RuleBasedStateMachine):
         self.run: AsyncGenerator[EngineEvent, None] | None = None
         self.told = EngineState.IDLE
         self.own = 0
+        self.moved = False
+        """Whether the engine was restored and has not run since."""
         self.paused_from = EngineState.EXECUTING
         self.engine = self.new_engine()
 
@@ -85,8 +87,9 @@ class Engines(RuleBasedStateMachine):
     def go_on(self) -> None:
         if self.engine.state is EngineState.PAUSED:
             self.own += 2
-        elif self.engine.state not in PAUSABLE and not self.engine._track.standing:
+        elif self.engine.state not in PAUSABLE and self.moved:
             self.told = EngineState.IDLE
+        self.moved = False
         self.run = self.engine.run(None)
         self.one_step()
 
@@ -161,7 +164,7 @@ class Engines(RuleBasedStateMachine):
         self.engine = self.new_engine()
         assert self.engine.restore_from_snapshot(snapshot) is True
         assert self.engine.create_snapshot() == snapshot
-        self.told, self.own = self.engine.state, 0
+        self.told, self.own, self.moved = self.engine.state, 0, True
         self.paused_from = EngineState(snapshot.get("paused_from", EngineState.EXECUTING))
 
     @rule()
@@ -171,7 +174,7 @@ class Engines(RuleBasedStateMachine):
                 self.engine.reset()
             return
         self.engine.reset()
-        self.run, self.carried, self.told, self.own = None, [], EngineState.IDLE, 0
+        self.run, self.carried, self.told, self.own, self.moved = None, [], EngineState.IDLE, 0, False
         assert self.engine.state is EngineState.IDLE and self.engine.total_tasks == 0
 
     @invariant()

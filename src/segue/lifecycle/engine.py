@@ -1,29 +1,42 @@
-"""`ConversationEngine`: a goal is received, broken down, scheduled and carried out, and every step is told."""
+"""`ConversationEngine`: a goal is received, decomposed, scheduled and carried out, and every step is an event."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.agents import Agent
-from ..core.lifecycle import Coordinator, EngineBusy, EngineEvent, EngineState
+from ..core.errors import InvalidAnswer, InvalidMessage, TaskError
+from ..core.events import Event, Lifecycle
+from ..core.lifecycle import (
+    VALID_STATE_TRANSITIONS,
+    Coordinator,
+    EngineBusy,
+    EngineEvent,
+    EngineEventType,
+    EngineState,
+    next_state,
+)
 from ..core.subtasks import SubTask
-from .backend import Begin, Given, GoOn, Restore
-from .following import PAUSABLE, Following
-from .run_state import InvalidSnapshot, Mirror, read_snapshot
-from .setup import track_for
+from ..nodes.lifecycle.state import Restored
+from .apps import EngineOptions, app_source
+from .run_state import InvalidSnapshot, RunState, read_snapshot
+from .task_run import TaskRun
 
 if TYPE_CHECKING:
     from ..app import App
 
-_S = EngineState
+_S, _T = EngineState, EngineEventType
+_PAUSABLE = (_S.SCHEDULING, _S.EXECUTING)
 _ENDED = (_S.COMPLETED, _S.ERROR)
+_FINISHED = (_T.TASK_COMPLETED, _T.TASK_FAILED)
 
 
-class ConversationEngine(Following):
+class ConversationEngine:
     """Carries one goal at a time from its receipt to its completion.
 
-    `coordinator` gives the context, none gives an empty one. `llm` breaks the goal down and carries the tasks out: a
+    `coordinator` gives the context, none gives an empty one. `llm` decomposes the goal and carries the tasks out: a
     model's name, a chat model, or an object with `decompose_goal(text)`; without one the goal is a single task. With
     an `app` the run is a task of its database, in a mode of it, that any process can go on with; the agent is then one
     of the app's, and `task_id` may name a run to go on with.
@@ -38,9 +51,27 @@ class ConversationEngine(Following):
         tools: Iterable[Any] = (),
         concurrency: int = 1,
         app: "App | None" = None,
-        **options: Any,
+        **options: Unpack[EngineOptions],
     ) -> None:
-        super().__init__(track_for(coordinator, llm, agent, tools, concurrency, app, options))
+        self._source = app_source(coordinator, llm, agent, tools, concurrency, app, options)
+        self._task = TaskRun(self._source.options, options.get("task_id", ""))
+        self._run = RunState()
+        self._state = _S.IDLE
+        self._paused_from = self._failed_in = _S.EXECUTING
+        self._restored: Restored | None = None
+        """What the run began with, where it goes on from a snapshot."""
+        self._live = False
+        self._stopping = False
+        """Whether a pause was requested since the last step began."""
+        self._over = False
+        """Whether nothing is left to follow."""
+        self._failure: Exception | None = None
+        self._answer: Any = None
+        self._wake = asyncio.Event()
+        self._own: deque[tuple[EngineEventType, dict[str, Any]]] = deque()
+        """The engine's own moves that were not yielded yet."""
+        self._arrived: deque[tuple[EngineEvent, bool]] = deque()
+        """The task's events that were not yielded yet, and whether each arrived while a pause took effect."""
         self.refused = ""
         """Why the last `restore_from_snapshot` returned False."""
 
@@ -50,123 +81,257 @@ class ConversationEngine(Following):
 
     @property
     def tasks(self) -> list[SubTask]:
-        """The tasks as they stand."""
-        return list(self._mirror.tasks)
+        """The tasks with their present status."""
+        return list(self._run.tasks)
 
     @property
     def results(self) -> dict[str, str]:
-        """What the completed tasks came to, by their ids."""
-        return dict(self._mirror.results)
+        """The results of the completed tasks, by their ids."""
+        return dict(self._run.results)
 
     @property
     def current_progress(self) -> float:
         """The share of the tasks that are completed, from 0 to 1."""
-        return self._mirror.progress
+        return self._run.progress
 
     @property
     def completed_tasks(self) -> int:
-        return self._mirror.completed
+        return self._run.completed
 
     @property
     def total_tasks(self) -> int:
-        return self._mirror.total
+        return self._run.total
 
     @property
     def question(self) -> Mapping[str, Any] | None:
         """What a person is asked before a task can go on, if one waits: {"kind", "calls"}."""
-        return self._track.question
+        return self._task.question
 
     async def run(self, user_input: str | None = None) -> AsyncGenerator[EngineEvent, None]:
-        """Carry a goal out and tell every step; without one, go on with what is left of the run that stands.
+        """Carry a goal out and yield every step; without one, go on with what is left of the unfinished run.
 
         The run takes no step while nobody asks for the next event. Closed in the middle it comes to a boundary, and
         can go on from there.
 
         Raises:
-            EngineBusy: another run is under way or stands; nothing was changed.
+            EngineBusy: another run is under way or unfinished; nothing was changed.
         """
         self._check(user_input)
+        self._prepare(user_input)
         self._live, self._wake = True, asyncio.Event()
         try:
-            given = await self._begin(user_input)
-            if given is not None:
-                async with aclosing(self._events(given)) as events:
+            self._task.app = await self._source.open(self._restored)
+            try:
+                async with aclosing(self._events()) as events:
                     async for event in events:
                         yield event
+            finally:
+                await self._source.close(self._task.app)
         finally:
-            self._leave()
+            self._live = False
+            if self._state in _PAUSABLE:  # nobody follows the run any more
+                self._pause({})
 
     def _check(self, user_input: str | None) -> None:
         if self._live:
             raise EngineBusy(self._state, "a run is under way, wait for it or close it with aclose()")
-        if user_input is None and self._state is _S.IDLE and not self._track.place:
+        if user_input is None and self._state is _S.IDLE and not self._task.task_id:
             raise EngineBusy(self._state, "there is nothing to go on with, give run() a text")
         if user_input is not None and self._state not in (_S.IDLE, *_ENDED):
-            raise EngineBusy(self._state, "an unfinished run stands, go on with run(None) or give it up with reset()")
+            raise EngineBusy(self._state, "a run is unfinished, go on with run(None) or discard it with reset()")
 
-    async def _begin(self, user_input: str | None) -> Given | None:
-        """What to run; None where nothing is left to do."""
-        self._ended, self._failure = False, None
+    def _prepare(self, user_input: str | None) -> None:
+        """Begin anew, or decide what a new task has to take over where the run has none to go on with."""
+        self._over, self._failure = False, None
         if user_input is not None:
             self._clear()
-            self._mirror.input = user_input
-            return Begin(user_input)
-        if known := await self._track.recall():
-            self._mirror, self._state = known
-            self._stand_where(self._state)
-            if self._state is _S.ERROR and not self._track.standing:
-                raise EngineBusy(self._state, "the run failed for good, give run() a new goal")
-        if self._state is _S.COMPLETED and not (self._track.standing or self._untold):
-            return None
-        given = self._what_is_left()
-        if self._state is _S.PAUSED:
-            self._go_on()
-        return given
+            self._run.input = user_input
+        elif not self._task.exists or (self._state is _S.ERROR and not self._task.unfinished):
+            self._take_over()
 
-    def _what_is_left(self) -> Given:
-        if self._track.standing and self._state is not _S.ERROR:
-            return GoOn()
+    def _take_over(self) -> None:
+        if not self._source.private and self._task.exists:
+            raise EngineBusy(self._state, "the run failed for good, give run() a new goal")
+        if not self._source.private:
+            raise TaskError("The snapshot is of a run without an app: go on with it in an engine without one.")
         phase = self._paused_from if self._state is _S.PAUSED else self._state
-        if phase in PAUSABLE:
-            return Restore(self._mirror, phase)
-        self._track.forget()
-        self._state = _S.IDLE
-        return Restore(self._mirror, _S.IDLE)
+        if self._state is _S.COMPLETED:
+            self._over = True
+        elif phase not in _PAUSABLE:
+            self._state = phase = _S.IDLE
+        self._task.forget()
+        self._restored = self._run.left(phase)
 
-    def _stand_where(self, phase: EngineState) -> None:
-        if phase in PAUSABLE:
-            self._state, self._paused_from = _S.PAUSED, phase
+    async def _events(self) -> AsyncGenerator[EngineEvent, None]:
+        """Yield what is at hand, then take the next step, until nothing is left to do."""
+        try:
+            await self._go_on()
+            while True:
+                if event := self._at_hand():
+                    yield event
+                elif self._state is _S.PAUSED and not self._task.running:
+                    await self._wake.wait()
+                elif self._failure is not None:
+                    self._fail(self._failure)
+                elif self._over:
+                    return
+                else:
+                    await self._advance()
+        except asyncio.CancelledError:
+            await self._leave(at_once=True)
+            raise
+        except GeneratorExit:
+            await self._leave(at_once=False)
+            raise
+
+    async def _go_on(self) -> None:
+        """Resume a run that is paused or that failed; of a task of the database, first see how far it is."""
+        if self._task.stale:
+            await self._recall()
+        elif self._task.exists:
+            self._over = not self._task.unfinished
+            self._state = self._failed_in if self._state is _S.ERROR else self._state
+        if self._state in _PAUSABLE and not self._own and self._task.exists:
+            self._state, self._paused_from = _S.PAUSED, self._state
+        if self._state is _S.PAUSED:
+            self._resume()
+
+    async def _recall(self) -> None:
+        message, events = await self._task.history()
+        self._run, self._state = RunState(input=message), _S.IDLE
+        for event in events:
+            self._run.learn(event)
+            if isinstance(event, Lifecycle) and event.event_type == _T.STATE_CHANGED:
+                self._state = _S(event.details["to"])
+        self._over = not self._task.unfinished
+        if self._over and self._state is not _S.COMPLETED:
+            self._state = _S.ERROR
+            raise EngineBusy(self._state, "the run ended before it was completed, give run() a new goal")
+
+    def _at_hand(self) -> EngineEvent | None:
+        """The next event to yield; the engine's own moves are yielded as soon as nothing is under way."""
+        if not self._task.running:
+            if self._own:
+                return self._own_event(*self._own.popleft())
+            if self._state is _S.PAUSED:
+                return None
+            self._stopping = False
+        for place, (event, meanwhile) in enumerate(self._arrived):
+            if not self._stopping or (meanwhile and event.event_type in _FINISHED):
+                del self._arrived[place]
+                if event.event_type is _T.STATE_CHANGED:
+                    self._state = next_state(self._state, event.data["to"])
+                return event
+        return None
+
+    def _own_event(self, kind: EngineEventType, data: dict[str, Any]) -> EngineEvent:
+        if kind in (_T.ENGINE_PAUSED, _T.ENGINE_RESUMED):
+            data = {"progress": self._run.progress, **data}
+        return EngineEvent(kind, data)
+
+    async def _advance(self) -> None:
+        """Take the next step; what is raised on the way is kept until it can be yielded."""
+        try:
+            if not self._task.running:
+                await self._start()
+            elif event := await self._task.next():
+                self._take(event)
+            else:
+                self._settle()
+        except InvalidAnswer as error:
+            self._pause({"question": self._task.question, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - the one seam: whatever a model or the storage raises ends as ERROR
+            self._failure = error
+
+    async def _start(self) -> None:
+        if self._task.exists:
+            answer, self._answer = self._answer, None
+            await self._task.go_on(answer)
+        else:
+            await self._task.start(self._run.input)
+
+    def _take(self, event: Event) -> None:
+        if known := self._run.learn(event):
+            self._arrived.append((known, self._stopping))
+
+    def _settle(self) -> None:
+        """The task came to its end or to a boundary: a person is asked, or it was paused here or elsewhere."""
+        self._over = not self._task.unfinished
+        if self._over or self._own:
+            return
+        if self._state in _PAUSABLE:
+            self._pause({"question": dict(self._task.question)} if self._task.question else {})
+        else:
+            self._over = True
+
+    async def _leave(self, *, at_once: bool) -> None:
+        """Have the task stop. One of a given app goes on to its boundary by itself if there is no time to wait."""
+        if at_once and not self._source.private:
+            await self._task.let_run()
+        for event in await self._task.leave(at_once=at_once):
+            self._take(event)
+
+    def _change(self, new: EngineState, kind: EngineEventType, data: dict[str, Any]) -> None:
+        """Go to another state by the engine's own doing."""
+        moved = next_state(self._state, new)
+        self._own.append((_T.STATE_CHANGED, {"from": self._state.value, "to": moved.value}))
+        self._own.append((kind, data))
+        self._state = moved
+
+    def _fail(self, error: Exception) -> None:
+        """End in ERROR; where the table has no way there, whoever runs the engine gets the error itself."""
+        if isinstance(error, InvalidMessage) and self._state is _S.IDLE:
+            self._own.append((_T.STATE_CHANGED, {"from": _S.IDLE.value, "to": _S.RECEIVING.value}))
+            self._state = _S.RECEIVING
+        if _S.ERROR not in VALID_STATE_TRANSITIONS[self._state]:
+            raise error
+        self._failed_in = self._state
+        why = str(error) or type(error).__name__
+        self._change(_S.ERROR, _T.ENGINE_ERROR, {"error": why, "phase": self._state.value})
+        self._failure, self._over = None, True
 
     def pause(self) -> bool:
         """Pause the run; False unless it is scheduling or executing.
 
         Between two events nothing more begins. What is under way comes to its boundary first.
         """
-        if self._state not in PAUSABLE:
+        if self._state not in _PAUSABLE:
             return False
         self._stopping = True
         self._pause({})
-        self._track.drain()
+        self._task.pause()
         return True
+
+    def _pause(self, data: dict[str, Any]) -> None:
+        self._paused_from = self._state
+        self._change(_S.PAUSED, _T.ENGINE_PAUSED, data)
+        self._wake.clear()
 
     def resume(self, answer: Any = None) -> bool:
         """Go on where the run was paused; False unless it is paused, or where a question has no answer.
 
         `answer` is a person's to the `question`: {"verdicts": [{"index", "verdict"}]}, "approve" or "reject".
         """
-        if self._state is not _S.PAUSED or (self._track.question and answer is None and self._answer is None):
+        if self._state is not _S.PAUSED or (self._task.question and answer is None and self._answer is None):
             return False
         self._answer = answer if answer is not None else self._answer
-        self._go_on()
+        self._resume()
         return True
+
+    def _resume(self) -> None:
+        self._change(self._paused_from, _T.ENGINE_RESUMED, {})
+        self._wake.set()
 
     def create_snapshot(self) -> dict[str, Any]:
         """The run as JSON values, from which an engine of another process goes on with what is left."""
-        where = {"paused_from": self._paused_from.value} if self._state is _S.PAUSED else {}
-        return {"state": self._state.value, **where, **self._mirror.snapshot(), **self._track.place}
+        paused = {"paused_from": self._paused_from.value} if self._state is _S.PAUSED else {}
+        snapshot = {"state": self._state.value, **paused, **self._run.snapshot()}
+        if self._task.exists and not self._source.private:
+            snapshot |= {"task_id": self._task.task_id, "session_id": self._task.session_id}
+        return snapshot
 
     def restore_from_snapshot(self, snapshot: dict[str, Any]) -> bool:
-        """Take over the run that a snapshot tells of; `run(None)` goes on with it.
+        """Take over the run of a snapshot; `run(None)` goes on with it.
 
         False where it cannot be read or a run is under way: `refused` says why, and nothing was changed.
         """
@@ -174,19 +339,20 @@ class ConversationEngine(Following):
         try:
             if self._live:
                 raise InvalidSnapshot("A run is under way: wait for it, or close it first.")
-            mirror = read_snapshot(snapshot)
+            run = read_snapshot(snapshot)
             state = _state_of(snapshot, "state", tuple(_S))
-            paused_from = _state_of({"paused_from": _S.EXECUTING, **snapshot}, "paused_from", PAUSABLE)
+            paused_from = _state_of({"paused_from": _S.EXECUTING, **snapshot}, "paused_from", _PAUSABLE)
         except InvalidSnapshot as error:
             self.refused = str(error)
             return False
         self._clear()
-        self._mirror, self._state, self._paused_from = mirror, state, paused_from
-        self._track.attach(snapshot)
+        self._run, self._state, self._paused_from = run, state, paused_from
+        if not self._source.private:
+            self._task.take_over(str(snapshot.get("task_id") or ""))
         return True
 
     def reset(self) -> None:
-        """Give the run up and be as new.
+        """Discard the run and be as new.
 
         Raises:
             EngineBusy: it is under way; close its generator first.
@@ -195,21 +361,16 @@ class ConversationEngine(Following):
             raise EngineBusy(self._state, "a run is under way, close it with aclose() before reset()")
         self._clear()
 
-    async def close(self) -> None:
-        """Let go of what the engine's tools hold open: the sessions of its agent's MCP servers."""
-        await self._track.close()
-
     def _clear(self) -> None:
-        self._mirror = Mirror()
-        self._state = _S.IDLE
+        self._run, self._state, self._restored = RunState(), _S.IDLE, None
         self._stopping, self._failure, self._answer = False, None, None
         self._own.clear()
-        self._untold.clear()
-        self._track.forget()
+        self._arrived.clear()
+        self._task.forget()
 
 
 def _state_of(snapshot: Mapping[str, Any], name: str, allowed: tuple[EngineState, ...]) -> EngineState:
     found = snapshot.get(name)
     if found not in [state.value for state in allowed]:
-        raise InvalidSnapshot(f"The snapshot's {name} is {found!r}, which is none of an engine's.")
+        raise InvalidSnapshot(f"The snapshot's {name} is {found!r}, which no engine has.")
     return EngineState(found)

@@ -1,4 +1,4 @@
-"""What an engine knows of its run, folded from the events: enough to say how far it is, and to go on elsewhere."""
+"""The state of an engine's run, folded from its events, and its snapshots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ from ..core.events import Event, Lifecycle, ToolResult
 from ..core.lifecycle import EngineEvent, EngineEventType, EngineState
 from ..core.plan import Status, problems
 from ..core.subtasks import MOST_TASKS, SubTask, moved
+from ..nodes.lifecycle.state import Restored
 
 VERSION = 1
 """Of the snapshots that this module writes; older ones are read, newer ones refused."""
@@ -24,8 +25,8 @@ class InvalidSnapshot(SegueError):
 
 
 @dataclass
-class Mirror:
-    """The run as it is known in memory."""
+class RunState:
+    """What is known of a run: enough to say how far it is, and to go on with it elsewhere."""
 
     input: str = ""
     tasks: tuple[SubTask, ...] = ()
@@ -81,7 +82,7 @@ class Mirror:
     def _move(self, task_id: str, status: Status, note: str = "") -> None:
         self.tasks = moved(self.tasks, task_id, status, note)
 
-    def left(self, phase: EngineState) -> dict[str, Any]:
+    def left(self, phase: EngineState) -> Restored:
         """What the graph needs to go on with this run elsewhere."""
         return {
             "phase": phase.value,
@@ -111,7 +112,7 @@ def _told(task: SubTask) -> dict[str, Any]:
     return {**task.public, "status": task.status.value, **({"note": task.note} if task.note else {})}
 
 
-def read_snapshot(snapshot: Any) -> Mirror:
+def read_snapshot(snapshot: Any) -> RunState:
     """The run that a snapshot tells of.
 
     Raises:
@@ -125,7 +126,7 @@ def read_snapshot(snapshot: Any) -> Mirror:
     try:
         needs = dict(snapshot.get("dependencies") or {})
         tasks = tuple(_task(item, needs) for item in snapshot["tasks"])
-        mirror = Mirror(
+        run = RunState(
             input=str(snapshot.get("input") or "; ".join(task.description for task in tasks)),
             tasks=tasks,
             results={str(name): str(value) for name, value in dict(snapshot.get("results") or {}).items()},
@@ -136,16 +137,16 @@ def read_snapshot(snapshot: Any) -> Mirror:
                 if name in KINDS
             },
         )
-        _check(mirror, snapshot)
+        _check(run, snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidSnapshot(f"The snapshot cannot be read: {type(error).__name__}: {error}.") from error
-    return mirror
+    return run
 
 
-def _check(mirror: Mirror, snapshot: Mapping[str, Any]) -> None:
-    if mirror.tasks and (found := problems(mirror.tasks, max_steps=MOST_TASKS)):
+def _check(run: RunState, snapshot: Mapping[str, Any]) -> None:
+    if run.tasks and (found := problems(run.tasks, max_steps=MOST_TASKS)):
         raise ValueError("; ".join(found))
-    for name, counted in (("completed_tasks", mirror.completed), ("total_tasks", mirror.total)):
+    for name, counted in (("completed_tasks", run.completed), ("total_tasks", run.total)):
         if name in snapshot and snapshot[name] != counted:
             raise ValueError(f"{name} is {snapshot[name]!r} and its tasks say {counted}")
 
