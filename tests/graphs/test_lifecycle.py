@@ -12,12 +12,11 @@ from segue.core.agents import Budget
 from segue.core.errors import ModelUnreachable
 from segue.core.ports import CallKey, Claim, RunContext
 from segue.graphs.lifecycle import build_lifecycle
-from tests.fakes import MemoryLedger
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState
 from segue.tools.registry import tool
-from tests.fakes import answer, call_tool
+from tests.fakes import MemoryLedger, answer, call_tool
 from tests.graphs.conftest import Make
 
 

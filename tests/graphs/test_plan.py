@@ -6,9 +6,8 @@ from typing import Any
 from segue.core.agents import Budget
 from segue.core.ports import CallKey
 from segue.graphs.plan import build_plan
-from tests.fakes import MemoryLedger
 from segue.tools.registry import tool
-from tests.fakes import plan_json
+from tests.fakes import MemoryLedger, plan_json
 from tests.graphs.conftest import Crowd, Make, double, note
 
 REF = {"$ref": "steps.1.result.doubled"}

@@ -76,7 +76,7 @@ class Engines(RuleBasedStateMachine):
     @precondition(lambda self: self.idle and self.engine.state in OVER)
     @rule(tasks=graphs(), data=st.data())
     def begin(self, tasks: list[dict[str, Any]], data: st.DataObject) -> None:
-        self.tasks, self.carried, self.own = tasks, [], 0
+        self.tasks, self.carried, self.own, self.moved = tasks, [], 0, False
         self.broken = set(data.draw(st.lists(st.sampled_from([t["id"] for t in tasks]), max_size=1)))
         self.told = EngineState.IDLE
         self.run = self.engine.run("goal")

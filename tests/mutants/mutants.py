@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-ENGINE = "tests/segue/engine/"
+ENGINE = "tests/lifecycle/"
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,6 @@ class Mutant:
     tests: str
 
 
-FOLLOWING = "src/segue/lifecycle/following.py"
 CONVERSATION = "src/segue/lifecycle/engine.py"
 CARRY_OUT = "nodes/lifecycle/carry_out.py"
 SUBTASKS = "src/segue/core/subtasks.py"
@@ -24,28 +23,28 @@ SUBTASKS = "src/segue/core/subtasks.py"
 LIFECYCLE = (
     Mutant(
         "a paused and resumed engine stays paused",
-        FOLLOWING,
+        CONVERSATION,
         "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
         "self._own.append((_T.ENGINE_RESUMED, {}))",
         f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
     ),
     Mutant(
         "a resumed engine goes to executing wherever it was paused",
-        FOLLOWING,
+        CONVERSATION,
         "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
         "self._change(_S.EXECUTING, _T.ENGINE_RESUMED, {})",
         f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
     ),
     Mutant(
         "the pause is told only after the resume",
-        FOLLOWING,
-        "            while self._own:\n",
-        "            while self._own and self._state is not _S.PAUSED:\n",
+        CONVERSATION,
+        "            if self._own:\n",
+        "            if self._own and self._state is not _S.PAUSED:\n",
         f"{ENGINE}test_pausing.py::test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event",
     ),
     Mutant(
         "the resume is never told",
-        FOLLOWING,
+        CONVERSATION,
         "        self._own.append((kind, data))\n",
         "        self._own.extend([(kind, data)] * (kind is not _T.ENGINE_RESUMED))\n",
         f"{ENGINE}test_pausing.py::test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost",
@@ -53,7 +52,7 @@ LIFECYCLE = (
     Mutant(
         "a pause is allowed in any state",
         CONVERSATION,
-        "        if self._state not in PAUSABLE:\n            return False\n        self._stopping",
+        "        if self._state not in _PAUSABLE:\n            return False\n        self._stopping",
         "        if False:\n            return False\n        self._stopping",
         f"{ENGINE}test_pausing.py::test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused",
     ),
@@ -74,8 +73,8 @@ LIFECYCLE = (
     Mutant(
         "a second run counts on: progress passes 1",
         CONVERSATION,
-        "        self._mirror = Mirror()\n",
-        "",
+        "        self._run, self._state, self._restored = RunState(), _S.IDLE, None\n",
+        "        self._state, self._restored = _S.IDLE, None\n",
         f"{ENGINE}test_run.py::test_a_second_run_begins_anew_and_progress_never_passes_one",
     ),
     Mutant(
@@ -87,16 +86,16 @@ LIFECYCLE = (
     ),
     Mutant(
         "a closed run leaves the engine executing",
-        FOLLOWING,
-        "        if self._state in PAUSABLE:\n            self._pause({})\n",
+        CONVERSATION,
+        "            if self._state in _PAUSABLE:  # nobody follows the run any more\n                self._pause({})\n",
         "",
         f"{ENGINE}test_pausing.py::test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating",
     ),
     Mutant(
-        "a closed run cuts off what is under way",
-        "src/segue/lifecycle/in_memory.py",
-        "                await self._drained(parts, arrived)\n",
-        "",
+        "a closed run interrupts what is under way",
+        CONVERSATION,
+        "            await self._leave(at_once=False)\n",
+        "            await self._leave(at_once=True)\n",
         f"{ENGINE}test_pausing.py::test_closed_while_tasks_are_under_way_it_drains_them",
     ),
     Mutant(
