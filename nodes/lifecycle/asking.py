@@ -7,7 +7,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from segue.core.ports import ModelRequest
 from segue.prompts.load import agent_prompt, render
 
-from ..shared.context import Bench
+from ..shared.context import NodeContext
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation
 from ..shared.task import before_objective
@@ -36,7 +36,7 @@ TASKS_SCHEMA = {
 }
 
 
-def decomposition(state: LifecycleState, work: Bench) -> ModelRequest:
+def decomposition(state: LifecycleState, work: NodeContext) -> ModelRequest:
     """The request; after a complaint it says what is wrong with the tasks that were written before."""
     budget, language = work.agent.budget, state["language"]
     earlier = before_objective(state["messages"])

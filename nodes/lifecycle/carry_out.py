@@ -16,7 +16,7 @@ from segue.core.ports import AppContext
 from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .events import told, unknown_calls
 from .part_ledger import PartLedger
 from .state import CarryOutNode, LifecycleState, SubTaskWork
@@ -39,7 +39,7 @@ def carry_out(graph: ReactGraph) -> CarryOutNode:
 
     async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleState:
         """Work on one task; a failure is the task's own, and the others go on."""
-        work, task = bench(runtime), SubTask(**state["step"])
+        work, task = node_context(runtime), SubTask(**state["step"])
         about = {"i": state["place"], "n": state["total"], "description": task.description}
         banner = phrase("lifecycle_task", state["language"], **about)
         work.emit(Thinking(task_id=state["task_id"], step_id=task.step_id, content=banner))
@@ -59,7 +59,7 @@ def carry_out(graph: ReactGraph) -> CarryOutNode:
     return node
 
 
-async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: Bench) -> dict[str, Any]:
+async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any]:
     """What the react graph returns.
 
     Raises:

@@ -8,7 +8,7 @@ from segue.core.events import Answer, TaskComplete
 from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.steering import take_up
 from .events import tasks_of, told
 from .result import lifecycle_result, whole_answer
@@ -17,7 +17,7 @@ from .state import LifecycleState
 
 async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     """Tell how many tasks were completed, and write the result; a task that failed makes it an error."""
-    added = cast(LifecycleState, await take_up(state, bench(runtime)))
+    added = cast(LifecycleState, await take_up(state, node_context(runtime)))
     task_id, tasks = state["task_id"], tasks_of(state["steps"])
     answer = whole_answer(state)
     undone = [task for task in tasks if task.status is not Status.DONE]

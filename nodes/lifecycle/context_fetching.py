@@ -7,7 +7,7 @@ from segue.core.events import Thinking
 from segue.core.lifecycle import Context, Coordinator, EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import as_json, tokens, truncate
 from .events import changed, told
 from .state import LifecycleNode, LifecycleState
@@ -25,7 +25,7 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
 
     async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Keep the context's texts, and tell how many there are; a coordinator that fails ends the run."""
-        work, task_id = bench(runtime), state["task_id"]
+        work, task_id = node_context(runtime), state["task_id"]
         work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
         try:
             given = await coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
@@ -46,7 +46,7 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
     return fetch
 
 
-def _own(work: Bench) -> Context:
+def _own(work: NodeContext) -> Context:
     return Context(tools=[_tool_line(tool.spec["function"]) for tool in work.tools.values()])
 
 

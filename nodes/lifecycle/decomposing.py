@@ -11,7 +11,7 @@ from segue.core.ports import ModelReply
 from segue.core.subtasks import SubTask, read_tasks
 from segue.prompts.phrases import phrase
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import Silent, ask_model
 from ..shared.steering import amended, take_up
 from .asking import decomposition
@@ -34,7 +34,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
 
     async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Ask for the tasks, or keep those of a restored run; nothing of what was written is left out."""
-        work = bench(runtime)
+        work = node_context(runtime)
         if state["steps"]:
             return _accepted(state, work, tasks_of(state["steps"]), ())
         added = cast(LifecycleState, await take_up(state, work))
@@ -66,7 +66,7 @@ async def _given(decompose: Decompose, state: LifecycleState) -> tuple[SubTask, 
 
 
 async def _asked(
-    state: LifecycleState, work: Bench, update: LifecycleState, told_also: list[Durable]
+    state: LifecycleState, work: NodeContext, update: LifecycleState, told_also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, decomposition(state, work), Silent(), state["usage"], ids)
@@ -90,7 +90,7 @@ def _refused(state: LifecycleState, why: str, told_also: list[Durable]) -> Lifec
 
 
 def _accepted(
-    state: LifecycleState, work: Bench, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
+    state: LifecycleState, work: NodeContext, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
 ) -> LifecycleState:
     task_id, steps = state["task_id"], as_steps(tasks)
     work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))

@@ -9,7 +9,7 @@ from segue.core.plan import Status
 from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
 
-from ..shared.context import NodeRuntime, announce, bench
+from ..shared.context import NodeRuntime, announce, node_context
 from .counting import added_up
 from .events import as_steps, changed, completed, step_told, tasks_of, told
 from .state import LifecycleNode, LifecycleState
@@ -88,7 +88,7 @@ def _told_begun(task_id: str, task: SubTask) -> list[Durable]:
 
 
 def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:
-    work = bench(runtime)
+    work = node_context(runtime)
     if work.seconds_since(state["started_at"]) <= work.agent.budget.seconds:
         return ""
     return phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")

@@ -8,7 +8,7 @@ from segue.core.errors import InvalidMessage
 from segue.core.lifecycle import EngineState
 from segue.core.subtasks import waiting_again
 
-from ..shared.context import Bench, NodeRuntime, announce, bench
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.task import additions, begin
 from .events import as_steps, changed, tasks_of
 from .state import LifecycleNode, LifecycleState, Restored
@@ -22,7 +22,7 @@ def receiving(restored: Restored | None = None) -> LifecycleNode:
         try:
             fresh = entered(state, runtime, restored)
         except InvalidMessage as error:
-            return _refused(state, bench(runtime), str(error))
+            return _refused(state, node_context(runtime), str(error))
         task_id = fresh["task_id"]
         events = announce(
             changed(task_id, EngineState.IDLE, EngineState.RECEIVING),
@@ -62,7 +62,7 @@ def _reset(restored: Restored) -> LifecycleState:
     }
 
 
-def _refused(state: LifecycleState, work: Bench, error: str) -> LifecycleState:
+def _refused(state: LifecycleState, work: NodeContext, error: str) -> LifecycleState:
     given = (state.get("assignment") or {}).get("task_id")
     task_id = given or work.services.ids.task()
     return {

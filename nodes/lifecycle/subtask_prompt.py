@@ -7,14 +7,14 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from segue.core.subtasks import SubTask
 from segue.prompts.load import render
 
-from ..shared.context import Bench
+from ..shared.context import NodeContext
 from ..shared.prompt_budget import as_json, truncate, truncate_together
 from ..shared.task import Assignment
 from ..shared.tool_messages import Settled, exchange
 from .state import SubTaskWork
 
 
-def brief(state: SubTaskWork, task: SubTask, work: Bench) -> dict[str, Any]:
+def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any]:
     """The react graph's input."""
     assignment: Assignment = {
         "task_id": state["task_id"],
@@ -29,7 +29,7 @@ _BRIEF = {"brief": True}
 """Marks what a subtask was told, which is no part of the thread's history."""
 
 
-def _before(state: SubTaskWork, task: SubTask, work: Bench) -> list[AnyMessage]:
+def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMessage]:
     """The message before the task itself; none where it would say nothing."""
     rules, knowledge = (state["context"].get(kind, []) for kind in ("rules", "knowledge"))
     if not (rules or knowledge or state["needed"]) and state["goal"] == task.description:
