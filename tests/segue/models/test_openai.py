@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -239,6 +240,38 @@ async def test_an_event_and_a_body_are_read_up_to_a_limit(item: Any, monkeypatch
     log = await ask([item, Text("short")], PROSE, streaming=isinstance(item, Frames))
     assert log.reply.text == "short"
     assert "sent a reply of more than 1,000 bytes" in log.retries[0].reason
+
+
+async def test_a_connection_is_used_again() -> None:
+    body = "".join(f"data: {json.dumps(frame)}\n\n" for frame in (choice(content="hi"), choice("stop"))).encode()
+    connections: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+                sent = body + b"data: [DONE]\n\n"
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )
+                writer.write(b"%x\r\n%s\r\n" % (len(sent), sent))
+                await writer.drain()
+                await asyncio.sleep(0)
+                writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    model = OpenAIModel(ChatOpenAI(model="m", base_url=url, api_key=SecretStr(KEY)), "own", policy=hurried())
+    try:
+        for _ in range(2):
+            assert (await record(model, PROSE)).reply.text == "hi"
+        assert len(connections) == 1
+    finally:
+        server.close()
+        for connection in connections:
+            connection.close()
 
 
 # Response formats.

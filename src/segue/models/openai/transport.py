@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,9 @@ from .wire_format import read_completion
 
 TAIL = 5.0
 """Seconds that a stream is waited for once it said how it finished: all that is left is the usage."""
+
+DRAIN = 0.1
+"""Seconds that the end of the body is waited for after the last event."""
 
 MAX_BYTES = 16 * 2**20
 """The longest body, or event of a stream, that is read."""
@@ -88,8 +91,16 @@ class Transport:
             elif self._streaming or "event-stream" in self._media_type:
                 async for data in event_data(received, MAX_BYTES):
                     if data.startswith(b"[DONE]"):
-                        break
+                        await self._drain(received)
+                        return
                     yield data
+
+    async def _drain(self, received: AsyncGenerator[bytes, None]) -> None:
+        """Read the end of the body, so that the connection can be used again."""
+        self._extend(DRAIN)
+        with suppress(AttemptFailed):
+            async for _ in received:
+                pass
 
     async def _received(self) -> AsyncGenerator[bytes, None]:
         """The body's bytes; a stream that said how it finished may break off."""
