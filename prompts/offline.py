@@ -26,6 +26,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
         "for example: {form}",
     ),
     "unused": ("未使用的部分：{parts}", "Not used: {parts}"),
+    "unread": ("第 {n} 个字符之后的内容", "everything after the first {n} characters"),
     "not_run": (
         "这要用{tools}，但这里没有运行工具，所以没有结果。",
         "This takes {tools}, but no tool was run here, so there is no result.",

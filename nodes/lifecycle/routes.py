@@ -75,7 +75,6 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
             {
                 "description": steps[need]["description"],
                 "answer": state["results"].get(need, ""),
-                "calls": state["calls"].get(need, []),
             }
             for need in step["depends_on"]
         ],

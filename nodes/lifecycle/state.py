@@ -81,7 +81,7 @@ class SubTaskWork(TypedDict):
     context: dict[str, list[str]]
     step: dict[str, Any]
     needed: list[dict[str, Any]]
-    """What the tasks that it depends on came to: {description, answer, calls}."""
+    """What the tasks that it depends on came to: {description, answer}."""
     calls: list[dict[str, Any]]
     """Calls that it made already."""
     place: int

@@ -94,7 +94,7 @@ def _of_messages(messages: Sequence["BaseMessage"], state: Mapping[str, Any], pr
         messages[last].text if last >= 0 else "",
         past,
         tuple(_made_in(messages[last + 1 :])),
-        forgotten=_forgotten(context.get("memory", ()) if last <= 0 else ()),
+        forgotten=_forgotten(context.get("memory", ())),
         prompt=prompt,
     )
 
@@ -136,8 +136,14 @@ def _of_records(messages: Sequence["BaseMessage"], state: Mapping[str, Any], pro
 
 
 def _forgotten(memory: Iterable[str]) -> tuple[str, ...]:
-    hits = (_MEMORY.match(line) for line in memory)
-    return tuple(name for hit in hits if hit for name in hit[1].strip().split(", "))
+    """The calls of this task in lines of memory: those behind the last message."""
+    names: list[str] = []
+    for line in memory:
+        if hit := _MEMORY.match(line):
+            names += hit[1].strip().split(", ")
+        elif line.startswith(("user: ", "assistant: ")):
+            names.clear()
+    return tuple(names)
 
 
 def _outcome(entry: Mapping[str, Any]) -> Made:

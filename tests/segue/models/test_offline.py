@@ -188,6 +188,7 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(
         ((), "What is love?", ["There are no tools here"]),
         ((), "", ["no tools"]),
         (MACHINES, "1" * 32_000, ["No tool fits"]),
+        (TOOLS, "5 plus 3 " + "x " * 2000, ["**8**", "everything after the first 2000 characters"]),
     ],
 )
 async def test_an_answer_says_what_was_found_and_what_was_not_done(
@@ -274,6 +275,12 @@ async def test_a_call_that_a_person_edited_or_that_left_the_prompt_is_not_made_a
     assert decode((await reply_to(asked)).text).action_type is ActionType.ANSWER
     asked = request("ship order 82\nship order 84", PLAIN, memory=["#1 CALL_TOOL ship ok: I see"])
     assert [call.arguments for call in decode((await reply_to(asked)).text).tool_calls] == [{"order_id": 84}]
+    older = ["called ship: ok", "assistant: shipped", "called ship: ok"]
+    asked = request("ship order 82\nship order 84", PLAIN, native=True, memory=older)
+    assert [call.arguments for call in (await reply_to(asked)).tool_calls] == ['{"order_id": 84}']
+    gone = ["#1 CALL_TOOL ship ok: I see", "#2 CALL_TOOL ship error: I see"]
+    asked = request("ship order 82\nship order 84\nship order 86", PLAIN, memory=gone)
+    assert [call.arguments for call in decode((await reply_to(asked)).text).tool_calls] == [{"order_id": 86}]
 
 
 async def test_a_reply_is_streamed_in_pieces_and_always_the_same() -> None:

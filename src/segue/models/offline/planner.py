@@ -86,7 +86,9 @@ class Task:
     def intent(self) -> Intent:
         """What is asked for, with the reader's language for every argument that may be it."""
         found = Intent() if self.small_talk else interpret(self.cards, self.objective, self.turns)
-        return replace(found, calls=tuple(self._in_language(call) for call in found.calls))
+        unread = (sentence("unread", self.language, n=_READ),) if len(self.transcript.objective) > _READ else ()
+        calls = tuple(self._in_language(call) for call in found.calls)
+        return replace(found, calls=calls, unused=found.unused + unread)
 
     def _in_language(self, call: Call) -> Call:
         tongues = [
@@ -102,16 +104,18 @@ class Task:
 
         One that a person edited, or whose result is no longer in the prompt, is known by its tool's name.
         """
-        found: dict[int, Made] = {}
-        left = [*self.transcript.made, *(Made(name, {}) for name in self.transcript.forgotten)]
-        for exactly in (True, False):
-            for place, call in enumerate(self.intent.calls):
-                hits = [
-                    m for m in left if m.name == call.card.name and (call.matches(m.name, m.arguments) or not exactly)
-                ]
-                if place not in found and hits:
-                    found[place] = hits[-1]
-                    left = [made for made in left if made not in (hits if exactly else hits[:1])]
+        calls, found = self.intent.calls, dict[int, Made]()
+        left: list[Made] = []
+        for made in (*self.transcript.made, *(Made(name, {}) for name in self.transcript.forgotten)):
+            place = next((n for n, call in enumerate(calls) if call.matches(made.name, made.arguments)), None)
+            if place is None:
+                left.append(made)
+            else:
+                found[place] = made
+        for made in left:
+            place = next((n for n, call in enumerate(calls) if call.card.name == made.name and n not in found), None)
+            if place is not None:
+                found[place] = made
         return found
 
     @property
