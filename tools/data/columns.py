@@ -61,7 +61,9 @@ def group_column(table: Table, wanted: str | None, language: Language, *, many: 
     """
     if wanted:
         return column_named(table, wanted, language)
-    counts = {name: distinct for name, (_, distinct) in table.counts(table.of_kind("text")[:CANDIDATES]).items()}
+    counts = {
+        name: distinct for name, (_, distinct) in table.counts(table.of_kind("text")[:CANDIDATES], language).items()
+    }
     fit = [name for name, count in counts.items() if 1 < count <= FEW and (count < table.rows or table.rows < FEW)]
     repeated = fit or [name for name, count in counts.items() if count < table.rows] or list(counts)
     if repeated:

@@ -11,7 +11,7 @@ from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
 from .engine import quoted
-from .tables import TABLE, Table
+from .tables import EXACT, TABLE, Table
 
 Every = Literal["day", "week", "month", "quarter", "year"]
 Number = int | float | str
@@ -154,30 +154,19 @@ class Facts:
 
 def facts_of(table: Table, names: Sequence[str], language: Language) -> list[Facts]:
     """The figures of columns."""
-    if not names:
-        return []
-    columns = ", ".join(map(quoted, names))
-    sql = f"SELECT column_name, min, max, avg FROM (SUMMARIZE SELECT {columns} FROM {TABLE})"
-    summary = {name: rest for name, *rest in table.ask(sql, language=language)}
-    counts = table.counts(names)
-    return [_facts(table, name, *counts[name], summary[name], language) for name in names]
+    counts = table.counts(names, language)
+    return [_facts(table, name, *counts[name], language) for name in names]
 
 
-def _facts(
-    table: Table, name: str, filled: int, distinct: int, summary: Sequence[str | None], language: Language
-) -> Facts:
-    kind, missing = table.kind_of(name), table.rows - filled
+def _facts(table: Table, name: str, filled: int, distinct: int, language: Language) -> Facts:
+    kind, column, missing = table.kind_of(name), quoted(name), table.rows - filled
     if kind == "text":
-        return Facts(name, kind, missing, distinct, common=_common(table, name, language) if filled else ())
-    least, most, mean = summary
-    if kind == "date" or not filled:
-        return Facts(name, kind, missing, distinct, least, most)
-    return Facts(name, kind, missing, distinct, _number(least), _number(most), round(float(mean or 0), 4))
-
-
-def _number(text: str | None) -> Any:
-    """A number as a summary of the database writes it."""
-    return None if text is None else plain(float(text) if "e" in text else Decimal(text))
+        common = _common(table, name, language) if 0 < distinct <= EXACT else ()
+        return Facts(name, kind, missing, distinct, common=common)
+    mean = f"avg({column})" if kind == "number" else "NULL"
+    least, most, average = table.ask(f"SELECT min({column}), max({column}), {mean} FROM {TABLE}", language=language)[0]
+    rounded = None if average is None else round(float(average), 4)
+    return Facts(name, kind, missing, distinct, plain(least), plain(most), rounded)
 
 
 def _common(table: Table, name: str, language: Language) -> list[tuple[str, int]]:

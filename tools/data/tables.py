@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TABLE = "data"
 KEPT = 2
 """Tables that stay in memory."""
+EXACT = 100_000
+"""Different values up to which they are counted exactly; more would not fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,22 @@ class Table:
         with limited(cursor, language):
             return cursor.execute(sql, list(values)).fetchall()
 
-    def counts(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """How many values columns have, and how many different ones; counted once."""
+    def counts(self, names: Sequence[str], language: Language = "en") -> dict[str, tuple[int, int]]:
+        """How many values columns have, and how many different ones: beyond `EXACT` an estimate. Counted once."""
         new = [name for name in names if name not in self._counts]
-        for start in range(0, len(new), BATCH):
-            batch = new[start : start + BATCH]
-            sql = ", ".join(f"[count({quoted(name)}), count(DISTINCT {quoted(name)})]" for name in batch)
-            found = self.ask(f"SELECT {sql} FROM {TABLE}")[0]
-            self._counts.update(
-                {name: (filled, distinct) for name, (filled, distinct) in zip(batch, found, strict=True)}
-            )
+        estimates = self._counted("approx_count_distinct({})", new, language)
+        few = [name for name, (_, distinct) in estimates.items() if distinct <= EXACT]
+        self._counts.update({**estimates, **self._counted("count(DISTINCT {})", few, language)})
         return {name: self._counts[name] for name in names}
+
+    def _counted(self, distinct: str, names: Sequence[str], language: Language) -> dict[str, tuple[int, int]]:
+        counted: dict[str, tuple[int, int]] = {}
+        for start in range(0, len(names), BATCH):
+            batch = names[start : start + BATCH]
+            sql = ", ".join(f"[count({quoted(name)}), {distinct.format(quoted(name))}]" for name in batch)
+            found = self.ask(f"SELECT {sql} FROM {TABLE}", language=language)[0]
+            counted.update({name: (filled, count) for name, (filled, count) in zip(batch, found, strict=True)})
+        return counted
 
 
 @dataclass

@@ -122,7 +122,7 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
     """Describe a file: rows, and each column's type, missing and distinct values, range, mean and usual values.
 
     Start with this one: it gives the columns' names. Where there are several files and none is named, it lists them
-    with their columns.
+    with their columns. More than 100,000 distinct values are an estimate.
     """
     if not file and len(folder.files()) > 1:
         return _overview(folder, language or "en")

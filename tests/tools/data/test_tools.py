@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from segue.core.errors import MissingExtra
+from segue.tools.data import questions, tables
 from segue.tools.data.toolset import data_tools
 from segue.tools.registry import BadArguments
 
@@ -239,6 +240,18 @@ async def test_a_description_has_the_figures_of_each_column(people: Folder) -> N
     }
     assert result["sample"][0] == {"name": "Ann", "city": "Rome", "score": 3, "joined": "2024-01-05", "born": 1990}
     assert "| score | number | 1 | 4 | 0.5 – 4.50 | 2.25 |" in result["summary"]
+
+
+async def test_many_different_values_are_estimated_and_their_memory_is_bounded(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "EXACT", 100)
+    monkeypatch.setattr(questions, "EXACT", 100)
+    folder.put("x.csv", "name,k\n" + "".join(f"name {number},k{number % 90}\n" for number in range(5_000)))
+    name, k = (await folder.call("describe"))["columns"]
+    assert 4_000 < name["distinct"] < 6_000
+    assert "common" not in name
+    assert (k["distinct"], k["common"][0]) == (90, {"value": "k0", "rows": 56})
 
 
 async def test_of_many_columns_some_are_only_named(folder: Folder) -> None:
