@@ -215,27 +215,22 @@ def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
     assert settings() == before
 
 
-def test_drawing_needs_no_window_system(tmp_path: Path) -> None:
+def test_a_process_loads_what_it_uses_and_ends_without_a_word(folder: Folder) -> None:
+    """Neither engine nor drawing is loaded before it is used, no window system ever."""
     program = (
-        "import sys, pathlib\nfrom segue.tools.data.charts import Chart\nfrom segue.tools.data.png import draw\n"
-        "draw(Chart('line', 't', 'a', 'b', ['x'], [1.0]), pathlib.Path(sys.argv[1]), 'x', 'en')\n"
-        "print('matplotlib.pyplot' in sys.modules)"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout == "False\n"
-
-
-def test_neither_engine_nor_drawing_is_loaded_before_it_is_used() -> None:
-    program = (
-        "import sys\n"
-        "def show(): print({'duckdb', 'matplotlib', 'numpy'} & sys.modules.keys())\n"
+        "import asyncio, sys\n"
+        "def show(): print(sorted({'duckdb', 'matplotlib', 'numpy'} & sys.modules.keys()))\n"
         "import segue; show()\n"
         "from segue.registry import EXAMPLES, Registry; Registry().tools_for(EXAMPLES[0]); show()\n"
-        "import segue.tools.data.toolset; show()\n"
+        "from segue.tools.data.toolset import data_tools; show()\n"
+        "tools = {bound.name: bound for bound in data_tools(sys.argv[1])}\n"
+        "print(asyncio.run(tools['sum_by'].call({}))['total'], 'matplotlib' in sys.modules)\n"
+        "print(asyncio.run(tools['chart'].call({}))['kind'], 'matplotlib.pyplot' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout == "set()\n" * 3
+    command = [sys.executable, "-c", program, str(folder.path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n" * 3 + "445557.8 False\nbar False\n"
+    assert done.stderr == ""
 
 
 def test_a_picture_is_really_compared() -> None:

@@ -395,7 +395,7 @@ async def test_a_model_is_told_the_tables_beforehand_and_when_a_name_is_wrong(tm
 
 async def test_of_many_tables_only_the_first_are_told(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    for number in range(20):
+    for number in range(8):
         folder.put(f"t{number}.csv", ",".join(f"column_{column}" for column in range(50)) + "\n" + "1," * 49 + "1\n")
     sql = folder.tools()["query"].spec["function"]["parameters"]["properties"]["sql"]
     assert '"t0.csv"' in sql["description"] and len(sql["description"]) < 2_000

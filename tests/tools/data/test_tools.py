@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 import json
-import subprocess
 import sys
 from collections import defaultdict
 from decimal import Decimal
@@ -478,15 +477,6 @@ async def test_a_hundred_thousand_rows_add_up(folder: Folder) -> None:
     result = await folder.call("sum_by", column="k", value="v")
     assert result["total"] == sum(range(rows)) + rows / 4
     assert figures(result)["k3"] == sum(number + 0.25 for number in range(3, rows, 7))
-
-
-def test_a_process_that_used_the_tools_ends_without_a_word(sales: Folder) -> None:
-    program = (
-        "import asyncio, sys\nfrom segue.tools.data.toolset import data_tools\n"
-        "print(asyncio.run(data_tools(sys.argv[1])[2].call({}))['total'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(sales.path)], check=True, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("445557.8\n", "")
 
 
 # The set
