@@ -18,13 +18,11 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .events import told, unknown_calls
-from .part_ledger import PartLedger
 from .state import CarryOutNode, LifecycleState, SubTaskWork
 from .subtask_prompt import brief
-from .subtask_services import PartServices
+from .subtask_services import SubtaskLedger, SubtaskServices
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
-
 
 SHOWN = ("messages", "result", "events")
 """What streams show of a subtask's nodes; `events` is never a part of the output."""
@@ -64,10 +62,10 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
 
     Raises:
         Failed: it raised something, or the task's time ran out.
-        ModelUnreachable, StorageError: the others would fail as well; the run stands here and can be resumed.
+        ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
     """
-    ledger = PartLedger(work.services.ledger) if work.services.ledger else None
-    services = PartServices(work.services, task.step_id, ledger)
+    ledger = SubtaskLedger(work.services.ledger) if work.services.ledger else None
+    services = SubtaskServices(work.services, task.step_id, ledger)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:
@@ -81,7 +79,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
             raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
     why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
     if ledger:
-        await ledger.give_up(work.tools, why)
+        await ledger.cancel(work.tools, why)
     raise Failed(why)
 
 

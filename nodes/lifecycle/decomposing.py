@@ -3,18 +3,24 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from langchain_core.messages import HumanMessage, SystemMessage
+
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, PlanUpdate, Thinking
 from segue.core.lifecycle import EngineEventType, EngineState
-from segue.core.ports import ModelReply
+from segue.core.ports import ModelReply, ModelRequest
 from segue.core.subtasks import SubTask, read_tasks
+from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.history_window import window
 from ..shared.model_call import Silent, ask_model
+from ..shared.prompt_budget import as_json, conversation
 from ..shared.steering import amended, take_up
-from .asking import decomposition
+from ..shared.task import before_objective
+from ..shared.tool_schemas import MOST_STEPS, described
 from .events import as_steps, changed, tasks_of, told
 from .state import LifecycleNode, LifecycleState
 
@@ -23,6 +29,28 @@ MOST_ASKS = 3
 
 Decompose = Callable[[str], Awaitable[object]]
 """Breaks a goal down without a model: gives the list of tasks."""
+
+
+_TEXT = {"type": "string"}
+_TASK = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT,
+        "description": _TEXT,
+        "priority": {"type": "integer"},
+        "dependencies": {"type": "array", "items": _TEXT},
+        "type": _TEXT,
+        "timeout": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+    },
+    "required": ["id", "description", "priority", "dependencies", "type", "timeout"],
+    "additionalProperties": False,
+}
+TASKS_SCHEMA = {
+    "type": "object",
+    "properties": {"tasks": {"type": "array", "items": _TASK, "minItems": 1, "maxItems": MOST_STEPS}},
+    "required": ["tasks"],
+    "additionalProperties": False,
+}
 
 
 class Undecomposable(Exception):
@@ -69,10 +97,29 @@ async def _asked(
     state: LifecycleState, work: NodeContext, update: LifecycleState, told_also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, decomposition(state, work), Silent(), state["usage"], ids)
+    asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
     update["usage"] = asked.usage
     told_also.append(asked.event)
     return read_tasks(_read(asked.reply))
+
+
+def _request(state: LifecycleState, work: NodeContext) -> ModelRequest:
+    """The request; after a complaint it says what is wrong with the tasks that were written before."""
+    budget, language = work.agent.budget, state["language"]
+    earlier = before_objective(state["messages"])
+    past = conversation(window(earlier, budget.prompt_tokens // 4, budget.result_chars), budget.result_chars)
+    known: dict[str, Any] = {"conversation": past} | {k: v for k, v in state["context"].items() if k != "tools"}
+    if state["complaint"]:
+        known["problem"] = state["complaint"]
+    own = agent_prompt(work.agent, language)
+    tools = "\n".join(f"- {line}" for line in state["context"].get("tools", ())) or described(work.tools, language)
+    system = render("decompose", language, agent_prompt=own, tools=tools, current_state=as_json(known))
+    return ModelRequest(
+        purpose="plan",
+        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        schema=TASKS_SCHEMA,
+        tools=[tool.spec for tool in work.tools.values()],
+    )
 
 
 def _read(reply: ModelReply) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """EXECUTING: fold in what was carried out, then pick the tasks that begin next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from segue.core.events import Durable
@@ -10,11 +10,11 @@ from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .counting import added_up
 from .events import as_steps, changed, completed, step_told, tasks_of, told
 from .state import LifecycleNode, LifecycleState
 
 NOTE_CHARS = 200
+_COUNTED = ("input", "output", "calls", "cost")
 
 
 def executing(concurrency: int) -> LifecycleNode:
@@ -63,7 +63,7 @@ def _fold(state: LifecycleState) -> LifecycleState:
         "folded": len(state["outcomes"]),
         "results": state["results"] | {o["step_id"]: o["answer"] for o in fresh if not o["error"]},
         "calls": state["calls"] | {o["step_id"]: o["calls"] for o in fresh if o["calls"]},
-        "usage": added_up([state["usage"], *(outcome["usage"] for outcome in fresh)]),
+        "usage": _added_up([state["usage"], *(outcome["usage"] for outcome in fresh)]),
     }
 
 
@@ -92,3 +92,12 @@ def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:
     if work.seconds_since(state["started_at"]) <= work.agent.budget.seconds:
         return ""
     return phrase("spent_seconds", state["language"], n=f"{work.agent.budget.seconds:g}")
+
+
+def _added_up(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the parts used: {"input", "output", "calls"}, and "cost" where there are prices."""
+    total: dict[str, Any] = {}
+    for part in parts:
+        for name in part:
+            total[name] = total.get(name, 0) + part[name] if name in _COUNTED else part[name]
+    return total

@@ -1,4 +1,4 @@
-"""A subtask runs in the react graph as a part of the whole: its events say so, and its answer is not the task's."""
+"""Services and ledger of one subtask: its events name it, and its answer is not the task's."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 from segue.core.agents import Agent
 from segue.core.events import Event, Thinking, Token
 from segue.core.ids import Ids
-from segue.core.ports import AppContext, Ledger, Model, Services, Tool
+from segue.core.ports import AppContext, CallKey, Claim, Ledger, Model, Services, Tool
+from segue.tools.calls.run import unknown_outcome
 
 from ..shared.context import NodeRuntime
 
@@ -18,7 +19,7 @@ OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
 Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 
 
-class PartServices:
+class SubtaskServices:
     """The services of the whole for one subtask: what is streamed of its answer is told as a thought of its step."""
 
     def __init__(self, whole: Services, step_id: str, ledger: Ledger | None) -> None:
@@ -75,10 +76,41 @@ def as_part(node: Node) -> Node:
 def _step_of(runtime: NodeRuntime) -> str:
     context = runtime.context
     services = context.services if isinstance(context, AppContext) else None
-    return services.step_id if isinstance(services, PartServices) else ""
+    return services.step_id if isinstance(services, SubtaskServices) else ""
 
 
 def _of(step_id: str, event: Mapping[str, Any]) -> dict[str, Any]:
     """The event of a part: an error ends the part and not the task."""
     data = {**event["data"], "final": False} if event["type"] == "error" else event["data"]
     return {**event, "step_id": step_id, "data": data}
+
+
+class SubtaskLedger:
+    """The whole task's ledger, with the calls of one subtask that are under way."""
+
+    def __init__(self, whole: Ledger) -> None:
+        self._whole = whole
+        self._under_way: dict[CallKey, str] = {}
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None:
+        return await self._whole.read(key)
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        claim = await self._whole.claim(key, name, arguments)
+        if claim.state != "finished":
+            self._under_way[key] = name
+        return claim
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        await self._whole.settle(key, outcome)
+        self._under_way.pop(key, None)
+
+    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
+        return await self._whole.unknown(task_id)
+
+    async def cancel(self, tools: Mapping[str, Tool], why: str) -> None:
+        """Settle the calls that were interrupted: of one that changes something, nobody knows whether it did."""
+        for key, name in list(self._under_way.items()):
+            tool = tools.get(name)
+            harmless = tool is not None and (tool.read_only or tool.idempotent)
+            await self.settle(key, {"error": why} if harmless else unknown_outcome(f"{name}: {why}"))

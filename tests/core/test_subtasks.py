@@ -58,7 +58,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "task d: description is ' ' and must be a text",
         "task e: priority is 'high' and must be a whole number",
         "task e: timeout is 0 and must be a number of seconds above 0",
-        "task 8 is no object",
+        "task 8 is not an object",
         "wait for each other",
     ):
         assert reason in str(refusal.value)

@@ -12,10 +12,10 @@ import pytest
 import segue
 from segue import Agent
 from segue.app import App
-from segue.core.errors import ConfigurationError, ModelUnreachable, TaskError, ThreadBusy
+from segue.core.errors import ConfigurationError, TaskError, ThreadBusy
 from segue.graphs.lifecycle import build_lifecycle
 from segue.lifecycle import ConversationEngine, EngineState
-from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.fakes import ScriptedChatModel
 from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
 
 GOAL = "the goal"
@@ -86,21 +86,6 @@ async def test_a_paused_run_stands_in_the_database_and_goes_on(db: Path, shop: W
     assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
 
 
-@pytest.mark.parametrize("place", range(1, 16, 3))
-async def test_closed_anywhere_every_event_is_told_once_and_every_task_done_once(
-    db: Path, shop: Workshop, place: int
-) -> None:
-    async with opened(db, shop, 2) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        run = engine.run(GOAL)
-        lines = told([await anext(run) for _ in range(place)])
-        await run.aclose()
-        lines += told(await rest(engine.run(None)))
-    ours = [line for line in lines if "paused" not in line and "resumed" not in line]
-    assert len(ours) == len(set(ours)) == 15
-    assert shop.done == ["t1", "t2"]
-
-
 async def soon_status(app: App, status: str) -> None:
     async with asyncio.timeout(20):
         while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
@@ -118,17 +103,6 @@ async def test_another_opening_resumes_what_an_engine_left(db: Path, shop: Works
         result = await app.resume(row["task_id"])
     assert shop.done == ["t1", "t2", "t3"]
     assert result["success"] and result["answer"] == "made t3"
-
-
-async def test_closed_just_before_the_end_the_task_is_still_finished(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop, 1) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        run = engine.run(GOAL)
-        await until(run, "task_completed")
-        assert told([await anext(run)]) == ["executing → completed"]
-        await run.aclose()
-        assert told(await rest(engine.run(None))) == ["engine_completed"]
-        assert (await app.tasks())[0]["status"] == "done"
 
 
 async def test_an_engine_goes_on_with_a_task_that_the_app_paused(db: Path, shop: Workshop) -> None:
@@ -212,48 +186,6 @@ async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, sho
             await rest(second.run(GOAL))
         assert second.state is EngineState.IDLE
         await rest(first)
-
-
-async def test_after_an_outage_the_same_engine_goes_on(db: Path, shop: Workshop) -> None:
-    down = [True]
-    good = agent_of(shop, chain(2)).model
-
-    def reply(messages: Any) -> str:
-        if down[0] and messages[0].content == "do t2":
-            raise ModelUnreachable("The endpoint does not answer.")
-        text: str = good._next(list(messages), {}).text
-        return text
-
-    agent = Agent(agent_id="worker", model=ScriptedChatModel(reply), tools=(shop.tool(),))
-    async with segue.open(db, agents=[agent]) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        events = await rest(engine.run(GOAL))
-        assert events[-1].data == {"error": "The endpoint does not answer.", "phase": "executing"}
-        down[0] = False
-        assert told(await rest(engine.run(None)))[:2] == ["paused → executing", "engine_resumed"]
-    assert shop.done == ["t1", "t2"] and engine.state is EngineState.COMPLETED
-
-
-async def test_a_person_is_asked_and_answers(db: Path) -> None:
-    sent: list[str] = []
-
-    @segue.tool(needs_approval=True)
-    def send(to: str) -> str:
-        """Send a letter."""
-        sent.append(to)
-        return "sent"
-
-    script = [json.dumps({"tasks": [task("letter")]}), call_tool(("send", {"to": "Ann"})), answer("it is sent")]
-    agent = Agent(agent_id="worker", model=ScriptedChatModel(script), tools=(send,))
-    async with segue.open(db, agents=[agent]) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        run = engine.run(GOAL)
-        paused = (await until(run, "engine_paused"))[-1]
-        assert paused.data["question"]["calls"][0]["arguments"] == {"to": "Ann"}
-        assert engine.resume() is False
-        assert engine.resume("approve") is True
-        await rest(run)
-    assert sent == ["Ann"] and engine.results == {"letter": "it is sent"}
 
 
 async def test_a_mode_of_ones_own_may_have_a_coordinator_and_a_planner(db: Path, shop: Workshop) -> None:

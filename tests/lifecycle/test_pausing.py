@@ -298,6 +298,9 @@ async def test_a_task_that_needs_a_person_pauses_the_run_until_they_answer() -> 
     assert paused.data["question"]["calls"][0]["arguments"] == {"to": "Ann"}
     assert engine.state is EngineState.PAUSED
     assert engine.resume() is False
+    assert engine.resume("maybe") is True
+    again = (await until(run, "engine_paused"))[-1]
+    assert again.data["question"] == paused.data["question"] and again.data["error"]
     assert engine.resume({"verdicts": [{"index": 0, "verdict": "approve"}]}) is True
     await rest(run)
     assert sent == ["Ann"] and engine.results == {"letter": "it is sent"}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, IllegalTransition
 from segue.core.lifecycle import next_state
 from segue.lifecycle import VALID_STATE_TRANSITIONS, Context, ConversationEngine, EngineEventType, EngineState
@@ -219,13 +218,6 @@ async def test_after_three_answers_that_will_not_do_the_run_ends_in_an_error_tha
     assert events[-1].data["phase"] == "decomposing"
     assert events[-1].data["error"].startswith("The goal could not be broken down into tasks, after 3 tries. ")
     assert engine.state is EngineState.ERROR and engine.total_tasks == 0
-
-
-async def test_a_hundred_tasks_are_all_carried_out() -> None:
-    agent = Agent(agent_id="a", model=ScriptedChatModel(lambda messages: answer("done")))
-    engine = ConversationEngine(llm=Planner([[task(str(n)) for n in range(100)]]), agent=agent)
-    await rest(engine.run("go"))
-    assert engine.completed_tasks == 100
 
 
 async def test_too_many_tasks_are_named_in_the_error_and_none_is_dropped() -> None:

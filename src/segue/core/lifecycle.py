@@ -1,4 +1,4 @@
-"""The words of the lifecycle engine: its states and how they follow each other, its events, what it is given."""
+"""States, transitions, events and context of the lifecycle engine."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ from .errors import IllegalTransition
 
 
 class EngineState(StrEnum):
-    """Where the engine stands."""
+    """The state of an engine."""
 
     IDLE = "idle"
-    """Nothing was asked of it."""
+    """No goal was given yet."""
     RECEIVING = "receiving"
-    """It takes the input in."""
+    """The input is received."""
     CONTEXT_FETCHING = "context_fetching"
     """The coordinator is asked for rules, knowledge and tools."""
     DECOMPOSING = "decomposing"
-    """The goal is broken down into tasks."""
+    """The goal is decomposed into tasks."""
     SCHEDULING = "scheduling"
     """The tasks are put in order."""
     EXECUTING = "executing"
     """The tasks are carried out."""
     PAUSED = "paused"
-    """It stands at a boundary and goes on when it is told to."""
+    """The run stopped at a boundary and goes on when it is resumed."""
     COMPLETED = "completed"
     """Nothing is left to do."""
     ERROR = "error"
@@ -67,7 +67,7 @@ class EngineBusy(IllegalTransition):
 
 
 class EngineEventType(StrEnum):
-    """What an engine tells; beside each the fields of its data."""
+    """The types of an engine's events, each with the fields of its data."""
 
     STATE_CHANGED = "state_changed"
     """from, to"""
@@ -85,7 +85,7 @@ class EngineEventType(StrEnum):
     TASK_FAILED = "task_failed"
     """task_id, error, progress; skipped: whether it was not even begun; result: what it came to before it failed"""
     ENGINE_PAUSED = "engine_paused"
-    """progress; question: what a person is asked, where a task waits for one"""
+    """progress; question: what a person is asked, where a task waits for one; error: why an answer did not fit"""
     ENGINE_RESUMED = "engine_resumed"
     """progress"""
     ENGINE_COMPLETED = "engine_completed"

@@ -1,4 +1,4 @@
-"""The tasks that a goal is broken down into: steps with a priority and a time limit."""
+"""The tasks that a goal is decomposed into: steps with a priority and a time limit."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ def read_tasks(given: object) -> tuple[SubTask, ...]:
     `steps`, `step` and `depends_on` are understood as well. Nothing is left out of what was given.
 
     Raises:
-        InvalidPlan: with everything that is wrong with them, so that one answer can mend all of it.
+        InvalidPlan: with everything that is wrong with them, so that one answer can correct all of it.
     """
     if isinstance(given, Mapping):
         given = next((given[name] for name in ("tasks", "steps", "subtasks") if name in given), None)
@@ -78,12 +78,12 @@ def _task(item: object, place: int, found: list[str]) -> SubTask:
     if isinstance(item, str):
         item = {"description": item}
     if not isinstance(item, Mapping):
-        found.append(f"task {place} is no object")
+        found.append(f"task {place} is not an object")
         return SubTask(step_id=str(place))
     named = (item.get(name) for name in ("id", "step_id", "step"))
     task_id = next((name for name in named if name is not None), place)
     if not isinstance(task_id, str | int) or isinstance(task_id, bool) or not str(task_id).strip():
-        found.append(f"task {place} has the id {task_id!r}, which is no text")
+        found.append(f"task {place} has the id {task_id!r}, which is not a text")
         task_id = place
     values = {name: _value(name, item, f"task {task_id}", found) for name in _FIELDS}
     kept = {name: item[name] for name in ("action", "params", "phase") if name in item and _fits[name](item[name])}
