@@ -11,7 +11,7 @@ from segue.core.decision import ActionType, decode
 from segue.core.errors import ModelRefused
 from segue.core.ports import ModelRequest, TextDelta
 from segue.models.offline import OfflinePlanner
-from segue.nodes.lifecycle.asking import TASKS_SCHEMA
+from segue.nodes.lifecycle.decomposing import TASKS_SCHEMA
 from segue.nodes.shared.tool_schemas import plan_schema
 from segue.prompts.language import language_of
 from segue.prompts.load import render
