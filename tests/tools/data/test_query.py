@@ -292,7 +292,7 @@ def test_a_process_that_does_not_answer_is_ended(folder: Folder, monkeypatch: py
         run_query(DataFolder.of(folder.path), "SELECT 1", "en", 1)
 
 
-def test_a_process_that_breaks_down_is_told(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_crashes_is_an_error(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.sys, "executable", shutil.which("false"))
     with pytest.raises(ValueError, match="crashed"):
         run_query(DataFolder.of(folder.path), "SELECT 1", "en", 3)
@@ -380,7 +380,7 @@ async def test_the_example_is_asked_about_in_its_own_words(tmp_path: Path) -> No
     assert "| 华东 | 139851.3 |" in result["summary"]
 
 
-async def test_a_model_is_told_the_tables_beforehand_and_when_a_name_is_wrong(tmp_path: Path) -> None:
+async def test_a_model_sees_the_tables_beforehand_and_when_a_name_is_wrong(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.put("sales.csv", "region,amount,day\nEast,5,2026-01-02\nWest,7,2026-01-03\n")
     tables = '"sales.csv" ("region" text, "amount" number, "day" date)'
@@ -393,7 +393,7 @@ async def test_a_model_is_told_the_tables_beforehand_and_when_a_name_is_wrong(tm
     assert (await folder.call("query", sql='SELECT sum("amount") FROM "sales.csv"'))["rows"] == [[12]]
 
 
-async def test_of_many_tables_only_the_first_are_told(tmp_path: Path) -> None:
+async def test_of_many_tables_only_the_first_are_listed(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     for number in range(8):
         folder.put(f"t{number}.csv", ",".join(f"column_{column}" for column in range(50)) + "\n" + "1," * 49 + "1\n")
