@@ -66,6 +66,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     ),
     "interrupted": ("（回答被中断。）", "(The answer was interrupted.)"),
     "cut": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was cut at its length limit.)"),
+    "no_tools": ("（没有工具）", "(none)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
     "rejected": ("用户拒绝执行 {tool}{why}。它没有运行。", "{tool} was rejected by the person{why}. It did not run."),
     "rejected_step": (

@@ -15,7 +15,7 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Close the plan and write the result."""
     text = decision_of(state).answer
     steps = tuple(Step(**step) for step in state["plan"])
-    closed = close_steps(steps, "answered without it")
+    closed = close_steps(steps)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
     result = react_result({**state, "plan": plan}, text, node_context(runtime).agent.budget.result_chars)

@@ -10,7 +10,7 @@ from segue.core.plan import Step
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.model_call import ask_model
 from ..shared.steering import amended, take_up
-from .plan_progress import begin_step, claimed, step_events
+from .plan_progress import begin_steps, step_events
 from .protocols import protocol_of
 from .records import call_events, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
@@ -30,27 +30,28 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         record = record_of(state, "UNREADABLE", error=str(error))
         events = announce(asked.event, ErrorRaised(message=str(error), **ids))
         return {**added, "decision": None, "records": [record], "usage": asked.usage, "events": events}
+    calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     steps = tuple(Step(**step) for step in state["plan"])
-    begun = begin_step(steps, decision) if decision.action_type is ActionType.CALL_TOOL else steps
-    moved = claimed(begun, decision.step_status_update)
+    moved = begin_steps(steps, [call["step_id"] for call in calls], decision.step_status_update)
     update: ReactUpdate = {
         **added,
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
-        "events": announce(asked.event, *_events(state, decision, step_events(steps, moved, ids))),
+        "events": announce(asked.event, *_events(state, decision, step_events(steps, moved, ids), calls)),
     }
-    if decision.action_type is ActionType.CALL_TOOL:
-        update["calls"] = calls_of(state, decision)
+    if calls:
+        update["calls"] = calls
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return update
 
 
-def _events(state: ReactState, decision: Decision, steps: list[StepUpdate]) -> list[Any]:
+def _events(state: ReactState, decision: Decision, steps: list[StepUpdate], calls: list[dict[str, Any]]) -> list[Any]:
     ids = ids_of(state)
-    action = Action(action_type=decision.action_type.value, output=decision.output, **ids)
-    calls = call_events(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
+    planned = calls or calls_of(state, decision)
+    step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
+    action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
     said = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought else []
-    return [*said, *thought, action, *steps, *calls]
+    return [*said, *thought, action, *steps, *call_events(state, calls)]

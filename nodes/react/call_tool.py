@@ -20,7 +20,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
 from .call_limits import refusal
-from .plan_progress import end_step, step_events
+from .plan_progress import end_steps, step_events
 from .prompt_state import tools_at_hand
 from .records import control_exchange, decision_of, ids_of, key_of, record_of
 from .state import ReactState, ReactUpdate
@@ -93,7 +93,8 @@ def _outcome(state: ReactState, work: NodeContext, call: Call, ran: Outcome) -> 
 def _result_event(state: ReactState, work: NodeContext, call: Call, outcome: Outcome) -> ToolResult:
     bounded = truncate_result(outcome.result, work.agent.budget.result_chars)
     about = {name: call[name] for name in ("index", "name", "arguments")}
-    return ToolResult(**about, result=bounded, seconds=round(outcome.seconds, 3), **ids_of(state))
+    step_id = call.get("step_id", "")  # a checkpoint of an earlier version has none
+    return ToolResult(**about, result=bounded, seconds=round(outcome.seconds, 3), step_id=step_id, **ids_of(state))
 
 
 def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any]]) -> ReactUpdate:
@@ -101,7 +102,7 @@ def _settle(update: ReactUpdate, state: ReactState, outcomes: list[dict[str, Any
     decision = decision_of(state)
     errors = [f"{o['name']}: {o['result']['error']}" for o in outcomes if "error" in o["result"]]
     steps = tuple(Step(**step) for step in state["plan"])
-    moved = end_step(steps, decision.step_id, "; ".join(errors)[:200])
+    moved = end_steps(steps, outcomes, decision.step_status_update)
     update["records"] = [record_of(state, decision.action_type.value, decision, outcomes, "\n".join(errors))]
     native = any(call.call_id for call in decision.tool_calls)
     update["messages"] = _exchange(state, decision, native, outcomes)

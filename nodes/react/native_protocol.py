@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from pydantic import TypeAdapter, ValidationError
 
-from segue.core.decision import ActionType, Decision, RequestedCall, check_storable, read_steps
+from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, check_storable, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.ports import ModelReply, ModelRequest, RawCall
 from segue.prompts.load import agent_prompt, render
@@ -93,7 +94,7 @@ def _arguments(call: RawCall) -> dict[str, Any]:
             f"The arguments of {call.name} are not valid JSON, so nothing was run: {error}."
         ) from error
     if not isinstance(arguments, dict):
-        raise UnreadableReply(f"The arguments of {call.name} are not a JSON object, so it was not run.")
+        raise UnreadableReply(f"The arguments of {call.name} are not a JSON object, so nothing was run.")
     return arguments
 
 
@@ -105,17 +106,31 @@ def _control(thought: str, call: RawCall) -> Decision:
     arguments = _arguments(call)
     steps = read_steps(arguments["plan"]) if arguments.get("plan") else ()
     if call.name == "plan":
-        notes = str(arguments.get("notes") or "")
-        made = steps or read_steps(None)
-        return Decision(thought=thought, action_type=ActionType.PLAN, plan=made, notes=notes, control_id=call.id)
+        updates = _updates(arguments.get("step_status_update") or ())
+        return Decision(
+            thought=thought,
+            action_type=ActionType.PLAN,
+            plan=steps or (() if updates else read_steps(None)),
+            notes=str(arguments.get("notes") or ""),
+            step_status_update=updates,
+            control_id=call.id,
+        )
     return Decision(
         thought=thought,
         action_type=ActionType.REMEND,
         diagnosis=str(arguments.get("diagnosis") or ""),
         tool_calls=_repairs(arguments.get("tool_calls") or []),
         plan=steps,
+        step_id=str(arguments.get("step_id") or ""),
         control_id=call.id,
     )
+
+
+def _updates(given: object) -> tuple[StepStatusUpdate, ...]:
+    try:
+        return TypeAdapter(tuple[StepStatusUpdate, ...]).validate_python(given)
+    except ValidationError as error:
+        raise UnreadableReply('The step_status_update needs the form [{"step_id", "status"}].') from error
 
 
 def _repairs(given: object) -> tuple[RequestedCall, ...]:

@@ -1,57 +1,98 @@
-"""How the plan moves: what really ran wins over what the model says was done."""
+"""How the plan progresses: what really ran overrides what the model says was done."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from segue.core.decision import ActionType, Decision, StepStatusUpdate
+from segue.core.decision import Decision, StepStatusUpdate
 from segue.core.events import StepUpdate
-from segue.core.plan import FINAL, Status, Step, ready, set_status
+from segue.core.plan import FINAL, Status, Step, set_status
 
 
-def claimed(steps: tuple[Step, ...], claims: Sequence[StepStatusUpdate]) -> tuple[Step, ...]:
-    """The plan after what the model says of its steps.
+def steps_of_calls(decision: Decision, steps: Sequence[Step], repaired: str = "") -> list[str]:
+    """The id of the step that each call works on; empty where neither the plan nor the model says.
 
-    A failed step is not done because the model says so, nor is one whose calls are only about to run.
+    The tool and the parameters that the plan names come first, then the step that the model names, then the failed step
+    that a repair is for.
     """
-    standing = {step.step_id: step.status for step in steps}
+    unfinished = [step for step in steps if step.status not in FINAL]
+    named = _named(decision.step_id, unfinished) or _named(repaired, unfinished)
+    found: list[str] = []
+    for call in decision.tool_calls:
+        planned = [step.step_id for step in unfinished if _plans(step, call.name, call.arguments)]
+        if named in planned:
+            found.append(named)
+        else:
+            found.append(next((step_id for step_id in planned if step_id not in found), named))
+    return found
+
+
+def _named(step_id: str, steps: Sequence[Step]) -> str:
+    """The step's id as the plan writes it, where a model writes "step_1" for "1"; empty if there is none."""
+    ids = [step.step_id for step in steps]
+    return next((known for known in (step_id, _PREFIX.sub("", step_id)) if known in ids), "")
+
+
+_PREFIX = re.compile(r"^\D+")
+
+
+def _plans(step: Step, name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether the plan names this tool for the step, with these values for the parameters that it names."""
+    if not step.uses_tool or step.action != name:
+        return False
+    return all(key in arguments and _fits(value, arguments[key]) for key, value in step.params.items())
+
+
+def _fits(planned: Any, given: Any) -> bool:
+    """A reference to an earlier result fits every value."""
+    return (isinstance(planned, Mapping) and "$ref" in planned) or planned == given
+
+
+def begin_steps(
+    steps: tuple[Step, ...], worked_on: Collection[str], claims: Sequence[StepStatusUpdate]
+) -> tuple[Step, ...]:
+    """The plan after what the model says of its steps, with those running whose calls are about to run.
+
+    A failed step is not done because the model says so, and of a step whose calls are about to run it says nothing.
+    """
+    status = {step.step_id: step.status for step in steps}
     for claim in claims:
-        now = standing.get(claim.step_id)
-        if now is None or now in FINAL or (now in (Status.ERROR, Status.RUNNING) and claim.status is Status.DONE):
+        now = status.get(claim.step_id)
+        refused = now is Status.ERROR and claim.status is Status.DONE
+        if now is None or now in FINAL or refused or claim.step_id in worked_on:
             continue
         steps = set_status(steps, claim.step_id, claim.status)
-        standing[claim.step_id] = claim.status
+        status[claim.step_id] = claim.status
+    for step_id, now in status.items():
+        if step_id in worked_on and now not in FINAL:
+            steps = set_status(steps, step_id, Status.RUNNING)
     return steps
 
 
-def begin_step(steps: tuple[Step, ...], decision: Decision) -> tuple[Step, ...]:
-    """Mark the step that the decision works on as running."""
-    if decision.action_type not in (ActionType.CALL_TOOL, ActionType.REMEND) or not decision.tool_calls:
-        return steps
-    named = next((step for step in steps if step.step_id == decision.step_id), None)
-    under_way = any(step.status is Status.RUNNING for step in steps)
-    step = named or (None if under_way else next(iter(ready(steps)), None))
-    if step is None or step.status in FINAL:
-        return steps
-    return set_status(steps, step.step_id, Status.RUNNING)
-
-
-def end_step(steps: tuple[Step, ...], step_id: str, failure: str) -> tuple[Step, ...]:
-    """Settle the running step by what its calls came to; without a name of the plan's every running step is meant."""
-    step_id = step_id if any(step.step_id == step_id for step in steps) else ""
-    running = [s.step_id for s in steps if s.status is Status.RUNNING and step_id in ("", s.step_id)]
-    for found in running:
-        steps = set_status(steps, found, Status.ERROR if failure else Status.DONE, failure)
-    return steps
-
-
-def close_steps(steps: tuple[Step, ...], note: str) -> tuple[Step, ...]:
-    """At the answer: what runs, and the writing of the answer itself, is done; what was never begun is skipped."""
+def end_steps(
+    steps: tuple[Step, ...], outcomes: Sequence[Mapping[str, Any]], claims: Sequence[StepStatusUpdate]
+) -> tuple[Step, ...]:
+    """Settle the steps by what their calls came to; one that the model says is running goes on after a success."""
+    goes_on = {claim.step_id for claim in claims if claim.status is Status.RUNNING}
     for step in steps:
-        writing = step.phase == "generation" or (step.action and not step.uses_tool)
+        results = [outcome for outcome in outcomes if outcome.get("step_id") == step.step_id]
+        if step.status is not Status.RUNNING or not results:
+            continue
+        failure = "; ".join(f"{o['name']}: {o['result']['error']}" for o in results if "error" in o["result"])[:200]
+        if failure:
+            steps = set_status(steps, step.step_id, Status.ERROR, failure)
+        elif step.step_id not in goes_on:
+            steps = set_status(steps, step.step_id, Status.DONE)
+    return steps
+
+
+def close_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """At the answer: what runs is done, and so is the writing of the answer, or a last step without a tool."""
+    for step in steps:
+        last = step.step_id == steps[-1].step_id and not step.uses_tool
+        writing = last or step.phase == "generation" or (step.action and not step.uses_tool)
         if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
             steps = set_status(steps, step.step_id, Status.DONE)
-        elif step.status is Status.PENDING:
-            steps = set_status(steps, step.step_id, Status.SKIPPED, note)
     return steps
 
 

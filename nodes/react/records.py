@@ -1,17 +1,19 @@
 """The record of a recursion, its calls and the ids of its events, and the result that a task's records make."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage
 
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
+from segue.core.plan import Step
 from segue.core.ports import CallKey
 
 from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
+from .plan_progress import steps_of_calls
 from .state import ReactState
 
 
@@ -41,12 +43,13 @@ def record_of(
 
 
 def calls_of(state: ReactState, decision: Decision) -> list[dict[str, Any]]:
-    """The decision's calls: {index, name, arguments, call_id}.
+    """The decision's calls: {index, name, arguments, call_id, step_id}.
 
     The place is what the ledger knows a call by; the id is the provider's where it gave one, unless it repeats in the
     reply.
     """
     given = [call.call_id for call in decision.tool_calls]
+    steps = steps_of_calls(decision, [Step(**step) for step in state["plan"]], _repaired(state, decision))
     return [
         {
             "index": index,
@@ -55,17 +58,24 @@ def calls_of(state: ReactState, decision: Decision) -> list[dict[str, Any]]:
             "call_id": call.call_id
             if given.count(call.call_id) == 1 and call.call_id
             else f"{state['trace_id']}-{index}",
+            "step_id": step_id,
         }
-        for index, call in enumerate(decision.tool_calls)
+        for index, (call, step_id) in enumerate(zip(decision.tool_calls, steps, strict=True))
     ]
 
 
-def call_events(state: ReactState, decision: Decision) -> list[ToolCall]:
+def _repaired(state: ReactState, decision: Decision) -> str:
+    """The step whose call failed last, if this is its repair."""
+    if decision.action_type is not ActionType.REMEND or not state["records"]:
+        return ""
+    results = state["records"][-1]["results"]
+    return next((o.get("step_id", "") for o in results if "error" in o["result"]), "")
+
+
+def call_events(state: ReactState, calls: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
     """One event a call that is about to run."""
-    return [
-        ToolCall(index=call["index"], name=call["name"], arguments=call["arguments"], **ids_of(state))
-        for call in calls_of(state, decision)
-    ]
+    shown = ("index", "name", "arguments", "step_id")
+    return [ToolCall(**{name: call[name] for name in shown}, **ids_of(state)) for call in calls]
 
 
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:

@@ -5,7 +5,7 @@ from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce
-from .plan_progress import begin_step, step_events
+from .plan_progress import begin_steps, step_events
 from .records import call_events, calls_of, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
@@ -22,12 +22,13 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     if not decision.tool_calls and not decision.plan:
         return _refused(state, "A REMEND needs tool_calls or a plan that repairs the failure.", repairs)
     steps = tuple(Step(**step) for step in state["plan"])
-    begun = begin_step(steps, decision)
+    calls = calls_of(state, decision)
+    begun = begin_steps(steps, [call["step_id"] for call in calls], ())
     return {
-        "calls": calls_of(state, decision),
+        "calls": calls,
         "plan": [step.model_dump(mode="json") for step in begun],
         "repairs": repairs,
-        "events": announce(*step_events(steps, begun, ids_of(state)), *call_events(state, decision)),
+        "events": announce(*step_events(steps, begun, ids_of(state)), *call_events(state, calls)),
     }
 
 

@@ -39,7 +39,7 @@ class ReactState(TypedDict, total=False):
     decision: dict[str, Any] | None
     """The decision under way; None after an unreadable reply. CALL_LLM."""
     calls: list[dict[str, Any]]
-    """Calls still to run: {index, name, arguments, call_id}, and once a person decided about one that needs it,
+    """Calls still to run: {index, name, arguments, call_id, step_id}, and once a person decided about one,
     `approved` (in which task), `original` (the arguments before an edit) or `rejected` (why). CALL_LLM and REMEND fix
     them, CALL_TOOL has them decided and takes from them."""
     outcomes: list[dict[str, Any]]

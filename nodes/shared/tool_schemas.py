@@ -4,7 +4,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from segue.core.json_schema import NOISE, plain_schema
+from segue.core.plan import Status
 from segue.core.ports import Tool
+from segue.prompts.phrases import phrase
 
 from .prompt_budget import as_json
 
@@ -17,7 +19,7 @@ _TEXT = {"type": "string"}
 def described(tools: Mapping[str, Tool], language: str) -> str:
     """One line a tool: name, parameters' schema, what it does."""
     if not tools:
-        return "（没有工具）" if language == "zh" else "(none)"
+        return phrase("no_tools", language)
     return "\n".join(_line(tool.spec["function"]) for tool in tools.values())
 
 
@@ -45,9 +47,12 @@ def _call_schema(tool: Tool) -> dict[str, Any]:
 
 
 def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
-    return _object({"action_type": {"const": kind}, "output": output})
+    progress = {"step_id": _TEXT, "step_status_update": _UPDATES}
+    return _object({"action_type": {"const": kind}, "output": output, **progress}, *progress)
 
 
+_STATUS = {"enum": [status.value for status in Status]}
+_UPDATES = {"type": "array", "items": _object({"step_id": _TEXT, "status": _STATUS})}
 ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
 
 
@@ -55,12 +60,15 @@ def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTION
     """The JSON schema of a decision: one arm an action that is offered, one a tool."""
     step = _object({"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "done"]}})
     plan = {"type": "array", "items": step, "minItems": 1}
-    outputs = {"ANSWER": _object({"answer": _TEXT}), "PLAN": _object({"plan": plan, "notes": _TEXT})}
+    outputs = {"ANSWER": [_object({"answer": _TEXT})], "PLAN": [_object({"plan": plan, "notes": _TEXT})]}
     if tools:
         calls = {"type": "array", "items": {"anyOf": [_call_schema(tool) for tool in tools.values()]}, "minItems": 1}
-        outputs["CALL_TOOL"] = _object({"tool_calls": calls})
-        outputs["REMEND"] = _object({"diagnosis": _TEXT, "tool_calls": calls})
-    arms = [_action(kind, outputs[kind]) for kind in offered if kind in outputs]
+        outputs["CALL_TOOL"] = [_object({"tool_calls": calls})]
+        outputs["REMEND"] = [
+            _object({"diagnosis": _TEXT, "tool_calls": calls}),
+            _object({"diagnosis": _TEXT, "plan": plan}),
+        ]
+    arms = [_action(kind, output) for kind in offered for output in outputs.get(kind, ())]
     return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
 
 
@@ -98,22 +106,29 @@ def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
 
 
-_STEP = _object(
-    {"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "running", "done", "error", "skipped"]}}
-)
+_STEP = _object({"step_id": _TEXT, "description": _TEXT, "status": _STATUS})
 _STEPS = {"type": "array", "items": _STEP, "minItems": 1}
-_WANTED = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type": "object"}})}
+_CALLS = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type": "object"}})}
 
 CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
     "plan": _control_tool(
         "plan",
-        "Write the plan, or rewrite it: all its steps with their status. Finished steps stay.",
-        _object({"plan": _STEPS, "notes": _TEXT}, "notes"),
+        "Write the plan, or rewrite it: all its steps with their status; finished steps stay. Or only report progress "
+        "with step_status_update.",
+        _object(
+            {"plan": _STEPS, "notes": _TEXT, "step_status_update": _UPDATES}, "plan", "notes", "step_status_update"
+        ),
     ),
     "remend": _control_tool(
         "remend",
-        "Mend a failed call: say what went wrong, and give the corrected calls or a new plan.",
-        _object({"diagnosis": _TEXT, "tool_calls": _WANTED, "plan": _STEPS}, "tool_calls", "plan"),
+        "Repair a failed call: say what went wrong, and give the corrected calls or a new plan; step_id is the step "
+        "that the calls work on.",
+        _object(
+            {"diagnosis": _TEXT, "tool_calls": _CALLS, "plan": _STEPS, "step_id": _TEXT},
+            "tool_calls",
+            "plan",
+            "step_id",
+        ),
     ),
 }
 """What the native protocol offers beside the agent's tools."""

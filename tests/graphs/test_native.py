@@ -62,6 +62,17 @@ async def test_control_tools_plan_and_remend(bed: Make) -> None:
     assert out["result"]["reasoning"]["tools_used"] == ["fail", "double"]
 
 
+async def test_plan_reports_progress_and_remend_names_its_step(bed: Make) -> None:
+    steps = [{"step_id": n, "description": "try", "status": "pending"} for n in "123"]
+    update = {"step_status_update": [{"step_id": "2", "status": "done"}]}
+    repair = {"diagnosis": "x", "tool_calls": [{"name": "double", "arguments": {"number": 1}}], "step_id": "3"}
+    script = [calls(("p", "plan", {"plan": steps})), calls(("q", "plan", update)), calls(("r", "remend", repair))]
+    with (test := native(bed, [*script, AIMessage("two")])).model:
+        out = await test.send("go")
+    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "done"]
+    assert [event["step_id"] for event in test.of_type("tool_result")] == ["3"]
+
+
 async def test_cut_or_broken_calls_are_never_run_and_leave_no_trace_in_the_history(bed: Make) -> None:
     cut = calls(("c", "note", {"text": "half"}))
     cut.response_metadata["finish_reason"] = "length"
