@@ -50,7 +50,7 @@ def test_a_task_round_by_round(client: httpx.Client, noted: Json) -> None:
     first, second = client.get(f"/api/tasks/{noted['task_id']}/recursions").json()["items"]
     assert (first["iteration"], first["observe"], first["thought"]) == (1, "nothing yet", "I note")
     assert first["action"]["action_type"] == "CALL_TOOL"
-    assert first["calls"] == [{"index": 0, "name": "note", "arguments": {"name": "one"}}]
+    assert first["calls"] == [{"index": 0, "name": "note", "arguments": {"name": "one"}, "step_id": ""}]
     assert first["results"][0]["result"] == {"success": "noted one"}
     assert (second["iteration"], second["action"]["action_type"], second["calls"]) == (2, "ANSWER", [])
     assert first["trace_id"] != second["trace_id"]

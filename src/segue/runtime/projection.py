@@ -146,6 +146,7 @@ class Projection:
     def _(self, event: Action) -> None:
         if kept := self._round(event):
             kept.action = event
+            kept.step_id = event.step_id or kept.step_id
 
     @fold.register
     def _(self, event: ErrorRaised) -> None:

@@ -15,6 +15,8 @@ class CallMade(BaseModel):
     index: int
     name: str
     arguments: dict[str, Any]
+    step_id: str
+    """The plan's step that it works on; empty if none is known."""
 
 
 class CallEnded(CallMade):
@@ -29,6 +31,8 @@ class Recursion(BaseModel):
 
     trace_id: str
     iteration: int
+    step_id: str
+    """The plan's step that it works on; empty if none is known."""
     observe: str
     thought: str
     action: dict[str, Any] | None
@@ -73,20 +77,26 @@ def recursions(forms: Iterable[Form]) -> list[Folded]:
             case "observe" | "thought" as kind:
                 kept[kind] = data["text"]
             case "action":
+                kept["step_id"] = form["step_id"] or kept["step_id"]
                 kept["action"] = {"action_type": data["action_type"], "output": data["output"]}
             case "tool_call":
-                kept["calls"].append({name: data[name] for name in CallMade.model_fields})
+                kept["calls"].append(_call(form, CallMade))
             case "tool_result":
-                kept["results"].append({name: data[name] for name in CallEnded.model_fields})
+                kept["results"].append(_call(form, CallEnded))
             case "error":
                 kept["errors"].append(data["message"])
     return list(rounds.values())
+
+
+def _call(form: Form, kind: type[CallMade]) -> Folded:
+    return {name: form["step_id"] if name == "step_id" else form["data"][name] for name in kind.model_fields}
 
 
 def _empty_round(trace_id: str, iteration: int) -> Folded:
     return {
         "trace_id": trace_id,
         "iteration": iteration,
+        "step_id": "",
         "observe": "",
         "thought": "",
         "action": None,
