@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiosqlite
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -195,6 +195,29 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
         opened.push_async_callback(database._writer.close)
         database._closing = opened.pop_all()
         return database
+
+
+@contextlib.contextmanager
+def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Have a text that is not valid UTF-8 given as bytes, where it would otherwise keep its row from being read."""
+    connection.text_factory = _text
+    try:
+        yield connection
+    finally:
+        connection.text_factory = str
+
+
+def fetched(connection: sqlite3.Connection, statement: str, values: Any = ()) -> list[sqlite3.Row]:
+    """The rows of a query, whatever they hold."""
+    with lenient(connection):
+        return connection.execute(statement, values).fetchall()
+
+
+def _text(stored: bytes) -> str | bytes:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 def touch(connection: sqlite3.Connection) -> None:

@@ -1,28 +1,14 @@
 """The durable events of every task, numbered from 1 without gap or repeat."""
 
-import dataclasses
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-from segue.core.events import TYPES, Event, from_dict, to_dict
+from segue.core.events import Event, to_dict
+from segue.core.records import Json, StoredEvent, from_row
 
-from .columns import (
-    Column,
-    Row,
-    Unfit,
-    count,
-    damaged,
-    fetched,
-    json_object,
-    moment,
-    name,
-    optional,
-    read_columns,
-    text,
-)
-from .database import Database
+from .database import Database, fetched
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 INSERT_EVENT = """
@@ -35,7 +21,7 @@ INSERT_EVENT = """
 _READ = "SELECT * FROM events WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 
 
-def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> dict[str, Any]:
+def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> Json:
     """The parameters of INSERT_EVENT for an event in the form of `segue.core.events.to_dict`."""
     return {
         "task_id": event["task_id"],
@@ -46,7 +32,7 @@ def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[s
     }
 
 
-def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> dict[str, Any]:
+def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> Json:
     """Store an event that no step of a graph made, and return its dict form with its `seq`."""
     form = to_dict(event)
     row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, form)).fetchone()
@@ -59,61 +45,12 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
-        """Return a task's events with `seq` above `after`, in order, at most `limit`.
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
+        """Return the public form of a task's events with `seq` above `after`, in order, at most `limit`.
 
         Raises:
             DamagedRow: one of them cannot be read.
         """
         values = (task_id, after, -1 if limit is None else limit)
-        return [_form(row) for row in await self._database.read(lambda connection: fetched(connection, _READ, values))]
-
-
-def _form(row: sqlite3.Row) -> Row:
-    values, faults = read_columns(row, EVENT)
-    if faults:
-        raise damaged("events", values, faults)
-    return {**values["event"], "seq": values["seq"]}
-
-
-def _kinds_of(hint: Any) -> tuple[type, ...]:
-    """The types that a value of an event's field has once it was JSON."""
-    origin = get_origin(hint)
-    if origin is Literal:
-        return (str,)
-    if origin is None or origin in (dict, list):
-        return (int, float) if hint is float else (origin or hint,)
-    return tuple(kind for one in get_args(hint) for kind in _kinds_of(one))
-
-
-_KINDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    name: {field.name: _kinds_of(get_type_hints(kind)[field.name]) for field in dataclasses.fields(kind)}
-    for name, kind in TYPES.items()
-}
-_IDS = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
-
-
-def _event(value: Any) -> Row:
-    form = json_object(value)
-    try:
-        from_dict(form)
-        kinds = _KINDS[form["type"]]
-        told = {**form["data"], **{field: form[field] for field in _IDS}}
-    except (TypeError, LookupError):
-        raise Unfit("no event") from None
-    for field in told.keys() & kinds.keys():
-        if not isinstance(told[field], kinds[field]):
-            raise Unfit(f"no event, its {field} is {type(told[field]).__name__}")
-    moment(form["timestamp"])
-    return form
-
-
-EVENT: Mapping[str, Column] = {
-    "task_id": name,
-    "seq": count,
-    "thread_id": name,
-    "source": optional(text),
-    "ordinal": count,
-    "event": _event,
-}
-"""What a row of events holds."""
+        rows = await self._database.read(lambda connection: fetched(connection, _READ, values))
+        return [from_row(StoredEvent, row).json() for row in rows]

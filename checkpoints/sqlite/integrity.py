@@ -1,19 +1,14 @@
 """Every row of tasks, events and calls, with what is wrong with it."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .call_records import read_call
-from .columns import Row, damaged, lenient, listed_faults, read_columns, what_of
-from .event_log import EVENT
-from .records import TASK
+from segue.core.records import Call, Json, StoredEvent, Task, damaged, described, listed_faults, read
 
-_READ: Mapping[str, Callable[[sqlite3.Row], tuple[Row, dict[str, str]]]] = {
-    "tasks": lambda row: read_columns(row, TASK),
-    "events": lambda row: read_columns(row, EVENT),
-    "calls": read_call,
-}
+from .database import lenient
+
+_KINDS: Mapping[str, type[Task | StoredEvent | Call]] = {"tasks": Task, "events": StoredEvent, "calls": Call}
 _ORDER = {"tasks": "position", "events": "task_id, seq", "calls": "position"}
 # A row whose session cannot be read any more is found by the other rows of its task.
 _OF_SESSION = {
@@ -37,8 +32,8 @@ class ReadRow:
     """A row as it is stored, its columns that can be read, and what is wrong with the others."""
 
     table: str
-    stored: Row
-    values: Row
+    stored: Json
+    values: Json
     faults: Mapping[str, str]
 
     @property
@@ -49,7 +44,7 @@ class ReadRow:
     @property
     def described(self) -> str:
         """Which row it is, and what is wrong with it."""
-        return f"{what_of(self.table, self.values)} ({listed_faults(self.faults)})"
+        return f"{described(_KINDS[self.table], self.values)} ({listed_faults(self.faults)})"
 
 
 def rows_of(
@@ -60,7 +55,7 @@ def rows_of(
     statement = f"SELECT * FROM {table} {where} ORDER BY {_ORDER[table]}"
     with lenient(connection):
         for row in connection.execute(statement, {"thread": thread_id}):
-            values, faults = _READ[table](row)
+            values, faults = read(_KINDS[table], row)
             if thread_id is not None and values.get("thread_id", thread_id) != thread_id:
                 continue
             yield ReadRow(table, dict(row), values, faults)
@@ -68,7 +63,7 @@ def rows_of(
 
 def damaged_rows(connection: sqlite3.Connection, thread_id: str | None = None) -> list[ReadRow]:
     """The damaged ones among a session's rows, or among all."""
-    return [row for table in _READ for row in rows_of(connection, table, thread_id) if row.faults]
+    return [row for table in _KINDS for row in rows_of(connection, table, thread_id) if row.faults]
 
 
 def refuse_damaged(connection: sqlite3.Connection, thread_id: str) -> None:
@@ -77,10 +72,10 @@ def refuse_damaged(connection: sqlite3.Connection, thread_id: str) -> None:
     Raises:
         DamagedRow: one cannot.
     """
-    for table in _READ:
+    for table in _KINDS:
         for row in rows_of(connection, table, thread_id, _QUICKLY):
             if row.faults:
-                raise damaged(table, {**row.values, "thread_id": thread_id}, row.faults)
+                raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
 
 
 def session_of(connection: sqlite3.Connection, row: ReadRow) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 
 from segue.core.errors import StorageError
 from segue.core.ports import CallKey, Claim
+from segue.core.records import Call, Json, from_row
 
-from .call_records import call_of, calls_of, canonical
-from .columns import fetched
-from .database import Database
+from .database import Database, fetched
 from .leases import check_fence
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
@@ -38,6 +37,7 @@ _WITHDRAW = """
     DELETE FROM calls
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
 """
+_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _UNKNOWN = """
     SELECT * FROM calls
@@ -45,6 +45,21 @@ _UNKNOWN = """
         AND iif(typeof(outcome) = 'text' AND json_valid(outcome), json_extract(outcome, '$.unknown_outcome'), 0)
     GROUP BY name, arguments ORDER BY min(position)
 """
+
+
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """One text per value, whatever the order of its keys."""
+    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
+
+
+async def calls_of(database: Database, thread_id: str, task_id: str) -> list[Call]:
+    """A task's calls in the order of their intents.
+
+    Raises:
+        DamagedRow: one of them cannot be read.
+    """
+    rows = await database.read(lambda db: fetched(db, _OF_TASK, (thread_id, task_id)))
+    return [from_row(Call, row) for row in rows]
 
 
 class LedgerConflict(StorageError):
@@ -96,20 +111,16 @@ class ToolLedger:
         """
         await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
 
-    async def read(self, key: CallKey) -> dict[str, Any] | None:
-        """Return one call as in `calls`, or None."""
+    async def read(self, key: CallKey) -> Json | None:
+        """Return the public form of one call, or None."""
         rows = await self._database.read(lambda connection: fetched(connection, _FIND, self._row(key)))
-        return call_of(rows[0]) if rows else None
+        return from_row(Call, rows[0]).json() if rows else None
 
-    async def calls(self, task_id: str) -> list[dict[str, Any]]:
-        """Return a task's calls in the order of their intents.
-
-        Each is {name, arguments, outcome, state, started_at, finished_at, scope, idx}; `state` is running or done,
-        times are Unix seconds.
-        """
+    async def calls(self, task_id: str) -> list[Call]:
+        """Return a task's calls in the order of their intents."""
         return await calls_of(self._database, self._thread_id, task_id)
 
-    async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[Call]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.
 
         Raises:
@@ -120,17 +131,17 @@ class ToolLedger:
         def end(connection: sqlite3.Connection) -> None:
             check_fence(connection, self._thread_id, self._fence)
             for row in fetched(connection, _UNDER_WAY, values):
-                outcome = json.dumps(dict(outcome_of(call_of(row)["name"])))
+                outcome = json.dumps(dict(outcome_of(from_row(Call, row).name)))
                 connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
 
         await self._database.write(end, synced=True)
         return await self.calls(task_id)
 
-    async def unknown(self, task_id: str) -> list[dict[str, Any]]:
+    async def unknown(self, task_id: str) -> list[Json]:
         """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
         values = (self._thread_id, task_id)
-        calls = [call_of(row) for row in await self._database.read(lambda db: fetched(db, _UNKNOWN, values))]
-        return [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+        calls = [from_row(Call, row) for row in await self._database.read(lambda db: fetched(db, _UNKNOWN, values))]
+        return [{"name": call.name, "arguments": call.arguments} for call in calls]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)
@@ -143,11 +154,11 @@ class ToolLedger:
             doubtful = connection.execute(_DOUBT, like).fetchone()
             connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
             return Claim("doubtful" if doubtful else "fresh")
-        call = call_of(row)
+        call = from_row(Call, row)
         if (row["name"], row["arguments"]) != (name, arguments):
             raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
-        if call["state"] == "done":
-            return Claim("finished", call["outcome"])
+        if call.state == "done":
+            return Claim("finished", call.outcome)
         connection.execute(_TAKE_OVER, (self._fence, row["position"]))
         return Claim("interrupted")
 

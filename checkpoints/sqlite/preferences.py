@@ -1,15 +1,23 @@
 """What a user prefers: a default mode, the modes that were used, and how the answers were rated."""
 
 import sqlite3
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from segue.core.errors import InvalidAnswer, UnknownTask
+from segue.core.records import BEST, Json, read
 
-from .columns import Column, Row, fetched, read_columns, text
-from .database import Database
-from .records import BEST, TASK
+from .database import Database, fetched
 
-_SHOWN: Mapping[str, Column] = {"message": TASK["message"], "mode": text, "rating": TASK["rating"]}
+
+@dataclass(frozen=True)
+class _Rated:
+    """What the history shows of a task."""
+
+    message: str
+    mode: str
+    rating: Literal[1, 2, 3, 4, 5] | None
+
 
 _DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
 # A copy counts where it was rated itself, or where its original is in another database.
@@ -38,14 +46,14 @@ class Preferences:
         row = await self._database.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
         return "" if row is None else str(row["default_mode"])
 
-    async def get(self, user_id: str, limit: int = 50) -> Row:
+    async def get(self, user_id: str, limit: int = 50) -> Json:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
 
         `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
         read is left out.
         """
         rows = await self._database.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
-        told = [values for values, faults in (read_columns(row, _SHOWN) for row in rows) if not faults]
+        told = [values for values, faults in (read(_Rated, row) for row in rows) if not faults]
         history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in told]
         return {"default_mode": await self.default_mode(user_id), "mode_history": history}
 

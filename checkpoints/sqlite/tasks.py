@@ -4,21 +4,24 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
 from typing import Any
 
 from segue.core.errors import TaskError, UnknownTask
 from segue.core.events import Event, StateChanged
+from segue.core.records import Json, Task, Thread, damaged, from_row, read, to_row
 from segue.core.task_status import ENDED, TaskStatus, next_status
 
-from .columns import Row, fetched
-from .database import Database
+from .database import Database, fetched
 from .event_log import insert_event
 from .leases import check_fence
-from .records import shown_task, shown_thread, stored_task, task_of
 
-Rows = list[Row]
-Moved = tuple[Row, Rows]
-"""A task's row, and the events that were stored with the change."""
+Moved = tuple[Task, list[Json]]
+"""A task, and the events that were stored with the change."""
+
+_Tasks = list[Task]
+_Threads = list[Thread]
+_Owned = list[tuple[Task, str]]
 
 SHORTEST = 6
 """Characters that an id may be shortened to."""
@@ -61,8 +64,32 @@ _THREADS = """
 """
 
 
+EMPTY: Json = {
+    **dict.fromkeys(field.name for field in fields(Task)),
+    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
+    **{"notes": [], "created_at": 0.0, "updated_at": 0.0},
+}
+"""What is shown where nothing can be read."""
+
+
+def shown(row: sqlite3.Row) -> Task:
+    """The task of a row; of a damaged one what can be read, with the status error and a sentence for its error."""
+    values, faults = read(Task, row)
+    if faults:
+        sentence = str(damaged(Task, values, faults))
+        values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
+    return Task(**values)
+
+
+def _shown_thread(row: sqlite3.Row) -> Thread:
+    values, faults = read(Thread, row)
+    if faults:
+        values = {**EMPTY, "turns": 0, **values, "status": TaskStatus.ERROR}
+    return Thread(**{field.name: values[field.name] for field in fields(Thread)})
+
+
 class Tasks:
-    """The rows of tasks, as dicts with the fields of the table; `result` is a dict or None, times are Unix seconds.
+    """The tasks of a database.
 
     A damaged row stops whatever works on its task, with DamagedRow. Lists show it: what of it can be read, with the
     status error and a sentence for its error.
@@ -83,7 +110,7 @@ class Tasks:
         model: str,
         message: str,
         fence: int | None = None,
-    ) -> Row:
+    ) -> Task:
         """Write down a pending task.
 
         Raises:
@@ -106,24 +133,24 @@ class Tasks:
             row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
             return row
 
-        return task_of(await self._database.write(insert))
+        return from_row(Task, await self._database.write(insert))
 
-    async def get(self, task_id: str) -> Row:
+    async def get(self, task_id: str) -> Task:
         """Return one task.
 
         Raises:
             UnknownTask: there is none.
             DamagedRow: it cannot be read.
         """
-        return task_of(await self._database.read(lambda connection: _find(connection, task_id)))
+        return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id)))
 
-    async def show(self, task_id: str) -> Row:
+    async def show(self, task_id: str) -> Task:
         """Return one task as lists show it.
 
         Raises:
             UnknownTask: there is none.
         """
-        return shown_task(await self._database.read(lambda connection: _find(connection, task_id)))
+        return shown(await self._database.read(lambda connection: _find(connection, task_id)))
 
     async def move(
         self,
@@ -146,15 +173,16 @@ class Tasks:
         """
 
         def change(connection: sqlite3.Connection) -> Moved:
-            old = task_of(_find(connection, task_id))
+            old = from_row(Task, _find(connection, task_id))
             if fence is not None:
-                check_fence(connection, old["thread_id"], fence)
-            new = old["status"] if status is None else next_status(old["status"], status)
-            moved = [] if new == old["status"] else [StateChanged(task_id=task_id, old=old["status"], new=str(new))]
-            kept = old if status is None else {**old, "error": None}
-            values = stored_task({**kept, **changes, "status": str(new), "now": self._clock()})
+                check_fence(connection, old.thread_id, fence)
+            new = old.status if status is None else next_status(old.status, status)
+            moved = [] if new == old.status else [StateChanged(task_id=task_id, old=old.status, new=str(new))]
+            kept = {} if status is None else {"error": None}
+            changed = {**vars(old), **kept, **changes, "status": str(new)}
+            values = {**to_row(Task, changed), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
-            return task_of(row), [insert_event(connection, old["thread_id"], event) for event in (*moved, *events)]
+            return from_row(Task, row), [insert_event(connection, old.thread_id, event) for event in (*moved, *events)]
 
         return await self._database.write(change)
 
@@ -167,12 +195,12 @@ class Tasks:
         """
 
         def add(connection: sqlite3.Connection) -> Moved:
-            task = task_of(_find(connection, task_id))
-            if task["status"] in ENDED:
-                raise TaskError(f"Task «{task_id}» is {task['status']}: send a new message.")
-            values = stored_task({**task, "notes": [*task["notes"], text], "now": self._clock()})
+            task = from_row(Task, _find(connection, task_id))
+            if task.status in ENDED:
+                raise TaskError(f"Task «{task_id}» is {task.status}: send a new message.")
+            values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
-            return task_of(row), [insert_event(connection, task["thread_id"], event)]
+            return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
 
         return await self._database.write(add)
 
@@ -202,23 +230,23 @@ class Tasks:
         rows = await self._database.read(lambda connection: fetched(connection, _WANTED, (given,)))
         return {row["task_id"]: row["wanted"] for row in rows}
 
-    async def unfinished(self) -> Rows:
-        """Return the tasks that have not ended and wait for no answer, oldest first, with the live `owner` or "".
+    async def unfinished(self) -> _Owned:
+        """Return the tasks that have not ended and wait for no answer, oldest first, each with its live owner or "".
 
         One whose status cannot be read is among them.
         """
         values = {"now": self._clock()}
         rows = await self._database.read(lambda connection: fetched(connection, _UNFINISHED, values))
-        return [shown_task(row) for row in rows]
+        return [(shown(row), row["owner"]) for row in rows]
 
-    async def latest_of(self, thread_id: str) -> Row | None:
+    async def latest_of(self, thread_id: str) -> Task | None:
         """Return the thread's newest task, or None.
 
         Raises:
             DamagedRow: it cannot be read.
         """
         rows = await self._database.read(lambda connection: fetched(connection, _LATEST, (thread_id,)))
-        return task_of(rows[0]) if rows else None
+        return from_row(Task, rows[0]) if rows else None
 
     async def list(
         self,
@@ -227,19 +255,19 @@ class Tasks:
         limit: int = 50,
         before: str | None = None,
         prefix: str = "",
-    ) -> Rows:
+    ) -> _Tasks:
         """Return tasks, newest first, of threads whose names begin with `prefix`.
 
         `before` is the task_id that the last page ended with.
         """
         values = {"agent_id": agent_id, "thread_id": thread_id, "limit": limit, "before": before, "prefix": prefix}
-        return [shown_task(row) for row in await self._database.read(lambda db: fetched(db, _LIST, values))]
+        return [shown(row) for row in await self._database.read(lambda db: fetched(db, _LIST, values))]
 
-    async def threads(self, limit: int = 50, prefix: str = "") -> Rows:
-        """Return the threads, last used first: {thread_id, turns, message, status, updated_at} of the newest task."""
+    async def threads(self, limit: int = 50, prefix: str = "") -> _Threads:
+        """Return the threads, last used first."""
         values = {"limit": limit, "prefix": prefix}
         rows = await self._database.read(lambda connection: fetched(connection, _THREADS, values))
-        return [shown_thread(row) for row in rows]
+        return [_shown_thread(row) for row in rows]
 
 
 def _find(connection: sqlite3.Connection, task_id: str) -> sqlite3.Row:

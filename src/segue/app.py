@@ -98,12 +98,12 @@ class App:
             TooManyTasks: the queue of this process is full.
         """
         task, _ = await self.control.start(Request(message, **options))
-        return task
+        return task.json()
 
     async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
         task, _ = await self.control.start(Request(message, **options))
-        async for event in self.queries.follow(task["task_id"]):
+        async for event in self.queries.follow(task.task_id):
             yield event
 
     async def ask(
@@ -161,7 +161,7 @@ class App:
     async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Row:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
         task, _ = await self.control.resume(task_id, model=model, answer=answer)
-        return task
+        return task.json()
 
     async def question(self, task_id: str) -> Row:
         """What a task waits with: {"interrupt_id", "kind": "approval", "calls": [{"index", "name", "arguments"}]}.
@@ -217,7 +217,7 @@ class App:
         Raises:
             UnknownTask: no task has that id.
         """
-        return await self.queries.task(task_id)
+        return (await self.queries.task(task_id)).json()
 
     async def tasks(
         self,
@@ -229,7 +229,8 @@ class App:
         session_prefix: str = "",
     ) -> list[Row]:
         """Tasks, the latest first; `before` is the id that the last page ended with."""
-        return await self.queries.tasks(agent_id, session_id, limit, before, session_prefix)
+        tasks = await self.queries.tasks(agent_id, session_id, limit, before, session_prefix)
+        return [task.json() for task in tasks]
 
     async def find_task(self, text: str) -> str:
         """The id of the task that `text` is, or the beginning of.
@@ -283,7 +284,7 @@ class App:
 
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        return await self.queries.threads(limit, prefix)
+        return [thread.json() for thread in await self.queries.threads(limit, prefix)]
 
     async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Row]:
         """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.

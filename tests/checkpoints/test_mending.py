@@ -54,7 +54,7 @@ async def _written(path: Path) -> Sound:
     work.effects.clear()
     paused = await work.pause(path)
     async with work.opened(path) as app:
-        row = await app.task(paused)
+        row = await app.queries.task(paused)
         await app._runner.add_note(row, "and gently", Steered(task_id=paused, message="and gently"))
         return Sound(path, paused, await app.tasks(), await app.threads(), await app.trace(paused))
 
@@ -99,7 +99,7 @@ async def test_a_damaged_task_stops_no_list_and_is_put_back(
         known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
         assert known.items() <= left(shown, column).items()
         where = "`segue doctor` says" if column == "thread_id" else "segue recover s mends it"
-        assert f"{column}: " in shown["error"]
+        assert f"{column} " in shown["error"]
         assert where in shown["error"]
         assert [thread["turns"] for thread in await app.threads()] == [1, 1]
         assert sound.threads[1] in await app.threads()

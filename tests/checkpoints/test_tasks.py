@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
-from segue.checkpoints.sqlite.columns import Row
 from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.event_log import EventLog
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.tasks import Tasks
 from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
 from segue.core.events import Paused, Steered
+from segue.core.records import Task
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock
@@ -18,7 +18,7 @@ from .conftest import Clock
 
 async def create(
     tasks: Tasks, task_id: str, thread_id: str = "s", agent_id: str = "support", fence: int | None = None
-) -> Row:
+) -> Task:
     return await tasks.create(
         task_id=task_id,
         thread_id=thread_id,
@@ -35,7 +35,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
     tasks = Tasks(database, clock)
     created = await create(tasks, "t1")
     assert created == await tasks.get("t1")
-    assert created == {
+    assert created.json() == {
         "task_id": "t1",
         "thread_id": "s",
         "agent_id": "support",
@@ -70,10 +70,10 @@ async def test_a_status_comes_with_result_and_error(database: Database, clock: C
     await tasks.move("t1", TaskStatus.RUNNING)
     clock.now += 5
     failed, _ = await tasks.move("t1", TaskStatus.ERROR, error="no answer", result={"done": ["a"]})
-    assert (failed["status"], failed["error"], failed["result"]) == ("error", "no answer", {"done": ["a"]})
-    assert (failed["created_at"], failed["updated_at"]) == (1000.0, 1005.0)
+    assert (failed.status, failed.error, failed.result) == ("error", "no answer", {"done": ["a"]})
+    assert (failed.created_at, failed.updated_at) == (1000.0, 1005.0)
     again, _ = await tasks.move("t1", TaskStatus.RUNNING)
-    assert (again["error"], again["result"]) == (None, {"done": ["a"]})
+    assert (again.error, again.result) == (None, {"done": ["a"]})
     assert again == await tasks.get("t1")
 
 
@@ -118,12 +118,12 @@ async def test_a_stale_owner_sets_no_status(database: Database, other: Database,
     fence = await Lease(other, clock).acquire("s", "you")
     with pytest.raises(StaleOwner):
         await tasks.move("t1", TaskStatus.DONE, fence=stale)
-    assert (await tasks.get("t1"))["status"] == "running"
+    assert (await tasks.get("t1")).status == "running"
     with pytest.raises(StaleOwner):
         await create(tasks, "t2", fence=stale)
     with pytest.raises(UnknownTask):
         await tasks.get("t2")
-    assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0]["status"] == "done"
+    assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0].status == "done"
     assert [form["data"]["new"] for form in await EventLog(other).read("t1")] == ["running", "done"]
 
 
@@ -135,9 +135,9 @@ async def test_a_change_and_what_is_told_of_it_are_one_transaction(database: Dat
     )
     assert [form["type"] for form in told] == ["state_changed", "paused"]
     assert told == await EventLog(database).read("t1")
-    assert row["wanted"] == "pause"
+    assert row.wanted == "pause"
     row, told = await tasks.move("t1", None, wanted=None)
-    assert (row["status"], row["wanted"], told) == ("running", None, [])
+    assert (row.status, row.wanted, told) == ("running", None, [])
 
 
 async def test_what_other_processes_want_is_found(database: Database) -> None:
@@ -156,7 +156,7 @@ async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Databa
     for text in ("to Xi'an", "并且便宜"):
         row, told = await tasks.add_note("t1", text, Steered(task_id="t1", message=text))
         assert told[0]["data"] == {"message": text}
-    assert row["notes"] == ["to Xi'an", "并且便宜"]
+    assert row.notes == ["to Xi'an", "并且便宜"]
     await tasks.move("t1", TaskStatus.CANCELLED)
     with pytest.raises(TaskError, match="is cancelled"):
         await tasks.add_note("t1", "more", Steered(task_id="t1", message="more"))
@@ -185,7 +185,7 @@ async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(databas
     clock.now += 11
     await lease.acquire("s2", "alive", ttl=10)
     await tasks.move("t3", TaskStatus.CANCELLED)
-    assert [(row["task_id"], row["owner"]) for row in await tasks.unfinished()] == [("t1", ""), ("t2", "alive")]
+    assert [(row.task_id, owner) for row, owner in await tasks.unfinished()] == [("t1", ""), ("t2", "alive")]
 
 
 async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
@@ -194,10 +194,10 @@ async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
     for task_id in ("t2", "t1", "t3"):
         await create(tasks, task_id)
     await create(tasks, "elsewhere", thread_id="s2")
-    assert [task["task_id"] for task in await tasks.list(thread_id="s")] == ["t3", "t1", "t2"]
+    assert [task.task_id for task in await tasks.list(thread_id="s")] == ["t3", "t1", "t2"]
     latest = await tasks.latest_of("s")
     assert latest is not None
-    assert latest["task_id"] == "t3"
+    assert latest.task_id == "t3"
 
 
 async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(database: Database, clock: Clock) -> None:
@@ -206,7 +206,7 @@ async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(database: 
         await create(tasks, f"t{n}", thread_id=f"s{n % 2}", agent_id="even" if n % 2 == 0 else "odd")
 
     async def ids(**filters: str | int) -> list[str]:
-        return [task["task_id"] for task in await tasks.list(**filters)]  # type: ignore[arg-type]
+        return [task.task_id for task in await tasks.list(**filters)]  # type: ignore[arg-type]
 
     assert await ids() == ["t6", "t5", "t4", "t3", "t2", "t1", "t0"]
     assert await ids(agent_id="odd") == ["t5", "t3", "t1"]
@@ -227,8 +227,8 @@ async def test_threads_show_their_last_task(database: Database, clock: Clock) ->
     await create(tasks, "t3", thread_id="new")
     clock.now += 1
     await tasks.move("t3", TaskStatus.RUNNING)
-    assert await tasks.threads() == [
+    assert [thread.json() for thread in await tasks.threads()] == [
         {"thread_id": "new", "turns": 2, "message": "message of t3: 你好", "status": "running", "updated_at": 1003.0},
         {"thread_id": "old", "turns": 1, "message": "message of t1: 你好", "status": "pending", "updated_at": 1000.0},
     ]
-    assert [thread["thread_id"] for thread in await tasks.threads(limit=1)] == ["new"]
+    assert [thread.thread_id for thread in await tasks.threads(limit=1)] == ["new"]

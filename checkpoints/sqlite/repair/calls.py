@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from segue.core.ids import Ids
+from segue.core.records import Json
 
-from ..call_records import canonical
-from ..columns import Row
 from ..integrity import ReadRow
+from ..ledger import canonical
 
 _LOST = "unknown_outcome: {name} ended, but what it came to was damaged: check what it did before calling it once more."
 _CUT = re.compile(r"… \[\d+ more characters\]\Z")
@@ -16,8 +16,8 @@ _CUT = re.compile(r"… \[\d+ more characters\]\Z")
 
 
 def mended_call(
-    row: ReadRow, thread_id: str, tasks: Sequence[Row], log: Mapping[str, Sequence[Row]]
-) -> tuple[Row, str]:
+    row: ReadRow, thread_id: str, tasks: Sequence[Json], log: Mapping[str, Sequence[Json]]
+) -> tuple[Json, str]:
     """The damaged columns' new values, and a sentence about them."""
     task_id = row.task_id or _task_of(row, tasks, log)
     events = log.get(task_id, ())
@@ -60,7 +60,7 @@ def _had_ended(row: ReadRow) -> bool:
     return state == "done" or (state is None and settled)
 
 
-def _task_of(row: ReadRow, tasks: Sequence[Row], log: Mapping[str, Sequence[Row]]) -> str:
+def _task_of(row: ReadRow, tasks: Sequence[Json], log: Mapping[str, Sequence[Json]]) -> str:
     """The task whose events name the call's recursion, else the one that had begun last, else any."""
     for task_id, events in log.items():
         if _call_by_events(row, events):
@@ -69,11 +69,11 @@ def _task_of(row: ReadRow, tasks: Sequence[Row], log: Mapping[str, Sequence[Row]
     return str((before or [task["task_id"] for task in tasks] or [Ids().task()])[-1])
 
 
-def _call_by_events(row: ReadRow, events: Sequence[Row]) -> Row:
+def _call_by_events(row: ReadRow, events: Sequence[Json]) -> Json:
     """The name, arguments and result that a task's events give for a call; nothing where they differ."""
     scope, index = row.values.get("scope", ""), row.values.get("idx")
     step, attempts, _ = scope.rpartition("#")
-    told: Row = {}
+    told: Json = {}
     for event in events:
         data = event["data"]
         here = event["trace_id"] == scope or (attempts and not event["trace_id"] and event["step_id"] == step)
@@ -88,7 +88,7 @@ def _call_by_events(row: ReadRow, events: Sequence[Row]) -> Row:
     return told
 
 
-def _sentence(row: ReadRow, task_id: str, name: str, told: Row) -> str:
+def _sentence(row: ReadRow, task_id: str, name: str, told: Json) -> str:
     mended = _to_mend(row)
     said = [f"mended: {', '.join(mended)}"]
     if row.faults.keys() & {"outcome", "state"} and _had_ended(row):
@@ -98,7 +98,7 @@ def _sentence(row: ReadRow, task_id: str, name: str, told: Row) -> str:
     return f"Call {name} of task «{task_id}»: {'; '.join(said)}."
 
 
-def _left_of(result: Row | None) -> str:
+def _left_of(result: Json | None) -> str:
     """What is missing of an outcome that was taken from the call's event."""
     if result is None:
         return ", what it came to is lost"

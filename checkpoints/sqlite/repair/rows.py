@@ -1,20 +1,21 @@
 """Mend the damaged rows of a session: from the log of its events, as far as that tells what they held."""
 
+import json
 import sqlite3
 from itertools import count as numbers
 from typing import Any
 
 from segue.core.events import ErrorRaised, StateChanged, to_dict
 from segue.core.ids import Ids
+from segue.core.records import Json, Task, to_row
 from segue.core.task_status import OPEN, TaskStatus
 
-from ..columns import Row, Unfit, json_object
 from ..event_log import event_row, insert_event
 from ..integrity import ReadRow, rows_of
-from ..records import EMPTY, stored_task
+from ..tasks import EMPTY
 from .calls import mended_call
 
-Log = list[Row]
+Log = list[Json]
 _S = TaskStatus
 _IDS = {"trace_id": str, "step_id": str, "iteration": int}
 _UNREADABLE = "What stood here was damaged and could not be read: the session was recovered."
@@ -53,7 +54,7 @@ def mend(connection: sqlite3.Connection, thread_id: str, now: float) -> list[str
     return said
 
 
-def _update(connection: sqlite3.Connection, table: str, row: ReadRow, new: Row) -> None:
+def _update(connection: sqlite3.Connection, table: str, row: ReadRow, new: Json) -> None:
     columns = ", ".join(f"{column} = :{column}" for column in new)
     values = {**new, "position": row.stored["position"]}
     connection.execute(f"UPDATE {table} SET {columns} WHERE position = :position", values)
@@ -85,7 +86,7 @@ def _mend_events(connection: sqlite3.Connection, thread_id: str, now: float) -> 
     return [*lines, *(f"{why}: {times}." for why, times in dropped.items() if times)]
 
 
-def _event(connection: sqlite3.Connection, row: ReadRow, thread_id: str, task_id: str, moment: float) -> Row:
+def _event(connection: sqlite3.Connection, row: ReadRow, thread_id: str, task_id: str, moment: float) -> Json:
     """The row of an event; in place of one that cannot be read, one that says so."""
     taken = {number for (number,) in connection.execute(_NUMBERS, (task_id,))} if "seq" in row.faults else ()
     seq = row.values["seq"] if "seq" in row.values else next(number for number in numbers(1) if number not in taken)
@@ -98,12 +99,13 @@ def _event(connection: sqlite3.Connection, row: ReadRow, thread_id: str, task_id
     return {**event_row(thread_id, source, ordinal, {**form, "task_id": task_id}), "seq": seq}
 
 
-def _salvaged(stored: Any) -> Row:
+def _salvaged(stored: Any) -> Json:
     try:
-        form = json_object(stored)
-    except Unfit:
+        form = json.loads(stored)
+    except (ValueError, TypeError, RecursionError):
         return {}
-    return {field: form[field] for field, kind in _IDS.items() if isinstance(form.get(field), kind)}
+    known = form if isinstance(form, dict) else {}
+    return {field: known[field] for field, kind in _IDS.items() if isinstance(known.get(field), kind)}
 
 
 def _mend_tasks(connection: sqlite3.Connection, thread_id: str, log: dict[str, Log], now: float) -> list[str]:
@@ -123,22 +125,22 @@ def _mend_tasks(connection: sqlite3.Connection, thread_id: str, log: dict[str, L
         passed = row is not rows[-1] and not new.keys().isdisjoint({"status", "thread_id"})
         if given_up := status in OPEN and (passed or _cannot_begin(new, events)):
             new["status"] = _S.CANCELLED.value
-        _update(connection, "tasks", row, stored_task(new))
+        _update(connection, "tasks", row, to_row(Task, new))
         if given_up:
             insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=_S.CANCELLED))
         said.append(_sentence(task_id, {column: new[column] for column in row.faults}, told, given_up))
     return said
 
 
-def _cannot_begin(new: Row, events: Log) -> bool:
+def _cannot_begin(new: Json, events: Log) -> bool:
     """Whether the message is lost of a task that no step was made of yet."""
     return new.get("message") == "" and not any(event["source"] for event in events)
 
 
-def _task_by_events(events: Log) -> Row:
+def _task_by_events(events: Log) -> Json:
     """What a task's events tell of its row."""
     last = {event["type"]: event["data"] for event in events}
-    told: Row = {"notes": [event["data"]["message"] for event in events if event["type"] == "steered"]}
+    told: Json = {"notes": [event["data"]["message"] for event in events if event["type"] == "steered"]}
     if started := last.get("task_started"):
         # A chat model object goes by a name that nothing can be asked for by.
         known = started["model"] == "offline" or started["model"].startswith(("openai:", "local:"))
@@ -158,7 +160,7 @@ def _task_by_events(events: Log) -> Row:
     return told | ({"created_at": events[0]["timestamp"], "updated_at": events[-1]["timestamp"]} if events else {})
 
 
-def _sentence(task_id: str, new: Row, told: Row, given_up: bool) -> str:
+def _sentence(task_id: str, new: Json, told: Json, given_up: bool) -> str:
     lost = [column for column in new if new[column] == EMPTY[column]]
     guessed = [column for column in new if column not in lost and column not in told]
     rebuilt = [column for column in new if column not in lost and column in told]

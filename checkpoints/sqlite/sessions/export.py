@@ -15,10 +15,9 @@ from pydantic import BaseModel
 from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
-from ..call_records import canonical
-from ..columns import decoded
 from ..database import Database
 from ..integrity import refuse_damaged
+from ..ledger import canonical
 from ..saver import FencedSqliteSaver
 from ..schema import SCHEMA_VERSION
 from ..serializer import CheckedSerializer, decoding
@@ -134,7 +133,10 @@ def _newest(connection: sqlite3.Connection, thread_id: str) -> str | None:
 
 def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Row:
     """The columns of a row that its part has, those of JSON as values."""
-    return {name: decoded(row[name]) if name in _JSON else row[name] for name in part.model_fields}
+    return {
+        name: json.loads(row[name]) if name in _JSON and row[name] is not None else row[name]
+        for name in part.model_fields
+    }
 
 
 def _state(connection: sqlite3.Connection, thread_id: str) -> Row:

@@ -9,8 +9,7 @@ from typing import Any
 
 from segue.core.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
 
-from ..columns import fetched
-from ..database import Database
+from ..database import Database, fetched
 from ..serializer import CheckedSerializer, Undecodable, decoding
 
 Row = dict[str, Any]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -26,6 +26,7 @@ Name = Annotated[str, Field(min_length=1)]
 Moment = Annotated[float, Field(ge=0, lt=_LAST)]
 """Unix seconds."""
 Count = Annotated[int, Field(ge=0)]
+_IDS = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 Status = Annotated[TaskStatus, Field(strict=False)]
 
 
@@ -37,13 +38,14 @@ def _answer(value: Json) -> Json:
 
 def _event(form: Json) -> Json:
     try:
-        event = from_dict(form)
+        kind: type = TYPES[form["type"]]
+        values = {**vars(from_dict(form)), **{field: form[field] for field in _IDS}}
     except (TypeError, LookupError):
         raise ValueError("should be an event") from None
-    if not isinstance(event.timestamp, int | float) or not 0 <= event.timestamp < _LAST:
-        raise ValueError("should be an event, its timestamp should be Unix seconds")
-    values = {field: getattr(event, field) for field in _columns(TYPES[form["type"]])}
-    if faults := read(TYPES[form["type"]], values, stored=False)[1]:
+    faults = read(kind, values, stored=False)[1]
+    if "timestamp" not in faults and not 0 <= values["timestamp"] < _LAST:
+        faults["timestamp"] = "should be Unix seconds"
+    if faults:
         raise ValueError(f"should be an event, its {listed_faults(faults)}")
     return form
 
@@ -159,6 +161,12 @@ class Snapshot:
 _SELDOM = ("forked_from", "damaged")
 
 
+class Row(Protocol):
+    """Values by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
 class Column(NamedTuple):
     """What a field may hold, and whether its column holds it as JSON text."""
 
@@ -175,7 +183,7 @@ def _columns(kind: type) -> Mapping[str, Column]:
     }
 
 
-def read(kind: type, row: Mapping[str, Any], *, stored: bool = True) -> tuple[Json, dict[str, str]]:
+def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, str]]:
     """The values of a row that can be read, and of the others what is wrong with them.
 
     `stored` rows hold JSON as text, those of a JSON document as values.
@@ -203,7 +211,7 @@ def _value(column: Column, value: Any, stored: bool) -> Any:
 _TEXT: TypeAdapter[str] = TypeAdapter(str)
 
 
-def from_row(kind: type[R], row: Mapping[str, Any]) -> R:
+def from_row(kind: type[R], row: Row) -> R:
     """The record of a row.
 
     Raises:

@@ -1,6 +1,7 @@
 """The end of a cancelled task: what it did and wrote so far stays in its thread's history."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -10,23 +11,22 @@ from langgraph.types import StateSnapshot
 
 from ..core.agents import Budget
 from ..core.ports import CallKey
+from ..core.records import Call, Json, Task
 from ..nodes.shared.prompt_budget import truncate_result
 from ..nodes.shared.task import STEER, additions, compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
 from ..prompts.phrases import phrase
 from .projection import Projection
 
-Row = dict[str, Any]
-
 
 async def close_turn(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     config: RunnableConfig,
     state: StateSnapshot,
-    row: Row,
-    calls: Sequence[Row],
+    row: Task,
+    calls: Sequence[Call],
     partial: str,
-    result: Row,
+    result: Json,
 ) -> None:
     """End the turn of a task that will not go on, so that the thread can take the next message.
 
@@ -39,44 +39,44 @@ async def close_turn(
     mark = phrase("interrupted", values.get("language") or "en")
     closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
     said = values.get("messages", [])
-    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row["notes"][len(additions(said)) :]]
+    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row.notes[len(additions(said)) :]]
     update = {
         "messages": [*added, *_missing(said, row, calls), closing],
         "result": result,
         "assignment": None,
     }
-    await graph.aupdate_state(config, {**update, "task_id": row["task_id"]}, as_node="FINISH")
+    await graph.aupdate_state(config, {**update, "task_id": row.task_id}, as_node="FINISH")
 
 
-def _missing(messages: Sequence[AnyMessage], row: Row, calls: Sequence[Row]) -> list[AnyMessage]:
+def _missing(messages: Sequence[AnyMessage], row: Task, calls: Sequence[Call]) -> list[AnyMessage]:
     """The exchanges of the calls that the history does not have yet, a recursion's or step's together."""
     known = [m.additional_kwargs.get("key") for m in messages if isinstance(m, ToolMessage)]
     rounds: dict[str, list[Settled]] = {}
     for place, call in enumerate(calls):
-        key = {"task_id": row["task_id"], "scope": call["scope"], "index": call["idx"]}
-        if key not in known:
-            call_id = f"{row['task_id'][:8]}-{place}"
-            settled = Settled(call_id, call["name"], call["arguments"], call["outcome"], CallKey(**key))
-            rounds.setdefault(call["scope"], []).append(settled)
+        key = CallKey(row.task_id, call.scope, call.idx)
+        if asdict(key) not in known:
+            call_id = f"{row.task_id[:8]}-{place}"
+            settled = Settled(call_id, call.name, call.arguments, call.outcome or {}, key)
+            rounds.setdefault(call.scope, []).append(settled)
     return [message for made in rounds.values() for message in exchange("", made)]
 
 
 def cancelled_result(
-    row: Row, partial: str, calls: Sequence[Row], unknown: Sequence[Row], known: Projection, budget: Budget
-) -> Row:
+    row: Task, partial: str, calls: Sequence[Call], unknown: Sequence[Json], known: Projection, budget: Budget
+) -> Json:
     """The result of a task that was cancelled: what it thought, called and used until then, from its log and ledger."""
     history = [
         {
             "step": step,
             "phase": "execution",
-            "action": call["name"],
-            "result": truncate_result(call["outcome"], budget.result_chars),
+            "action": call.name,
+            "result": truncate_result(call.outcome or {}, budget.result_chars),
             "description": "",
         }
         for step, call in enumerate(calls, start=1)
     ]
     result = compose_result(
-        row["mode"],
+        row.mode,
         partial,
         history=history,
         reasoning="\n".join(text for text in known.thoughts if text),
@@ -86,6 +86,6 @@ def cancelled_result(
     return {**result, "success": False, "status": "cancelled", "unknown_outcomes": [*unknown]}
 
 
-def stopped(row: Row) -> Row:
+def stopped(row: Task) -> Json:
     """The result of a task that was stopped before it had one."""
-    return {"success": False, "answer": "", "mode": row["mode"], "status": "paused"}
+    return {"success": False, "answer": "", "mode": row.mode, "status": "paused"}

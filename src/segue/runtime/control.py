@@ -14,6 +14,7 @@ from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.ids import Ids
+from ..core.records import Json, Task
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
@@ -24,14 +25,14 @@ from .extraction import extract
 from .queries import LOOK_EVERY, Queries, is_over
 from .recovery import make_again
 from .request import Request
-from .run import Row, Run
+from .run import Run
 from .runner import Runner, thread_config
 from .sessions import Sessions, check_session
 
 CANCEL_SECONDS = 10.0
 """How long another process may take to cancel a task that it runs."""
 
-Started = tuple[Row, "asyncio.Task[Row]"]
+Started = tuple[Task, "asyncio.Task[Json]"]
 """A task and its run."""
 
 
@@ -88,13 +89,13 @@ class Control:
             row = await self._created(asyncio.create_task(creating))
             return row, begin(row)
 
-    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Row:
+    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Json:
         """Start a task and wait for its result, as an object too where a model of it is given."""
         row, run = await self.start(request)
         result = await self.result(row, run)
         if response_model is None or not result["success"]:
             return result
-        model = self._registry.model_for(self._registry.agent(row["agent_id"]), row["model"])
+        model = self._registry.model_for(self._registry.agent(row.agent_id), row.model)
         made, usage = await extract(model, result["answer"], response_model)
         spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
         return {**result, "object": made, "usage": {**result["usage"], **spent}}
@@ -117,7 +118,7 @@ class Control:
         check_session(thread_id)
         self._registry.model_for(agent, request.model)
 
-    async def _created(self, creating: "asyncio.Task[Row]") -> Row:
+    async def _created(self, creating: "asyncio.Task[Task]") -> Task:
         """The new task; a caller that is cancelled meanwhile leaves no task behind that nobody runs."""
         try:
             return await asyncio.shield(creating)
@@ -129,11 +130,11 @@ class Control:
         """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
         state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
-        if last and last["status"] in OPEN:
-            if last["wanted"] != "cancel":
-                raise TaskUnfinished(thread_id, last["task_id"], last["status"])
+        if last and last.status in OPEN:
+            if last.wanted != "cancel":
+                raise TaskUnfinished(thread_id, last.task_id, last.status)
             await self._runner.end_cancelled(last)  # its process died before it could
-        if last and last["status"] == TaskStatus.ERROR and not last["result"]:
+        if last and last.status == TaskStatus.ERROR and not last.result:
             await self._runner.leave_behind(last)
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await make_again(self._runner, thread_id)
@@ -144,13 +145,13 @@ class Control:
         """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with."""
         checked = None if answer is None else await self._checked(task_id, answer)
         known = await self._runner.tasks.get(task_id)
-        await self._registry.prepare(self._registry.agent(known["agent_id"]))
-        async with self._runner.leased(known["thread_id"], wait) as begin:
+        await self._registry.prepare(self._registry.agent(known.agent_id))
+        async with self._runner.leased(known.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             await self._check_resumable(row, checked)
-            self._registry.model_for(self._registry.agent(row["agent_id"]), model or row["model"])
-            changes = {"model": model or row["model"], "answer": checked or row["answer"], "wanted": None}
-            began = row["status"] == TaskStatus.PENDING
+            self._registry.model_for(self._registry.agent(row.agent_id), model or row.model)
+            changes = {"model": model or row.model, "answer": checked or row.answer, "wanted": None}
+            began = row.status == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
             told = [] if began else [Resumed(task_id=task_id)]
             row = await self._runner.move(row, status, events=told, **changes)
@@ -165,7 +166,7 @@ class Control:
         async for event in self._queries.follow(task_id, after=max(seen, default=0)):
             yield event
 
-    async def result(self, row: Row, run: "asyncio.Task[Row]") -> Row:
+    async def result(self, row: Task, run: "asyncio.Task[Json]") -> Json:
         """Wait for a run; returns its result with `task_id`, `session_id` and `status`."""
         try:
             result = await asyncio.shield(run)
@@ -173,21 +174,21 @@ class Control:
             if not run.cancelled():
                 raise
             result = stopped(row)
-        status = (await self._runner.tasks.get(row["task_id"]))["status"]
-        return {**result, "task_id": row["task_id"], "session_id": row["thread_id"], "status": status}
+        status = (await self._runner.tasks.get(row.task_id)).status
+        return {**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)}
 
-    async def _checked(self, task_id: str, answer: Any) -> Row:
+    async def _checked(self, task_id: str, answer: Any) -> Json:
         """The answer to a task's question in the form that is stored."""
         question = await self._queries.question(task_id)
-        agent = self._registry.agent((await self._runner.tasks.get(task_id))["agent_id"])
+        agent = self._registry.agent((await self._runner.tasks.get(task_id)).agent_id)
         await self._registry.prepare(agent)
         verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
         value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
-    async def _check_resumable(self, row: Row, answer: Row | None) -> None:
+    async def _check_resumable(self, row: Task, answer: Json | None) -> None:
         """Raise TaskError for a task that cannot go on like this."""
-        task_id, status = row["task_id"], row["status"]
+        task_id, status = row.task_id, row.status
         if status in ENDED:
             raise TaskError(f"Task «{task_id}» is {status}: there is nothing to resume; send a new message.")
         if answer is None and status == TaskStatus.WAITING:
@@ -196,11 +197,9 @@ class Control:
             )
         if answer is not None and status != TaskStatus.WAITING:
             raise TaskError(f"Task «{task_id}» is {status}: it waits for no answer.")
-        latest = await self._runner.tasks.latest_of(row["thread_id"])
-        if latest and latest["task_id"] != task_id:
-            raise TaskError(
-                f"Session «{row['thread_id']}» went on with task «{latest['task_id']}»: send a new message."
-            )
+        latest = await self._runner.tasks.latest_of(row.thread_id)
+        if latest and latest.task_id != task_id:
+            raise TaskError(f"Session «{row.thread_id}» went on with task «{latest.task_id}»: send a new message.")
 
     # A task that runs.
 
@@ -213,28 +212,28 @@ class Control:
         row = await self._runner.tasks.get(task_id)
         if run := self._runner.run_of(task_id):
             return await self.pause_run(run)
-        if row["status"] not in ACTIVE:
-            raise TaskError(f"Task «{task_id}» is {row['status']}: only a task that runs can be paused.")
-        if await self._runner.leases.held(row["thread_id"]):
-            status = None if row["status"] == TaskStatus.PENDING else TaskStatus.PAUSING
+        if row.status not in ACTIVE:
+            raise TaskError(f"Task «{task_id}» is {row.status}: only a task that runs can be paused.")
+        if await self._runner.leases.held(row.thread_id):
+            status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
             await self._move_unless_ended(row, status, wanted="pause")
         else:  # its process is gone
-            async with self._runner.leased(row["thread_id"]):
+            async with self._runner.leased(row.thread_id):
                 await self._move_unless_ended(row, TaskStatus.PAUSED, wanted="pause")
 
     async def pause_run(self, run: Run) -> None:
         """Stop a run of this process at its next boundary, unless it just ended."""
         await self._runner.request_pause(run)
 
-    async def _move_unless_ended(self, row: Row, status: TaskStatus | None, **changes: Any) -> None:
-        now = await self._runner.tasks.get(row["task_id"])
-        if now["wanted"] == "cancel":
+    async def _move_unless_ended(self, row: Task, status: TaskStatus | None, **changes: Any) -> None:
+        now = await self._runner.tasks.get(row.task_id)
+        if now.wanted == "cancel":
             return
         try:
-            await self._runner.move(row, None if now["status"] == status else status, **changes)
+            await self._runner.move(row, None if now.status == status else status, **changes)
         except IllegalTransition:
-            now = await self._runner.tasks.get(row["task_id"])
-            raise TaskError(f"Task «{row['task_id']}» is {now['status']} meanwhile.") from None
+            now = await self._runner.tasks.get(row.task_id)
+            raise TaskError(f"Task «{row.task_id}» is {now.status} meanwhile.") from None
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
@@ -249,7 +248,7 @@ class Control:
         """Cancel a task that runs here, in another process, or not at all."""
         row = await self._runner.tasks.get(task_id)
         if is_over(row):
-            raise TaskError(f"Task «{task_id}» is {row['status']}: there is nothing to cancel.")
+            raise TaskError(f"Task «{task_id}» is {row.status}: there is nothing to cancel.")
         deadline = time.monotonic() + CANCEL_SECONDS
         while not is_over(row):
             await self._cancel_where_it_is(row)
@@ -258,22 +257,22 @@ class Control:
                 raise TaskError(
                     f"Task «{task_id}» still runs: its process was asked to cancel it, but does not answer."
                 )
-        if row["status"] != TaskStatus.CANCELLED:
-            raise TaskError(f"Task «{task_id}» is {row['status']} meanwhile: {row['error'] or 'it has its answer'}.")
+        if row.status != TaskStatus.CANCELLED:
+            raise TaskError(f"Task «{task_id}» is {row.status} meanwhile: {row.error or 'it has its answer'}.")
 
-    async def _cancel_where_it_is(self, row: Row) -> None:
+    async def _cancel_where_it_is(self, row: Task) -> None:
         """Try once: somebody else may be about to resume the task, or about to end it."""
-        if (run := self._runner.run_of(row["task_id"])) and run.task:
+        if (run := self._runner.run_of(row.task_id)) and run.task:
             run.cancel()
             await asyncio.wait([run.task])
-        elif row["status"] in ACTIVE and await self._runner.leases.held(row["thread_id"]):
-            if row["wanted"] != "cancel":
+        elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
+            if row.wanted != "cancel":
                 await self._runner.move(row, None, wanted="cancel")
             await asyncio.sleep(LOOK_EVERY)
         else:
             try:
-                async with self._runner.leased(row["thread_id"]):
-                    row = await self._runner.tasks.get(row["task_id"])
+                async with self._runner.leased(row.thread_id):
+                    row = await self._runner.tasks.get(row.task_id)
                     if not is_over(row):
                         await self._runner.end_cancelled(row)
             except ThreadBusy:
@@ -288,31 +287,31 @@ class Control:
             TaskError: the task waits for an answer.
         """
         row = await self._runner.tasks.latest_of(thread_id)
-        if not row or row["status"] not in OPEN or row["wanted"] == "cancel":
+        if not row or row.status not in OPEN or row.wanted == "cancel":
             return None
         row = await self._paused(row)
-        if row["status"] in ENDED:
+        if row.status in ENDED:
             return None
         if await self._about_to_answer(row):
-            await self.result(*await self.resume(row["task_id"], wait=CANCEL_SECONDS))
+            await self.result(*await self.resume(row.task_id, wait=CANCEL_SECONDS))
             return None
         await self._check_resumable(row, None)
-        await self._runner.add_note(row, message, Steered(task_id=row["task_id"], message=message))
-        return await self.resume(row["task_id"], wait=CANCEL_SECONDS)
+        await self._runner.add_note(row, message, Steered(task_id=row.task_id, message=message))
+        return await self.resume(row.task_id, wait=CANCEL_SECONDS)
 
-    async def _paused(self, row: Row) -> Row:
+    async def _paused(self, row: Task) -> Task:
         """The task once it does not run any more."""
-        while row["status"] in ACTIVE:
+        while row.status in ACTIVE:
             with suppress(TaskError):  # it may just have ended
-                await self.pause(row["task_id"])
-            if await self._queries.runs_elsewhere(row["task_id"]):
+                await self.pause(row.task_id)
+            if await self._queries.runs_elsewhere(row.task_id):
                 await asyncio.sleep(LOOK_EVERY)
-            row = await self._runner.tasks.get(row["task_id"])
+            row = await self._runner.tasks.get(row.task_id)
         return row
 
-    async def _about_to_answer(self, row: Row) -> bool:
+    async def _about_to_answer(self, row: Task) -> bool:
         """Whether the machine has decided on its answer, so that nothing can be added any more."""
-        config = thread_config(row["thread_id"])
+        config = thread_config(row.thread_id)
         state = await state_at(self._runner.graph, config, subgraphs=True)
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner

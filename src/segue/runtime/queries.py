@@ -6,26 +6,27 @@ from functools import partial
 
 from langchain_core.messages import convert_to_openai_messages
 
-from ..checkpoints.sqlite.call_records import calls_of
 from ..checkpoints.sqlite.database import Database, touch
+from ..checkpoints.sqlite.ledger import calls_of
 from ..checkpoints.sqlite.state_reading import state_at
 from ..core.errors import TaskError, UnknownThread
 from ..core.events import Event, from_dict
+from ..core.records import Json, Task, Thread
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from .event_stream import until_end
 from .lease_holder import lives
 from .projection import Projection, project
-from .run import Row, question_of
+from .run import question_of
 from .runner import Runner, thread_config
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at a task that another process runs."""
 
 
-def is_over(row: Row) -> bool:
+def is_over(row: Task) -> bool:
     """Whether a task is finished for good: answered, failed with a result, or cancelled."""
-    failed = row["status"] == TaskStatus.ERROR and row["result"] is not None
-    return failed or row["status"] in ENDED
+    failed = row.status == TaskStatus.ERROR and row.result is not None
+    return failed or row.status in ENDED
 
 
 class Queries:
@@ -36,7 +37,7 @@ class Queries:
         self._runner = runner
         self._closing = False
 
-    async def history(self, session_id: str) -> list[Row]:
+    async def history(self, session_id: str) -> list[Json]:
         """The session's messages in OpenAI's format.
 
         Raises:
@@ -48,7 +49,7 @@ class Queries:
         converted = convert_to_openai_messages(state.values["messages"])
         return converted if isinstance(converted, list) else [converted]
 
-    async def threads(self, limit: int = -1, prefix: str = "") -> list[Row]:
+    async def threads(self, limit: int = -1, prefix: str = "") -> list[Thread]:
         """The sessions whose names begin with `prefix`, the last used first."""
         return await self._runner.tasks.threads(limit, prefix)
 
@@ -59,11 +60,11 @@ class Queries:
         limit: int = 50,
         before: str | None = None,
         session_prefix: str = "",
-    ) -> list[Row]:
+    ) -> list[Task]:
         """A page of tasks, the latest first."""
         return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix)
 
-    async def task(self, task_id: str) -> Row:
+    async def task(self, task_id: str) -> Task:
         """One task.
 
         Raises:
@@ -79,28 +80,28 @@ class Queries:
         """
         return await self._runner.tasks.find(text)
 
-    async def resumable(self) -> list[Row]:
+    async def resumable(self) -> list[Json]:
         """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
         rows = []
-        for row in await self._runner.tasks.unfinished():
-            if not lives(row["owner"]) and row["wanted"] != "cancel":
-                rows.append({**row, "cut_off": row["status"] != TaskStatus.PAUSED})
+        for row, owner in await self._runner.tasks.unfinished():
+            if not lives(owner) and row.wanted != "cancel":
+                rows.append({**row.json(), "owner": owner, "cut_off": row.status != TaskStatus.PAUSED})
         return rows
 
-    async def question(self, task_id: str) -> Row:
+    async def question(self, task_id: str) -> Json:
         """What a task asks a person.
 
         Raises:
             UnknownTask, TaskError.
         """
         row = await self._runner.tasks.get(task_id)
-        state = await state_at(self._runner.graph, thread_config(row["thread_id"]))
+        state = await state_at(self._runner.graph, thread_config(row.thread_id))
         asked = question_of(state.interrupts)
-        if row["status"] != TaskStatus.WAITING or not asked:
-            raise TaskError(f"Task «{task_id}» is {row['status']}: it waits for no answer.")
+        if row.status != TaskStatus.WAITING or not asked:
+            raise TaskError(f"Task «{task_id}» is {row.status}: it waits for no answer.")
         return {**asked.value, "interrupt_id": asked.id}
 
-    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
         """A task's durable events in their dict form."""
         return await self._runner.log.read(task_id, after, limit)
 
@@ -112,21 +113,22 @@ class Queries:
         """The sessions whose tasks run in this process."""
         return self._runner.running()
 
-    async def trace(self, task_id: str) -> Row:
+    async def trace(self, task_id: str) -> Json:
         """{"task", "events", "calls"} of a task.
 
         Raises:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await calls_of(self._database, row["thread_id"], task_id)
-        return {"task": row, "events": await self._runner.log.read(task_id), "calls": calls}
+        calls = await calls_of(self._database, row.thread_id, task_id)
+        events = await self._runner.log.read(task_id)
+        return {"task": row.json(), "events": events, "calls": [call.json() for call in calls]}
 
-    async def usage(self, agent_id: str | None = None) -> Row:
+    async def usage(self, agent_id: str | None = None) -> Json:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
-        total: Row = {"tasks": 0}
+        total: Json = {"tasks": 0}
         for task in await self._runner.tasks.list(agent_id=agent_id, limit=-1):
-            spent = {} if task["copy_of"] else (task["result"] or {}).get("usage", {})
+            spent = {} if task.copy_of else (task.result or {}).get("usage", {})
             total["tasks"] += bool(spent)
             for name in spent.keys() & {"input", "output", "calls", "cost"}:
                 total[name] = total.get(name, 0) + spent[name]
@@ -160,7 +162,7 @@ class Queries:
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether a live process holds the session of a task that is not finished."""
         row = await self._runner.tasks.get(task_id)
-        return row["status"] in ACTIVE and await self._runner.leases.held(row["thread_id"])
+        return row.status in ACTIVE and await self._runner.leases.held(row.thread_id)
 
     def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""

@@ -5,14 +5,14 @@ from langchain_core.runnables import RunnableConfig
 from ..checkpoints.sqlite.database import Database
 from ..checkpoints.sqlite.repair.recover import recover
 from ..checkpoints.sqlite.state_reading import state_at
-from .run import Row
+from ..core.records import Json
 from .runner import Runner, thread_config
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
 
 
-async def recover_session(database: Database, runner: Runner, thread_id: str) -> Row:
+async def recover_session(database: Database, runner: Runner, thread_id: str) -> Json:
     """Repair the records and go back to the newest state that can be read.
 
     Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was repaired.

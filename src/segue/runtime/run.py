@@ -12,10 +12,10 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.ports import PAUSE
+from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
 from .capacity import Place
 
-Row = dict[str, Any]
 LEASE_LOST = "another process took over the session"
 
 
@@ -26,11 +26,11 @@ class Run:
     It is `stoppable` while the graph runs: how it stands then is written down to the end.
     """
 
-    row: Row
+    row: Task
     fence: int
     place: Place
     control: RunControl = field(default_factory=RunControl)
-    task: "asyncio.Task[Row] | None" = None
+    task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False
     cancelled: bool = False
     partial: str = ""
@@ -75,7 +75,7 @@ class Run:
             self.partial = ""
 
 
-def look_at(run: asyncio.Task[Row]) -> None:
+def look_at(run: asyncio.Task[Json]) -> None:
     """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
     if not run.cancelled():
         run.exception()
@@ -87,11 +87,11 @@ def knows(state: StateSnapshot, task_id: str) -> bool:
     return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
 
 
-def given(state: StateSnapshot, row: Row) -> "GraphInput | Command[Any] | None":
+def given(state: StateSnapshot, row: Task) -> "GraphInput | Command[Any] | None":
     """What to invoke the graph with: the message, a person's answer, or None to go on."""
-    if not knows(state, row["task_id"]):
-        return {"messages": [HumanMessage(row["message"])], "assignment": {"task_id": row["task_id"]}}
-    answer = row["answer"]
+    if not knows(state, row.task_id):
+        return {"messages": [HumanMessage(row.message)], "assignment": {"task_id": row.task_id}}
+    answer = row.answer
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
         return Command(resume={answer["interrupt_id"]: answer["value"]})
     return None

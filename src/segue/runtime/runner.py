@@ -21,6 +21,7 @@ from ..core.agents import Budget
 from ..core.errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting, from_dict
 from ..core.ports import AppContext
+from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
 from ..nodes.chat.run_mode import ModeGraph
@@ -31,7 +32,7 @@ from .capacity import Capacity
 from .event_stream import Hub
 from .lease_holder import LeaseHolder
 from .projection import project
-from .run import LEASE_LOST, Row, Run, given, knows, look_at, question_of
+from .run import LEASE_LOST, Run, given, knows, look_at, question_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,20 +58,20 @@ class Runner:
         self._runs: dict[str, Run] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    def _publish(self, stored: list[Row]) -> None:
+    def _publish(self, stored: list[Json]) -> None:
         for form in stored:
             self.hub.publish(from_dict(form))
 
-    async def move(self, row: Row, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Row:
+    async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
         """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
-        fence = self.saver.fence(row["thread_id"]) or None
-        moved, stored = await self.tasks.move(row["task_id"], status, events=events, fence=fence, **changes)
+        fence = self.saver.fence(row.thread_id) or None
+        moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
         self._publish(stored)
         return moved
 
-    async def add_note(self, row: Row, text: str, event: Event) -> None:
+    async def add_note(self, row: Task, text: str, event: Event) -> None:
         """Add a text that steers a task, and tell of it."""
-        _, stored = await self.tasks.add_note(row["task_id"], text, event)
+        _, stored = await self.tasks.add_note(row.task_id, text, event)
         self._publish(stored)
 
     def _pause_run(self, task_id: str) -> None:
@@ -83,7 +84,7 @@ class Runner:
 
     def running(self) -> list[str]:
         """The threads whose tasks run in this process, or wait for their turn."""
-        return [run.row["thread_id"] for run in self._runs.values()]
+        return [run.row.thread_id for run in self._runs.values()]
 
     def _lost(self, thread_id: str) -> None:
         """Another owner took the thread; called from the heartbeat's thread."""
@@ -95,11 +96,11 @@ class Runner:
 
     def _pause_runs_on(self, thread_id: str, reason: str) -> None:
         for run in list(self._runs.values()):
-            if run.row["thread_id"] == thread_id:
+            if run.row.thread_id == thread_id:
                 run.pause(reason)
 
     @asynccontextmanager
-    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Row], asyncio.Task[Row]]]:
+    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Task], asyncio.Task[Json]]]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
 
         Raises:
@@ -110,11 +111,11 @@ class Runner:
         self.saver.hold(thread_id, fence)
         begun = False
 
-        def begin(row: Row) -> asyncio.Task[Row]:
+        def begin(row: Task) -> asyncio.Task[Json]:
             nonlocal begun
             begun = True
-            run = self._runs[row["task_id"]] = Run(row, fence, self.capacity.reserve())
-            run.task = asyncio.create_task(self._run(run), name=f"task {row['task_id']}")
+            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve())
+            run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
             run.task.add_done_callback(look_at)
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch(), name="watch")
@@ -128,7 +129,7 @@ class Runner:
 
     async def _end_stale(self, thread_id: str) -> None:
         """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
-        for run in [run for run in self._runs.values() if run.row["thread_id"] == thread_id]:
+        for run in [run for run in self._runs.values() if run.row.thread_id == thread_id]:
             run.pause(LEASE_LOST)
             run.stop()
             if run.task:
@@ -151,8 +152,8 @@ class Runner:
                         self._publish((await self.log.read(task_id))[-1:])  # that it is pausing, which another told
             await asyncio.sleep(WATCH_EVERY)
 
-    async def _run(self, run: Run) -> Row:
-        thread_id, fence = run.row["thread_id"], run.fence
+    async def _run(self, run: Run) -> Json:
+        thread_id, fence = run.row.thread_id, run.fence
         try:
             return await self._carry(run)
         finally:
@@ -160,14 +161,14 @@ class Runner:
             try:
                 await self._let_go(thread_id, fence)
             finally:
-                del self._runs[run.row["task_id"]]
-                self.hub.end(run.row["task_id"])
+                del self._runs[run.row.task_id]
+                self.hub.end(run.row.task_id)
 
-    async def _carry(self, run: Run) -> Row:
+    async def _carry(self, run: Run) -> Json:
         """Run the graph to its end or to a boundary, and keep what it came to."""
         try:
             await self._enter(run)
-            if run.row["status"] == TaskStatus.PENDING:
+            if run.row.status == TaskStatus.PENDING:
                 await self.move(run.row, TaskStatus.RUNNING)
             run.stoppable = True
             try:
@@ -176,7 +177,7 @@ class Runner:
                 run.stoppable = False
         except GraphDrained:
             if run.reason == LEASE_LOST:
-                raise StaleOwner(run.row["thread_id"]) from None
+                raise StaleOwner(run.row.thread_id) from None
             return await (self.end_cancelled(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
         except StaleOwner:
             raise
@@ -202,54 +203,52 @@ class Runner:
             GraphDrained: it was told to stop before.
         """
         if not run.place.done():
-            self.hub.publish(Waiting(task_id=run.row["task_id"], reason="other tasks run first"))
+            self.hub.publish(Waiting(task_id=run.row.task_id, reason="other tasks run first"))
         if not await run.place:
             raise GraphDrained(run.reason)
         self.capacity.enter()
 
-    async def _end(self, row: Row, result: Row) -> Row:
+    async def _end(self, row: Task, result: Json) -> Json:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
-        await self.saver.drop_subgraphs(row["thread_id"])
+        await self.saver.drop_subgraphs(row.thread_id)
         await self.move(row, status, result=result, error=result.get("error"))
         return result
 
-    async def _pause(self, run: Run, reason: str) -> Row:
-        await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row["task_id"], reason=reason)])
+    async def _pause(self, run: Run, reason: str) -> Json:
+        await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row.task_id, reason=reason)])
         return stopped(run.row)
 
     async def _interrupt(self, run: Run, reason: str) -> None:
         """Keep a task resumable that the database failed; where even that cannot be stored, its lease tells."""
-        paused = Paused(task_id=run.row["task_id"], reason=reason)
+        paused = Paused(task_id=run.row.task_id, reason=reason)
         with suppress(DatabaseUnavailable):
             await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
 
-    async def _wait(self, run: Run, interrupt_id: str, question: Row) -> Row:
-        asked = ApprovalRequested(
-            task_id=run.row["task_id"], interrupt_id=interrupt_id, calls=question.get("calls", [])
-        )
+    async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
+        asked = ApprovalRequested(task_id=run.row.task_id, interrupt_id=interrupt_id, calls=question.get("calls", []))
         await self.move(run.row, TaskStatus.WAITING, events=[asked])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
-    async def _fail(self, row: Row, error: Exception) -> None:
+    async def _fail(self, row: Task, error: Exception) -> None:
         known = isinstance(error, SegueError)
         text = str(error) if known else f"{type(error).__name__}: {error}"
         if not known:
-            logger.error("Task %s failed on an error that Segue does not know.", row["task_id"], exc_info=error)
-        failed = ErrorRaised(task_id=row["task_id"], message=text, final=True)
+            logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
+        failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
         await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
 
-    async def _invoke(self, run: Run) -> Row:
+    async def _invoke(self, run: Run) -> Json:
         """What the graph returns, or the result of a task that had ended before its status was stored."""
-        row, agent = run.row, self._registry.agent(run.row["agent_id"])
+        row, agent = run.row, self._registry.agent(run.row.agent_id)
         config: RunnableConfig = {
-            **thread_config(row["thread_id"]),
+            **thread_config(row.thread_id),
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
-            "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row["task_id"]},
+            "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row.task_id},
         }
-        state = await state_at(self.graph, thread_config(row["thread_id"]))
-        if knows(state, row["task_id"]) and not state.tasks and state.values.get("result"):
+        state = await state_at(self.graph, thread_config(row.thread_id))
+        if knows(state, row.task_id) and not state.tasks and state.values.get("result"):
             return {"result": state.values["result"]}
-        out: Row = await self.graph.ainvoke(
+        out: Json = await self.graph.ainvoke(
             given(state, row), config, context=self._context(run), durability="sync", control=run.control
         )
         if "__interrupt__" in out and not question_of(out["__interrupt__"]):
@@ -264,47 +263,45 @@ class Runner:
             self.hub.publish(event)
 
         async def notes(task_id: str) -> list[str]:
-            return list((await self.tasks.get(task_id))["notes"])
+            return list((await self.tasks.get(task_id)).notes)
 
-        ledger = ToolLedger(self._database, row["thread_id"], run.fence)
+        ledger = ToolLedger(self._database, row.thread_id, run.fence)
         services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
-        return AppContext.carrying(
-            services, agent=row["agent_id"], mode=row["mode"], user_id=row["user_id"], model=row["model"]
-        )
+        return AppContext.carrying(services, agent=row.agent_id, mode=row.mode, user_id=row.user_id, model=row.model)
 
     async def request_pause(self, run: Run) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
         try:
             with suppress(IllegalTransition):  # it may just have ended
-                running = (await self.tasks.get(run.row["task_id"]))["status"] == TaskStatus.RUNNING
+                running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
                 await self.move(run.row, TaskStatus.PAUSING if running else None, wanted="pause")
         finally:
             run.pause("pause was asked for")
 
-    async def end_cancelled(self, row: Row, partial: str = "") -> Row:
+    async def end_cancelled(self, row: Task, partial: str = "") -> Json:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
         result = await self.leave_behind(row, partial)
-        ended = [Cancelled(task_id=row["task_id"], partial=partial)]
+        ended = [Cancelled(task_id=row.task_id, partial=partial)]
         await self.move(row, TaskStatus.CANCELLED, result=result, events=ended)
         return result
 
-    async def leave_behind(self, row: Row, partial: str = "") -> Row:
+    async def leave_behind(self, row: Task, partial: str = "") -> Json:
         """Put what a task did into its thread's history, so that the thread can take another message."""
-        row = await self.tasks.get(row["task_id"])
-        fence = self.saver.fence(row["thread_id"])
-        ledger = ToolLedger(self._database, row["thread_id"], fence)
-        self.saver.hold(row["thread_id"], fence)  # what could not be saved counts no more
-        agent = self._registry.agents.get(row["agent_id"])  # it may be gone by now
+        row = await self.tasks.get(row.task_id)
+        fence = self.saver.fence(row.thread_id)
+        ledger = ToolLedger(self._database, row.thread_id, fence)
+        self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
+        agent = self._registry.agents.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
-        calls = await ledger.settle_all(row["task_id"], lambda name: left_open(name, tools))
-        unknown = await ledger.unknown(row["task_id"])
-        known = project(from_dict(form) for form in await self.log.read(row["task_id"]))
+        calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools))
+        unknown = await ledger.unknown(row.task_id)
+        known = project(from_dict(form) for form in await self.log.read(row.task_id))
         result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
-        config = thread_config(row["thread_id"])
+        config = thread_config(row.thread_id)
         state = await state_at(self.graph, config)
-        if knows(state, row["task_id"]):  # else the thread has gone on, or the task never began
+        if knows(state, row.task_id):  # else the thread has gone on, or the task never began
             await close_turn(self.graph, config, state, row, calls, partial, result)
-            await self.saver.drop_subgraphs(row["thread_id"])
+            await self.saver.drop_subgraphs(row.thread_id)
         return result
 
     async def drain(self, seconds: float | None) -> None:

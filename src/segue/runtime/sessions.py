@@ -15,8 +15,8 @@ from ..checkpoints.sqlite.state_reading import state_at
 from ..checkpoints.sqlite.tasks import Tasks
 from ..core.errors import InvalidExport, InvalidMessage
 from ..core.nesting import DEEPEST, is_too_deep
+from ..core.records import Json
 from .recovery import recover_session
-from .run import Row
 from .runner import Runner
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -44,7 +44,7 @@ class Sessions:
         self._runner = runner
         self._preferences = Preferences(database)
 
-    async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> list[Row]:
+    async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
         """A page of the session's snapshots, the latest first.
 
         Raises:
@@ -52,7 +52,7 @@ class Sessions:
         """
         return await snapshots(self._database, session_id, limit, before)
 
-    async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Row:
+    async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
 
         Raises:
@@ -61,7 +61,7 @@ class Sessions:
         check_session(session_id)
         return await fork(self._database, from_session, checkpoint_id, session_id)
 
-    async def export(self, session_id: str) -> Row:
+    async def export(self, session_id: str) -> Json:
         """The session as a JSON document.
 
         Raises:
@@ -69,7 +69,7 @@ class Sessions:
         """
         return await export(self._database, self._runner.graph, session_id)
 
-    async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Row:
+    async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Json:
         """Store an exported session as a new one; returns its newest task.
 
         Raises:
@@ -80,7 +80,7 @@ class Sessions:
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
         return await import_(self._database, document, session_id, user_id)
 
-    async def recover(self, session_id: str) -> Row:
+    async def recover(self, session_id: str) -> Json:
         """Repair a damaged session; the database is copied first.
 
         Raises:
@@ -88,7 +88,7 @@ class Sessions:
         """
         return await recover_session(self._database, self._runner, session_id)
 
-    async def preferences(self, user_id: str) -> Row:
+    async def preferences(self, user_id: str) -> Json:
         """The user's default mode, and the latest answers with their ratings."""
         return await self._preferences.get(user_id)
 
@@ -109,24 +109,24 @@ class Sessions:
         await self._preferences.rate(task_id, rating)
 
 
-async def fork(database: Database, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Row:
+async def fork(database: Database, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Json:
     """Copy a thread's rows, and return the copy's newest task."""
     return await _newest(database, new_thread_id, await forking.fork(database, thread_id, checkpoint_id, new_thread_id))
 
 
-async def import_(database: Database, document: Any, new_thread_id: str, user_id: str | None = None) -> Row:
+async def import_(database: Database, document: Any, new_thread_id: str, user_id: str | None = None) -> Json:
     """Store a document's rows, as `user_id`'s if one is given, and return the newest task."""
     return await _newest(database, new_thread_id, await portable.import_(database, document, new_thread_id, user_id))
 
 
-async def _newest(database: Database, thread_id: str, task_id: str | None) -> Row:
+async def _newest(database: Database, thread_id: str, task_id: str | None) -> Json:
     """A task; only the thread's id where there is none, as in a graph that ran without the app."""
     if task_id is None:
         return {"thread_id": thread_id, "task_id": None, "status": None}
-    return await Tasks(database).get(task_id)
+    return (await Tasks(database).get(task_id)).json()
 
 
-async def export(database: Database, graph: Graph, thread_id: str) -> Row:
+async def export(database: Database, graph: Graph, thread_id: str) -> Json:
     """A thread's rows and messages as a document."""
     document = await portable.export(database, thread_id)
     place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}

@@ -62,10 +62,10 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 
 
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
-    tasks = await app.tasks(session_id=session, limit=1)
+    tasks = await app.queries.tasks(session_id=session, limit=1)
     if not tasks:
         return ["To go on:", settings.going_on(session)]
     if is_over(tasks[0]):
-        return [*how_to_go_on(app, settings, tasks[0])]
-    verb = "answer" if tasks[0]["status"] == "waiting" else "resume"
-    return ["To go on:", settings.command_on(verb, tasks[0]["task_id"])]
+        return [*how_to_go_on(app, settings, tasks[0].json())]
+    verb = "answer" if tasks[0].status == "waiting" else "resume"
+    return ["To go on:", settings.command_on(verb, tasks[0].task_id)]

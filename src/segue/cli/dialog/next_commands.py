@@ -75,7 +75,7 @@ async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[
     """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
     from ...runtime.queries import is_over
 
-    open_ones = [task["task_id"] for task in await app.tasks(session_id=session_id, limit=1) if not is_over(task)]
+    open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
     said = "A task has not ended, and what it did so far is not in the history yet; to see it:"
     return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
 
