@@ -110,15 +110,12 @@ async def test_damaged_rows_are_named_with_the_command_that_mends_them(tmp_path:
     code, report = await asyncio.to_thread(examined, Settings(str(path)))
     first, second = [line for line in report.splitlines() if line.startswith("✗ database")]
     assert code == 1
-    assert (
-        f"session «s» is damaged: task {tasks['s']} (notes is not valid JSON, answer should be a valid string), event 1 of task "
-        in first
-    )
+    faults = "notes is not valid JSON, answer should be a valid string"
+    assert f"session «s» is damaged: task {tasks['s']} ({faults}), event 1 of task " in first
     assert first.endswith(f"To mend it: segue recover s --db {path}")
     assert "rows beside these: " in first
-    assert (
-        f"session «t» is damaged: call calculate of task {tasks['t']} (state should be 'running' or 'done'), " in second
-    )
+    faults = "state should be 'running' or 'done'"
+    assert f"session «t» is damaged: call calculate of task {tasks['t']} ({faults}), " in second
     assert second.endswith(
         f"newest checkpoint (it cannot be decoded: TypeError). To mend it: segue recover t --db {path}"
     )
