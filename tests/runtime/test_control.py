@@ -199,10 +199,10 @@ async def test_a_failed_task_makes_room_for_the_next_message(app: App) -> None:
 async def test_a_paused_task_is_cancelled_and_a_waiting_line_moves_on(app: App, other: App) -> None:
     task_id, counter = await held_up(app, [BATCH])
     other.register(agent_of([answer("first"), answer("second")]))
-    waiting = [
-        asyncio.create_task(other.ask(text, session_id="s", agent="a", wait=10.0)) for text in ("first", "second")
-    ]
-    await asyncio.sleep(0.3)
+    waiting = []
+    for text in ("first", "second"):
+        waiting.append(asyncio.create_task(other.ask(text, session_id="s", agent="a", wait=10.0)))
+        await asyncio.sleep(0.2)
     with pytest.raises(ThreadBusy):
         await app.ask("push in", session_id="s", agent="a")
     await app.cancel(task_id)
