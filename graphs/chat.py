@@ -12,6 +12,7 @@ from segue.nodes.chat.run_mode import FALLBACKS, ModeGraph, run_mode
 from segue.nodes.chat.select_mode import select_mode
 from segue.nodes.chat.state import ChatState
 from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 from . import direct, lifecycle, plan, plan_react, react
 
@@ -26,7 +27,7 @@ MODES: Mapping[str, ModeGraph] = {
 
 def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, GraphInput, TaskOutput]:
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
-    graph = StateGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph = AgentGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", init)
     graph.add_node("SELECT_MODE", select_mode(modes))
     graph.add_node("FINISH", finish)

@@ -7,11 +7,12 @@ from segue.nodes.direct.answer import answer
 from segue.nodes.direct.init import init
 from segue.nodes.direct.state import DirectState
 from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 
 def build_direct() -> StateGraph[DirectState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(DirectState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
+    graph = AgentGraph(DirectState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("ANSWER", answer)
 

@@ -26,6 +26,7 @@ from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
 from segue.nodes.lifecycle.subtask_services import as_part
 from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 from .react import build_react
 
@@ -46,7 +47,7 @@ def build_lifecycle(
     Without a coordinator the context is the agent's tools; without `decompose` the agent's model decomposes the goal.
     With `restored` the run goes on with what was done before.
     """
-    graph = StateGraph(LifecycleState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph = AgentGraph(LifecycleState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("RECEIVING", stepwise(receiving(restored)))
     graph.add_node("CONTEXT_FETCHING", stepwise(context_fetching(coordinator)))
     graph.add_node("DECOMPOSING", stepwise(decomposing(decompose)))

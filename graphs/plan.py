@@ -13,11 +13,12 @@ from segue.nodes.plan.routes import after_decompose, after_make_plan, after_sche
 from segue.nodes.plan.schedule import schedule
 from segue.nodes.plan.state import PlanState, StepWork
 from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 
 def build_plan() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
+    graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)

@@ -11,13 +11,14 @@ from segue.nodes.plan.routes import after_decompose, after_make_plan
 from segue.nodes.plan.state import PlanState
 from segue.nodes.plan_react.react import react
 from segue.nodes.shared.task import GraphInput, ModeOutput
+from segue.registry import AgentGraph
 
 from .react import graph as react_graph
 
 
 def build_plan_react() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
-    graph = StateGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
+    graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)
     graph.add_node("MAKE_PLAN", make_plan)
     graph.add_node("DECOMPOSE", decompose)

@@ -17,13 +17,14 @@ from segue.nodes.react.remend import remend
 from segue.nodes.react.routes import after_call_llm, after_call_tool, after_input, after_remend
 from segue.nodes.react.state import ReactState
 from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
 
 
 def build_react(
     wrapped: Callable[[Any], Any] = lambda node: node,
 ) -> StateGraph[ReactState, RunContext, GraphInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without; `wrapped` is put around every node."""
-    graph = StateGraph(ReactState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph = AgentGraph(ReactState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", wrapped(init))
     graph.add_node("INPUT", wrapped(input_))
     graph.add_node("CALL_LLM", wrapped(call_llm))

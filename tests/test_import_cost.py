@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+import segue
+from segue.core.events import Token
+
 HEAVY = {"langgraph", "langchain_core", "langchain_openai", "openai", "pydantic", "typer", "rich", "pytest"}
 
 
@@ -24,3 +27,9 @@ def test_import_segue_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", ["Agent", "Budget"])
 def test_a_name_brings_its_module_when_it_is_used(name: str) -> None:
     assert "pydantic" in loaded_by(f"import segue; segue.{name}")
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(segue, name) is not None for name in segue.__all__)
+    assert segue.events.Token is Token
+    assert issubclass(segue.errors.ThreadBusy, segue.SegueError)

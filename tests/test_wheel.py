@@ -1,6 +1,8 @@
-"""The wheel holds the source tree, all of it and nothing else, and shadows none of a user's own packages."""
+"""The wheel holds the source tree, shadows no package of a user, and types what the README shows."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -77,3 +79,35 @@ def test_a_users_own_tools_and_graphs_are_not_shadowed(wheel: Path, tmp_path: Pa
         "site/segue/tools/registry.py",
         "site/segue/graphs/__init__.py",
     ]
+
+
+LANGGRAPHS_OWN = dict.fromkeys(("reportMissingTypeStubs", "reportUnknownMemberType"), False)
+"""Rules that LangGraph's own annotations break wherever one of its graphs is built."""
+
+
+@pytest.fixture(scope="module")
+def examples(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The README's Python code beside the installed wheel."""
+    folder = tmp_path_factory.mktemp("examples")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    for place, code in enumerate(
+        re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    ):
+        (folder / f"example{place}.py").write_text(code, encoding="utf-8")
+    return folder
+
+
+def test_the_readme_passes_mypy(examples: Path) -> None:
+    files = [path.name for path in examples.glob("example*.py")]
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", *files]
+    environment = {**os.environ, "MYPYPATH": str(examples / "site")}
+    done = subprocess.run(command, cwd=examples, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_passes_pyright(examples: Path) -> None:
+    settings = {"typeCheckingMode": "strict", "include": ["example*.py"], "extraPaths": ["site"], **LANGGRAPHS_OWN}
+    (examples / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=examples, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -7,9 +7,9 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from segue.core.agents import Agent
+from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
 from segue.core.ports import AppContext, Model, RunContext, Services, Tool
-from segue.registry import default_services
 
 NodeRuntime = Runtime[RunContext]
 
@@ -40,12 +40,15 @@ class NodeContext:
 
 
 def node_context(runtime: NodeRuntime) -> NodeContext:
-    """The services that the app passed, or default ones in a bare graph."""
-    passed: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
-    context = passed or RunContext()
-    given = context.services if isinstance(context, AppContext) else None
-    services = given or default_services(runtime.stream_writer)
-    return NodeContext(services, context, services.agent(context.agent))
+    """The services of the run.
+
+    Raises:
+        ConfigurationError: the graph was put together without them.
+    """
+    context = runtime.context
+    if not isinstance(context, AppContext) or context.services is None:
+        raise ConfigurationError("A node has no services: build its graph as an AgentGraph.")
+    return NodeContext(context.services, context, context.services.agent(context.agent))
 
 
 def announce(*events: Durable) -> list[dict[str, Any]]:

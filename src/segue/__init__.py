@@ -8,25 +8,53 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .app import App, ask, open
-    from .core.agents import Agent, Budget, load_agents
+    from .core import errors, events
+    from .core.agents import Agent, Budget, McpServer, Prices, load_agents
+    from .core.errors import SegueError
+    from .core.events import Event
+    from .core.ports import RunContext
     from .lifecycle import ConversationEngine
     from .tools.registry import tool
 
 _HOMES = {
     "Agent": "core.agents",
-    "Budget": "core.agents",
-    "load_agents": "core.agents",
     "App": "app",
+    "Budget": "core.agents",
     "ConversationEngine": "lifecycle",
+    "Event": "core.events",
+    "McpServer": "core.agents",
+    "Prices": "core.agents",
+    "RunContext": "core.ports",
+    "SegueError": "core.errors",
     "ask": "app",
+    "load_agents": "core.agents",
     "open": "app",
     "tool": "tools.registry",
 }
+_MODULES = {"errors": "core.errors", "events": "core.events"}
 
-__all__ = ["Agent", "App", "Budget", "ConversationEngine", "ask", "load_agents", "open", "tool"]
+__all__ = [
+    "Agent",
+    "App",
+    "Budget",
+    "ConversationEngine",
+    "Event",
+    "McpServer",
+    "Prices",
+    "RunContext",
+    "SegueError",
+    "ask",
+    "errors",
+    "events",
+    "load_agents",
+    "open",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'segue' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

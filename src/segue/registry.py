@@ -1,19 +1,27 @@
-"""The one place that wires agents, tools and models; a graph that is run without the app uses `DefaultServices`."""
+"""The one place that wires agents, tools and models, for the app and for graphs that run without it."""
 
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import cache, wraps
+from inspect import signature
+from typing import Any, Self, TypeVar, cast
+
+from langgraph.graph import StateGraph
+from langgraph.runtime import Runtime
+from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
 from .core.errors import ConfigurationError, UnknownAgent
 from .core.events import Event, to_dict
 from .core.ids import Ids
 from .core.plan import NO_TOOL
-from .core.ports import Ledger, Model, Tool
+from .core.ports import AppContext, Ledger, Model, RunContext, Tool
 from .models.build import build_model, chosen_model
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
+
+Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 
 EXAMPLE = Agent(
     agent_id="travel",
@@ -178,9 +186,39 @@ class RunServices:
         return await self._notes(task_id) if self._notes else ()
 
 
-DEFAULT_REGISTRY = Registry()
+@cache
+def _bare_registry() -> Registry:
+    """The agents and tools of graphs that run without the app."""
+    return Registry()
 
 
-def default_services(write: Callable[[Any], None]) -> RunServices:
-    """Services of a graph that runs without the app: no ledger, and events on the graph's custom stream."""
-    return RunServices(DEFAULT_REGISTRY, lambda event: write(to_dict(event)))
+class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
+    """A graph whose nodes find services in their context, also where it runs without the app.
+
+    There it has no ledger, and events go to the graph's custom stream.
+    """
+
+    def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
+        """Add a node by its name; `options` as in LangGraph."""
+        return super().add_node(node, _with_services(action), **options)
+
+
+def _with_services(node: Node) -> Node:
+    if "runtime" not in signature(node).parameters:
+        return node
+
+    @wraps(node)
+    async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
+        return await node(state, _served(runtime))
+
+    return cast(Node, served)
+
+
+def _served(runtime: Runtime[RunContext]) -> Runtime[RunContext]:
+    context: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
+    if isinstance(context, AppContext) and context.services:
+        return runtime
+    write = runtime.stream_writer
+    services = RunServices(_bare_registry(), lambda event: write(to_dict(event)))
+    fields = context.model_dump() if context else {}
+    return runtime.override(context=AppContext.carrying(services, **fields))

@@ -2,12 +2,26 @@
 
 import importlib
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from .errors import ConfigurationError
+
+T = TypeVar("T")
+Items = Annotated[Sequence[T], AfterValidator(tuple)]
+"""A list or tuple, kept as a tuple."""
 
 
 class Budget(BaseModel):
@@ -54,18 +68,18 @@ class McpServer(BaseModel):
 
     name: str = Field(pattern=r"^[\w.-]{1,64}$")
     command: str = ""
-    args: tuple[str, ...] = ()
+    args: Items[str] = ()
     env: dict[str, SecretStr] = {}
     """Set for the command beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
     headers: dict[str, SecretStr] = {}
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
-    tools: tuple[str, ...] | None = None
+    tools: Items[str] | None = None
     """The tools that the agent has of it; None is all of them."""
-    read_only: tuple[str, ...] = ()
+    read_only: Items[str] = ()
     """Tools that change nothing, beside those that the server itself marks so."""
-    needs_approval: tuple[str, ...] = ()
+    needs_approval: Items[str] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -97,9 +111,9 @@ class Agent(BaseModel):
 
     Its former name, `silence`, is accepted as well.
     """
-    tools: tuple[Any, ...] = ()
+    tools: Items[Any] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
-    mcp: tuple[McpServer, ...] = ()
+    mcp: Items[McpServer] = ()
     """MCP servers whose tools it has as well; the app connects to them before the agent first runs."""
     prompt: str = ""
     """May hold `{{current_state}}` and `{{tools}}`; a missing state slot is appended."""
