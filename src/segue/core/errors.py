@@ -17,7 +17,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── InvalidExport       the document is no export that can be read: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
 │   ├── InvalidAnswer       what a person decided does not fit the question: correct it
-│   └── ThreadBusy          another owner is running a task on this thread
+│   ├── ThreadBusy          another owner is running a task on this thread
+│   └── TooManyTasks        the process runs as many tasks as it may: try again later
 └── StorageError
     ├── DatabaseUnavailable · DatabaseTooNew
     ├── DamagedSession      something of the session cannot be read: recover it
