@@ -54,8 +54,3 @@ def node_context(runtime: NodeRuntime) -> NodeContext:
 def announce(*events: Durable) -> list[dict[str, Any]]:
     """Durable events in the form that a node returns under `events`."""
     return [to_dict(event) for event in events]
-
-
-Bench = NodeContext
-bench = node_context
-"""The former names, until the last module has the new ones."""

@@ -15,7 +15,7 @@ from segue.core.events import AttemptRestarted, ModelCalled, Thinking, Token, Wa
 from segue.core.ports import PAUSE, CallDelta, Hidden, ModelReply, ModelRequest, Retry, TextDelta
 from segue.prompts.phrases import phrase
 
-from .context import Bench
+from .context import NodeContext
 from .json_strings import JsonStrings
 
 Usage = dict[str, Any]
@@ -42,7 +42,7 @@ class CompletedCall:
 
 
 async def ask_model(
-    work: Bench, request: ModelRequest, listener: Listener, usage: Mapping[str, Any], ids: Mapping[str, Any]
+    work: NodeContext, request: ModelRequest, listener: Listener, usage: Mapping[str, Any], ids: Mapping[str, Any]
 ) -> CompletedCall:
     """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
 
@@ -79,7 +79,7 @@ class _Received:
 
 
 async def _reply(
-    work: Bench, request: ModelRequest, listener: Listener, ids: Mapping[str, Any], received: _Received
+    work: NodeContext, request: ModelRequest, listener: Listener, ids: Mapping[str, Any], received: _Received
 ) -> ModelReply:
     async with aclosing(work.model.stream(request)) as pieces:
         async for piece in pieces:
@@ -106,7 +106,7 @@ async def _reply(
     return ModelReply(text="", finish_reason="empty")
 
 
-def _emit_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
+def _emit_retry(work: NodeContext, retry: Retry, ids: Mapping[str, Any]) -> None:
     if retry.seconds:
         work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **ids))
     why = "after the wait" if retry.seconds else retry.reason
@@ -114,7 +114,7 @@ def _emit_retry(work: Bench, retry: Retry, ids: Mapping[str, Any]) -> None:
 
 
 def _counted(
-    work: Bench,
+    work: NodeContext,
     request: ModelRequest,
     reply: ModelReply,
     usage: Mapping[str, Any],
@@ -166,7 +166,7 @@ class Silent:
 class LiveText:
     """Streams a reply's text as the answer; if calls follow it was the thought, and is streamed again as that."""
 
-    def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
+    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
         self._work = work
         self._ids = ids
         self._attempt = 1
@@ -199,7 +199,7 @@ _ANSWERS = {(*action, "output", "answer") for action in _ACTIONS}
 class LiveEnvelope:
     """Reads a json envelope while it is written and streams its thought and its answer."""
 
-    def __init__(self, work: Bench, ids: Mapping[str, Any]) -> None:
+    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
         self._work = work
         self._ids = ids
         self._attempt = 0
