@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.agents import Agent
@@ -122,9 +121,18 @@ class ConversationEngine:
         try:
             self._task.app = await self._source.open(self._restored)
             try:
-                async with aclosing(self._events()) as events:
-                    async for event in events:
+                await self._go_on()
+                while not self._done():
+                    if event := self._at_hand():
                         yield event
+                    else:
+                        await self._advance()
+            except asyncio.CancelledError:
+                await self._leave(at_once=True)
+                raise
+            except GeneratorExit:
+                await self._leave(at_once=False)
+                raise
             finally:
                 await self._source.close(self._task.app)
         finally:
@@ -161,28 +169,6 @@ class ConversationEngine:
             self._state = phase = _S.IDLE
         self._task.forget()
         self._restored = self._run.left(phase)
-
-    async def _events(self) -> AsyncGenerator[EngineEvent, None]:
-        """Yield what is at hand, then take the next step, until nothing is left to do."""
-        try:
-            await self._go_on()
-            while True:
-                if event := self._at_hand():
-                    yield event
-                elif self._state is _S.PAUSED and not self._task.running:
-                    await self._wake.wait()
-                elif self._failure is not None:
-                    self._fail(self._failure)
-                elif self._over:
-                    return
-                else:
-                    await self._advance()
-        except asyncio.CancelledError:
-            await self._leave(at_once=True)
-            raise
-        except GeneratorExit:
-            await self._leave(at_once=False)
-            raise
 
     async def _go_on(self) -> None:
         """Resume a run that is paused or that failed; of a task of the database, first see how far it is."""
@@ -229,8 +215,21 @@ class ConversationEngine:
             data = {"progress": self._run.progress, **data}
         return EngineEvent(kind, data)
 
+    def _done(self) -> bool:
+        """Whether nothing is left to yield and nothing to do."""
+        idle = not self._task.running and not self._own and not self._arrived
+        return idle and self._over and self._failure is None and self._state is not _S.PAUSED
+
     async def _advance(self) -> None:
-        """Take the next step; what is raised on the way is kept until it can be yielded."""
+        """Wait while the run is paused, else take the next step; what it raises is kept until it can be yielded."""
+        if self._state is _S.PAUSED and not self._task.running:
+            await self._wake.wait()
+        elif self._failure is not None:
+            self._fail(self._failure)
+        else:
+            await self._step()
+
+    async def _step(self) -> None:
         try:
             if not self._task.running:
                 await self._start()
