@@ -104,6 +104,12 @@ class Agent(BaseModel):
     base_url: str | None = None
     api_key: SecretStr | None = None
     temperature: float | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one reply; OpenAI's own endpoint is sent it as `max_completion_tokens`."""
+    reasoning_effort: str | None = None
+    """How long a reasoning model thinks, in the endpoint's own words, such as `low` or `high`."""
+    extra_body: dict[str, Any] = {}
+    """Further fields of each request's body, for what an endpoint has of its own."""
     streaming: bool = True
     """Ask the endpoint to stream; off for endpoints that cannot."""
     read_timeout: float = Field(default=60, gt=0, validation_alias=AliasChoices("read_timeout", "silence"))

@@ -91,12 +91,19 @@ def _openai(agent: Agent, name: str, environ: Mapping[str, str]) -> Model:
         base_url=base_url,
         api_key=key or SecretStr("none"),
         temperature=agent.temperature,
+        extra_body=_extra_body(agent, "max_tokens" if base_url else "max_completion_tokens"),
         stream_usage=True,
         use_responses_api=False,
         max_retries=0,
         http_async_client=DefaultAsyncHttpxClient(),
     )
     return OpenAIModel(chat, f"openai:{name}", streaming=agent.streaming, policy=_retry_policy(agent))
+
+
+def _extra_body(agent: Agent, limit: str) -> dict[str, Any]:
+    """What the agent adds to each request's body; `limit` is the endpoint's name for the most tokens of a reply."""
+    own = {limit: agent.max_tokens, "reasoning_effort": agent.reasoning_effort}
+    return {**{name: value for name, value in own.items() if value is not None}, **agent.extra_body}
 
 
 def _retry_policy(agent: Agent) -> RetryPolicy:

@@ -31,10 +31,11 @@ class LocalModel:
 
     is_language_model = True
 
-    def __init__(self, engine: Engine, name: str, temperature: float = 0.0) -> None:
+    def __init__(self, engine: Engine, name: str, temperature: float = 0.0, max_tokens: int = MAX_TOKENS) -> None:
         self.name = name
         self._engine = engine
         self._temperature = temperature
+        self._max_tokens = max_tokens
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Complete in a thread. A reply that asks only for calls that have succeeded in this task is discarded, and the
@@ -75,7 +76,7 @@ class LocalModel:
             return left.is_set()
 
         run = asyncio.create_task(
-            asyncio.to_thread(self._engine.complete, messages, schema, MAX_TOKENS, self._temperature, on_text)
+            asyncio.to_thread(self._engine.complete, messages, schema, self._max_tokens, self._temperature, on_text)
         )
         run.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
@@ -156,4 +157,4 @@ def local_model(agent: Agent, path: str) -> LocalModel:
     """
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtra(f'The model "local:{path}"', "local")
-    return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0)
+    return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0, agent.max_tokens or MAX_TOKENS)

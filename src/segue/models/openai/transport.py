@@ -86,10 +86,11 @@ class Transport:
     async def _documents(self) -> AsyncGenerator[bytes, None]:
         """The body, or the data of each of its events."""
         async with aclosing(self._received()) as received:
-            if "json" in self._media_type:
-                yield await _joined(received)
+            begins = await _beginning(received)
+            if "json" in self._media_type or begins.startswith(b"{"):
+                yield await _joined(_resumed(begins, received))
             elif self._streaming or "event-stream" in self._media_type:
-                async for data in event_data(received, MAX_BYTES):
+                async for data in event_data(_resumed(begins, received), MAX_BYTES):
                     if data.startswith(b"[DONE]"):
                         await self._drain(received)
                         return
@@ -177,6 +178,20 @@ def _chunk(text: str, reply: ModelReply | None = None) -> dict[str, Any]:
     sent, received = reply.usage.get("input", 0), reply.usage.get("output", 0)
     usage = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
     return {"choices": [choice | {"finish_reason": reply.finish_reason}], "usage": usage if reply.usage else None}
+
+
+async def _beginning(received: AsyncGenerator[bytes, None]) -> bytes:
+    """The first bytes that are not blank: some endpoints answer with JSON under another media type."""
+    async for chunk in received:
+        if found := chunk.lstrip():
+            return found
+    return b""
+
+
+async def _resumed(begins: bytes, received: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    yield begins
+    async for chunk in received:
+        yield chunk
 
 
 async def _joined(received: AsyncGenerator[bytes, None]) -> bytes:

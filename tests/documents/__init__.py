@@ -1,0 +1,1 @@
+"""What the documents promise, one file a document, through the public interface."""
