@@ -29,6 +29,7 @@ MADE = [
     errors.InvalidExport("it has no version"),
     errors.TaskUnfinished("s1", "t1", "paused"),
     errors.ThreadBusy("s1"),
+    errors.TooManyTasks(32, 256),
     errors.DamagedSession("s1", "its row is none", "The row is damaged: recover the session."),
     errors.DamagedCheckpoint("s1", "it cannot be decoded"),
     errors.DamagedRow("s1", "status: no text", "task «t1»"),
