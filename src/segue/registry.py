@@ -53,7 +53,7 @@ def _usable(tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """
     for tool in tools.values():
         if tool.name.lower() in NO_TOOL:
-            raise ConfigurationError(f"A tool cannot be called «{tool.name}»: in a plan that means no tool; rename it.")
+            raise ConfigurationError(f"A tool cannot be called {tool.name}: in a plan that means no tool; rename it.")
     return tools
 
 
@@ -132,11 +132,11 @@ def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str
     found, owner = dict(own), dict.fromkeys(own, "the agent's own")
     for tool in served:
         if tool.name in found:
-            both = f"{owner[tool.name]} and that of the MCP server «{tool.server}»"
+            both = f"{owner[tool.name]} and that of the MCP server {tool.server}"
             raise ConfigurationError(
                 f"Two tools are called {tool.name}, {both}: leave one out with a server's `tools`."
             )
-        found[tool.name], owner[tool.name] = tool, f"that of the MCP server «{tool.server}»"
+        found[tool.name], owner[tool.name] = tool, f"that of the MCP server {tool.server}"
     return found
 
 

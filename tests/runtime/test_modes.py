@@ -40,7 +40,7 @@ async def test_names_that_are_taken_or_odd_are_refused(tmp_path: Path, name: str
 
 
 async def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no LangGraph graph"):
+    with pytest.raises(ConfigurationError, match="not a LangGraph graph"):
         async with segue.open(tmp_path / "a.db", modes={"own": shout}):
             pass
 

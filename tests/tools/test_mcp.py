@@ -256,9 +256,9 @@ async def test_two_tools_of_one_name_are_refused_naming_both() -> None:
     one = Agent(agent_id="clerk", model=ScriptedChatModel(), tools=[stock], mcp=[shop()])
     two = Agent(agent_id="two", model=ScriptedChatModel(), mcp=[shop(tools=["label"]), shop(name="mall")])
     async with segue.open(":memory:", agents=[one, two]) as app:
-        with pytest.raises(ConfigurationError, match="called stock, the agent's own and that of the MCP server «shop»"):
+        with pytest.raises(ConfigurationError, match="called stock, the agent's own and that of the MCP server shop"):
             await app.ask("How much tea?", agent="clerk")
-        with pytest.raises(ConfigurationError, match=r"that of the MCP server «shop» and that of .*«mall»"):
+        with pytest.raises(ConfigurationError, match=r"that of the MCP server shop and that of .*mall"):
             await app.ask("How much tea?", agent="two")
 
 

@@ -204,7 +204,7 @@ class TooManyTasks(TaskError):
     """Seconds."""
 
     def __init__(self, running: int, queued: int) -> None:
-        super().__init__(f"{running} tasks run and {queued} wait, which is the most: try again in a moment.")
+        super().__init__(f"Too many tasks: {running} run and {queued} wait, which is the limit. Try again in a moment.")
 
 
 class StorageError(SegueError):

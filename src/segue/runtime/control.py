@@ -190,16 +190,14 @@ class Control:
         """Raise TaskError for a task that cannot go on like this."""
         task_id, status = row.task_id, row.status
         if status in ENDED:
-            raise TaskError(f"Task «{task_id}» is {status}: there is nothing to resume; send a new message.")
+            raise TaskError(f"Task {task_id} is {status}: there is nothing to resume; send a new message.")
         if answer is None and status == TaskStatus.WAITING:
-            raise TaskError(
-                f"Task «{task_id}» waits for a person: answer it with segue answer {task_id}, or cancel it."
-            )
+            raise TaskError(f"Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.")
         if answer is not None and status != TaskStatus.WAITING:
-            raise TaskError(f"Task «{task_id}» is {status}: it waits for no answer.")
+            raise TaskError(f"Task {task_id} is {status}: it waits for no answer.")
         latest = await self._runner.tasks.latest_of(row.thread_id)
         if latest and latest.task_id != task_id:
-            raise TaskError(f"Session «{row.thread_id}» went on with task «{latest.task_id}»: send a new message.")
+            raise TaskError(f"Session {row.thread_id} went on with task {latest.task_id}: send a new message.")
 
     # A task that runs.
 
@@ -213,7 +211,7 @@ class Control:
         if run := self._runner.run_of(task_id):
             return await self.pause_run(run)
         if row.status not in ACTIVE:
-            raise TaskError(f"Task «{task_id}» is {row.status}: only a task that runs can be paused.")
+            raise TaskError(f"Task {task_id} is {row.status}: only a task that runs can be paused.")
         if await self._runner.leases.held(row.thread_id):
             status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
             await self._move_unless_ended(row, status, wanted="pause")
@@ -233,7 +231,7 @@ class Control:
             await self._runner.move(row, None if now.status == status else status, **changes)
         except IllegalTransition:
             now = await self._runner.tasks.get(row.task_id)
-            raise TaskError(f"Task «{row.task_id}» is {now.status} meanwhile.") from None
+            raise TaskError(f"Task {row.task_id} is {now.status} meanwhile.") from None
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
@@ -248,17 +246,15 @@ class Control:
         """Cancel a task that runs here, in another process, or not at all."""
         row = await self._runner.tasks.get(task_id)
         if is_over(row):
-            raise TaskError(f"Task «{task_id}» is {row.status}: there is nothing to cancel.")
+            raise TaskError(f"Task {task_id} is {row.status}: there is nothing to cancel.")
         deadline = time.monotonic() + CANCEL_SECONDS
         while not is_over(row):
             await self._cancel_where_it_is(row)
             row = await self._runner.tasks.get(task_id)
             if not is_over(row) and time.monotonic() > deadline:
-                raise TaskError(
-                    f"Task «{task_id}» still runs: its process was asked to cancel it, but does not answer."
-                )
+                raise TaskError(f"Task {task_id} still runs: its process was asked to cancel it, but does not answer.")
         if row.status != TaskStatus.CANCELLED:
-            raise TaskError(f"Task «{task_id}» is {row.status} meanwhile: {row.error or 'it has its answer'}.")
+            raise TaskError(f"Task {task_id} is {row.status} meanwhile: {row.error or 'it has its answer'}.")
 
     async def _cancel_where_it_is(self, row: Task) -> None:
         """Try once: somebody else may be about to resume the task, or about to end it."""

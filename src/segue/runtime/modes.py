@@ -31,9 +31,9 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     graphs: dict[str, ModeGraph] = {}
     for name, graph in modes.items():
         if name in (*MODES, AUTO, *_NODES) or not _MODE.fullmatch(name):
-            raise ConfigurationError(f"A mode cannot be called «{name}»: take a name of letters that is not built in.")
+            raise ConfigurationError(f"A mode cannot be called {name}: take a name of letters that is not built in.")
         if not isinstance(graph, StateGraph | CompiledStateGraph):
-            raise ConfigurationError(f"The mode «{name}» is no LangGraph graph: {graph!r}.")
+            raise ConfigurationError(f"The mode {name} is not a LangGraph graph: {graph!r}.")
         graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
     return graphs
 

@@ -8,7 +8,6 @@ from typing import cast
 from fastapi.responses import StreamingResponse
 
 from ...core.errors import SegueError
-from ...core.events import Event
 from ..errors import new_error_id
 from ..logging import logger
 from ..middleware.asgi import Receive, Scope, Send
@@ -67,7 +66,7 @@ class EventStream(StreamingResponse):
         try:
             if coming := self._service.coming.get(task_id):
                 await coming.wait()
-            events = cast("AsyncGenerator[Event, None]", self._service.app.follow(task_id, after))
+            events = self._service.app.follow(task_id, after)
             async with aclosing(events):
                 async for event in events:
                     for frame in self._service.framed.of(event, self._tenant):
