@@ -157,7 +157,8 @@ def settled(result: dict[str, Any]) -> dict[str, Any]:
     if result["success"]:
         return {"success": result["result"]}
     if was_missing(result):
-        return {"error": f"There is no tool «{result['name']}»; the tools are: {', '.join(TOOLS)}."}
+        name, tools = result["name"], ", ".join(TOOLS)
+        return {"error": f'There is no tool "{name}"; the tools are: {tools}.'}
     return {"error": f"RecordedFailure: {result['error']}"}
 
 
