@@ -21,6 +21,7 @@ from ..ledger import canonical
 from ..saver import FencedSqliteSaver
 from ..schema import SCHEMA_VERSION
 from ..serializer import CheckedSerializer, decoding
+from .approvals import RESUME, has_question, without_approvals
 from .export_format import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
 from .fork import refuse_taken, standing_task
 from .new_ids import Renaming
@@ -74,8 +75,9 @@ async def import_(
 ) -> str | None:
     """Store a document, completed with `messages` and `messages_full`, as a new thread; returns its newest task's id.
 
-    A task that had not ended is paused, or waits, if the document holds its state, else it is cancelled. `user_id`
-    takes the place of the users that the document names.
+    A task that had not ended is paused, or waits if its state stands at a question; without its state it is cancelled.
+    What the document says that a person answered or approved is dropped: it is asked again. `user_id` takes the place
+    of the users that the document names.
 
     Raises:
         InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
@@ -199,10 +201,10 @@ def _text(name: str, value: Any) -> str | None:
 
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Row]]:
     for task in document.tasks:
-        row = _stored(task, renaming) | {"copy_of": task.task_id}
+        row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None}
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
-            status = _S.WAITING if task.status is _S.WAITING else _S.PAUSED
+            status = _S.WAITING if has_question(document.state) else _S.PAUSED
             wanted = "pause" if status is _S.PAUSED else None  # nothing but a person lets it go on
             row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
         elif task.status in OPEN:
@@ -220,25 +222,29 @@ def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Ite
         metadata = checkpoint.metadata
         if checkpoint.checkpoint_id == document.thread.checkpoint_id:
             metadata = metadata | _origin(document)
+        kind, data = without_approvals(checkpoint.state)
         yield (
             "checkpoints",
             {
                 "checkpoint_ns": checkpoint.inside,
                 "checkpoint_id": checkpoint.checkpoint_id,
                 "parent_checkpoint_id": checkpoint.parent_id,
-                "type": renaming.type_of(checkpoint.state.type, checkpoint.state.stored()),
-                "checkpoint": renaming.of(checkpoint.state.stored()),
+                "type": renaming.type_of(kind, data),
+                "checkpoint": renaming.of(data),
                 "metadata": renaming.of(json.dumps(metadata, ensure_ascii=False).encode()),
             },
         )
     for write in state.writes:
+        if write.channel == RESUME:
+            continue
+        kind, data = without_approvals(write.value)
         yield (
             "writes",
             {
                 "checkpoint_ns": write.inside,
                 **write.model_dump(include={"checkpoint_id", "task_id", "task_path", "idx", "channel"}),
-                "type": renaming.type_of(write.value.type, write.value.stored()),
-                "value": renaming.of(write.value.stored()),
+                "type": renaming.type_of(kind, data),
+                "value": renaming.of(data),
             },
         )
 
