@@ -95,7 +95,7 @@ async def test_a_newer_database_is_refused(path: str) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue knows up to 2"):
+    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue supports up to 2"):
         await open_database(path)
 
 

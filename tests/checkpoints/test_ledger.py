@@ -243,7 +243,7 @@ async def test_a_damaged_call_is_none_that_was_interrupted(database: Database) -
     for change in ("outcome = NULL", "outcome = x'00'", "state = 'odd'", "name = CAST(x'ff' AS TEXT)"):
         damage(Path(database.path), f"UPDATE calls SET {change}")
         for read in (ledger.claim(KEY, "refund", {}), ledger.read(KEY), ledger.calls("t1")):
-            with pytest.raises(DamagedRow, match="segue recover s mends it"):
+            with pytest.raises(DamagedRow, match="segue recover s repairs it"):
                 await read
         damage(Path(database.path), """UPDATE calls SET outcome = '{"success": 1}', state = 'done', name = 'refund'""")
     assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"success": 1})

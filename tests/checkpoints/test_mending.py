@@ -107,7 +107,7 @@ async def test_a_damaged_task_stops_no_list_and_is_put_back(
         if column not in ("task_id", "thread_id"):
             assert await app.task(sound.paused) == shown
             for stopped in (app.trace(sound.paused), app.resume(sound.paused), app.cancel(sound.paused)):
-                with pytest.raises(DamagedRow, match="segue recover s mends it"):
+                with pytest.raises(DamagedRow, match="segue recover s repairs it"):
                     await stopped
             with pytest.raises(DamagedRow):
                 await app.ask("more", session_id="s", agent="a")
@@ -184,7 +184,7 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
     async with Work().opened(path) as app:
         assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
         if column not in ("thread_id", "task_id"):
-            with pytest.raises(DamagedRow, match=r"Call .* of session «s» is damaged .*: segue recover s mends it"):
+            with pytest.raises(DamagedRow, match=r"Call .* of session 's' is damaged .*: segue recover s repairs it"):
                 await app.trace(sound.paused)
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
@@ -325,7 +325,7 @@ async def test_rows_are_mended_also_where_no_checkpoint_can_be_read(sound: Sound
         back = await app.recover("s")
         assert (back["checkpoint_id"], back["dropped"]) == (None, 0)
         assert "rebuilt: notes" in back["mended"][0]
-        assert "go on in a new session. None of them was deleted" in back["mended"][1]
+        assert "continue in a new session. None of them was deleted" in back["mended"][1]
         assert left(await app.task(sound.paused), "updated_at") == left(sound.tasks[0], "updated_at")
         assert await app.trace(sound.paused) == sound.trace
 

@@ -124,7 +124,7 @@ async def test_a_damaged_newest_checkpoint_is_said_then_made_again_from_the_writ
     await work.finish(path)
     garble(path, *rows(path, OUTER)[0])
     async with work.opened(path) as app:
-        with pytest.raises(DamagedCheckpoint, match=r"«s» is damaged .*: segue recover s goes back"):
+        with pytest.raises(DamagedCheckpoint, match=r"'s' is damaged .*: segue recover s goes back"):
             await app.history("s")
         back = await recovered(app)
         assert (back["dropped"], (await app.history("s"))[-1]["content"]) == (1, ANSWER)
@@ -255,7 +255,7 @@ async def test_where_nothing_can_be_read_nothing_is_deleted(tmp_path: Path) -> N
     tables = [f"SELECT * FROM {table} WHERE {MINE} ORDER BY 1, 2, 3" for table in ("checkpoints", "writes", "events")]
     before = [rows(path, table) for table in tables]
     async with work.opened(path) as app:
-        with pytest.raises(NothingReadable, match=r"go on in a new session\. None of them was deleted"):
+        with pytest.raises(NothingReadable, match=r"continue in a new session\. None of them was deleted"):
             await recovered(app)
         assert (await app.ask("do it", session_id="new", agent="a"))["answer"] == ANSWER
     assert before == [rows(path, table) for table in tables]

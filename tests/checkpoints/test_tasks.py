@@ -58,9 +58,9 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
 
 async def test_an_unknown_task_is_named(database: Database) -> None:
     tasks = Tasks(database)
-    with pytest.raises(UnknownTask, match="«t9»"):
+    with pytest.raises(UnknownTask, match="'t9'"):
         await tasks.get("t9")
-    with pytest.raises(UnknownTask, match="«t9»"):
+    with pytest.raises(UnknownTask, match="'t9'"):
         await tasks.move("t9", TaskStatus.RUNNING)
 
 
@@ -80,7 +80,7 @@ async def test_a_status_comes_with_result_and_error(database: Database, clock: C
 async def test_an_illegal_transition_changes_nothing(database: Database) -> None:
     tasks = Tasks(database)
     before = await create(tasks, "t1")
-    with pytest.raises(IllegalTransition, match="«pending» to «done»"):
+    with pytest.raises(IllegalTransition, match="'pending' to 'done'"):
         await tasks.move("t1", TaskStatus.DONE, result={"answer": "x"}, events=[Paused(task_id="t1")])
     assert await tasks.get("t1") == before
     assert await EventLog(database).read("t1") == []

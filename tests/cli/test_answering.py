@@ -34,7 +34,7 @@ def effects(pages: Shell) -> list[str]:
 @pytest.mark.slow
 def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_view(pages: Shell) -> None:
     terminal = ask_at_terminal(pages, message="please store it, then refund it, then mail them")
-    terminal.until("A call waits for your approval:")
+    terminal.until("A call is waiting for your approval:")
     terminal.until("refund")
     terminal.until("approve, edit or reject? [a/e/r]")
     terminal.type("what\n")
@@ -88,7 +88,7 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
 def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str) -> None:
     terminal = ask_at_terminal(pages)
     terminal.until("[a/e/r]")
-    terminal.press(key, until="The task waits for a person.")
+    terminal.press(key, until="The task is waiting for an answer.")
     assert terminal.end() == 3
     (task,) = pages.rows("tasks")
     assert task["status"] == "waiting"
@@ -121,7 +121,7 @@ def test_without_a_terminal_what_waits_and_how_to_answer_is_printed(pages: Shell
     assert "0 refund" in asked.stdout.decode()
     (task,) = pages.rows("tasks")
     first, *hints = asked.stderr.decode().splitlines()
-    assert first == "The task waits for a person."
+    assert first == "The task is waiting for an answer."
     assert f"  segue answer {task['task_id']} --approve all --agents agents.toml" in hints
     assert effects(pages) == []
 
@@ -157,7 +157,7 @@ def test_options_decide_without_being_asked(pages: Shell) -> None:
     assert rejected.returncode == 0, rejected.stderr
     assert effects(pages) == ["refund 5 so"]
     tree = pages("trace", task_id).stdout.decode()
-    assert "approval asked" in tree
+    assert "approval requested" in tree
     assert 'edited refund(amount=5, note="so")  instead of (amount=50, note="sorry")' in tree
     assert 'rejected mail(to="ann")  too dear' in tree
 
@@ -174,7 +174,7 @@ def test_the_command_that_goes_on_after_an_answer_reaches_the_agent_of_the_task(
 def test_the_history_says_that_a_task_is_under_way_and_how_to_see_what_it_did(pages: Shell) -> None:
     waiting(pages, "store it, then refund it")
     *_, said, command = pages("history", "s1").stdout.decode().splitlines()
-    assert said == "A task has not ended, and what it did so far is not in the history yet; to see it:"
+    assert said == "The session has an unfinished task, whose steps are not in the history yet. To see them:"
     assert "store()" in pages(*shlex.split(command)[1:]).stdout.decode()
     assert pages("cancel", pages.rows("tasks")[0]["task_id"]).returncode == 0
     told = pages("history", "s1").stdout.decode()
@@ -185,9 +185,9 @@ def test_the_history_says_that_a_task_is_under_way_and_how_to_see_what_it_did(pa
 def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     task_id = waiting(pages)
     for options, said in (
-        (("--approve", "1"), "There is no call «1»; the calls are 0 (refund)."),
-        (("--edit", "0=[1]"), "--edit 0=[1] holds no JSON object (it is a list)."),
-        (("--approve", "--reject", "no"), "Two options speak of all calls"),
+        (("--approve", "1"), "There is no call '1'; the calls are 0 (refund)."),
+        (("--edit", "0=[1]"), "--edit 0=[1] is not a JSON object (it is a list)."),
+        (("--approve", "--reject", "no"), "Two options apply to all calls"),
     ):
         refused = pages("answer", task_id, *options, "--agents", "agents.toml")
         assert (refused.returncode, refused.stderr.decode()[: len(said)]) == (2, said)
@@ -205,10 +205,10 @@ def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> No
     terminal.until("you> ")
     terminal.type("refund it\n")
     terminal.until("[a/e/r]")
-    terminal.press("\x03", until="The task waits for a person.")
+    terminal.press("\x03", until="The task is waiting for an answer.")
     terminal.until("you> ")
     terminal.type("hello\n")
-    terminal.until("Here: /resume asks you again, /cancel gives it up.")
+    terminal.until("Here: /resume asks you again, /cancel cancels it.")
     terminal.until("you> ")
     terminal.type("/resume\n")
     terminal.until("[a/e/r]")
@@ -224,9 +224,9 @@ def test_after_rows_were_mended_the_next_command_answers_or_names_the_agent(page
     task_id = waiting(pages, "refund it")
     damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
-    assert lines[-2:] == ["To go on:", f"segue answer {task_id} --agents agents.toml"]
+    assert lines[-2:] == ["To continue:", f"segue answer {task_id} --agents agents.toml"]
     pages("answer", task_id, "--approve", *SHOP[:2])
     damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
-    assert lines[-2] == "go on in this session, from any process:"
+    assert lines[-2] == "continue this session, from any process:"
     assert "--agent shop" in lines[-1]

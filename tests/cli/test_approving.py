@@ -53,7 +53,7 @@ def test_each_call_is_shown_and_gets_its_verdict() -> None:
         {"index": 2, "verdict": "reject", "reason": "too dear"},
         {"index": 3, "verdict": "edit", "arguments": {"now": True}},
     ]
-    assert shown.splitlines()[1] == "3 of the calls wait for your approval:"
+    assert shown.splitlines()[1] == "3 calls are waiting for your approval:"
     for text in ("0 refund", "amount  50", "2 mail", 'to  "ann"', "3 close", "(no arguments)"):
         assert text in shown
 
@@ -78,7 +78,7 @@ def test_an_edit_that_is_left_empty_or_unchanged_is_none() -> None:
 def test_what_is_no_object_is_written_again(wrong: str) -> None:
     verdicts, shown = ask("e", wrong, '{"amount": 5}', calls=CALLS[:1])
     assert verdicts == [{"index": 0, "verdict": "edit", "arguments": {"amount": 5}}]
-    assert "That is no JSON object (" in shown
+    assert "That is not a JSON object (" in shown
 
 
 @pytest.mark.parametrize("typed", [(), ("a",), ("a", "e"), ("a", "r")])

@@ -37,17 +37,17 @@ def sentence(result: Result) -> str:
         (("chat", ""), 2, "The message is empty"),
         (("chat", "  \n "), 2, "The message is empty"),
         (("chat", "长" * 11_000), 2, "The message has 33000 bytes and 32768 is the most"),
-        (("chat", "hi", "--mode", "wild"), 2, "There is no mode «wild»; use one of: direct, "),
-        (("chat", "hi", "--agent", "nobody"), 2, "There is no agent «nobody»; use one of: travel, data."),
+        (("chat", "hi", "--mode", "wild"), 2, "There is no mode 'wild'; use one of: direct, "),
+        (("chat", "hi", "--agent", "nobody"), 2, "There is no agent 'nobody'; use one of: travel, data."),
         (("chat", "hi", "--session", "a b"), 2, "The session name 'a b' cannot be used"),
-        (("chat", "hi", "--model", "gpt"), 2, "The model «gpt» is unknown"),
-        (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model «openai:gpt-x» needs a key: set OPENAI_API_KEY"),
+        (("chat", "hi", "--model", "gpt"), 2, "The model 'gpt' is not known"),
+        (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model 'openai:gpt-x' needs a key: set OPENAI_API_KEY"),
         (("chat", "hi", "--agents", "none.toml"), 2, "The agents file none.toml cannot be read"),
         (("chat", "hi", "--db", "none/x.db"), 1, "The folder none does not exist"),
         (("chat", "hi", "--db", "."), 1, "«.» is a folder, not a database"),
         (("threads",), 1, "There is no database segue.db yet"),
         (("trace", "t", "--db", "none.db"), 1, "There is no database none.db yet"),
-        (("graph", "none"), 2, "There is no graph «none»; use one of: chat, "),
+        (("graph", "none"), 2, "There is no graph 'none'; use one of: chat, "),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -82,11 +82,11 @@ def test_only_asking_creates_no_database(here: Path) -> None:
     ("written", "said"),
     [
         ("[[agent]", "cannot be read"),
-        ("[agents]", "has «agents»; it may have [[agent]] and [modes]."),
+        ("[agents]", "has 'agents'; it may have [[agent]] and [modes]."),
         ('[[agent]]\nagent_id = "a"\nspeed = 9', "speed: Extra inputs are not permitted"),
-        ('[[agent]]\nagent_id = "a"\ntools = ["none"]', "There is no tool «none»"),
+        ('[[agent]]\nagent_id = "a"\ntools = ["none"]', "There is no tool 'none'"),
         (f"[[agent]]\nagent_id = {'[' * 5000}", "cannot be read"),
-        ('[modes]\nshout = "none:graph"', "«none:graph» cannot be imported"),
+        ('[modes]\nshout = "none:graph"', "'none:graph' cannot be imported"),
     ],
 )
 def test_a_wrong_agents_file_is_a_usage_error(here: Path, written: str, said: str) -> None:
@@ -106,9 +106,9 @@ def test_unknown_ids_are_said() -> None:
     assert run("chat", "hello").exit_code == 0
     for command in ("trace", "resume", "cancel", "pause", "answer"):
         result = run(command, "nopenope")
-        assert (sentence(result)[:30], result.exit_code) == ("There is no task «nopenope» in", 1)
+        assert (sentence(result)[:30], result.exit_code) == ("There is no task 'nopenope' in", 1)
     result = run("history", "nope")
-    assert (sentence(result)[:29], result.exit_code) == ("There is no session «nope» in", 1)
+    assert (sentence(result)[:29], result.exit_code) == ("There is no session 'nope' in", 1)
 
 
 def test_a_wrong_option_is_a_usage_error() -> None:
@@ -177,7 +177,7 @@ def test_the_beginning_of_an_id_is_enough() -> None:
     run("chat", "hello")
     (task,) = json.loads(run("tasks", "--json").stdout)
     assert json.loads(run("trace", task["task_id"][:6], "--json").stdout)["task"]["task_id"] == task["task_id"]
-    assert "«" + task["task_id"] + "» is done" in sentence(run("cancel", task["task_id"][:8]))
+    assert "'" + task["task_id"] + "' is done" in sentence(run("cancel", task["task_id"][:8]))
 
 
 def test_an_id_that_is_too_short_is_said() -> None:
@@ -229,14 +229,14 @@ def test_help_waits_for_nothing_heavy() -> None:
     [
         ("tasks", "--session <str> Only the tasks of this session."),
         ("tasks", "--agent <str> Only the tasks of this agent."),
-        ("tasks", "--json Write JSON."),
-        ("chat", "--session <str> The session to go on with; a new one without it."),
+        ("tasks", "--json Print JSON."),
+        ("chat", "--session <str> The session to continue; a new one without it."),
         ("chat", "its first agent is the default"),
-        ("chat", "--json Write JSON: an event a line, and the result as the last."),
-        ("resume", "else the one that the task began with."),
-        ("resume", "with --all a result a line, and a summary."),
-        ("cancel", "the one that the task began with, if any."),
-        ("answer", "with these arguments, which replace all of the call's:"),
+        ("chat", "--json Print JSON: one event per line, then the result."),
+        ("resume", "by default the one the task started with."),
+        ("resume", "with --all one result per line, then a summary."),
+        ("cancel", "use the one that the task was started with."),
+        ("answer", "with these arguments, which replace its own:"),
     ],
 )
 def test_an_option_says_what_it_does_for_its_command(command: str, told: str) -> None:
@@ -245,5 +245,5 @@ def test_an_option_says_what_it_does_for_its_command(command: str, told: str) ->
 
 def test_the_version_and_the_help() -> None:
     assert run("--version").stdout.startswith("segue ")
-    assert "3 waits for a person, 130 paused" in " ".join(run("--help").stdout.split())
+    assert "3 waiting for an answer, 130 paused" in " ".join(run("--help").stdout.split())
     assert run().exit_code == 2

@@ -74,7 +74,7 @@ def test_an_agents_file_that_is_wrong_fails(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('[[agent]]\nagent_id = "x"\ntools = ["none"]\n', encoding="utf-8")
     code, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
     assert code == 1
-    assert "There is no tool «none»" in report
+    assert "There is no tool 'none'" in report
 
 
 def test_extras_say_what_is_missing_and_how_to_get_it() -> None:
@@ -111,13 +111,13 @@ async def test_damaged_rows_are_named_with_the_command_that_mends_them(tmp_path:
     first, second = [line for line in report.splitlines() if line.startswith("✗ database")]
     assert code == 1
     faults = "notes is not valid JSON, answer should be a valid string"
-    assert f"session «s» is damaged: task {tasks['s']} ({faults}), event 1 of task " in first
-    assert first.endswith(f"To mend it: segue recover s --db {path}")
+    assert f"session 's' is damaged: task {tasks['s']} ({faults}), event 1 of task " in first
+    assert first.endswith(f"To repair it: segue recover s --db {path}")
     assert "rows beside these: " in first
     faults = "state should be 'running' or 'done'"
-    assert f"session «t» is damaged: call calculate of task {tasks['t']} ({faults}), " in second
+    assert f"session 't' is damaged: call calculate of task {tasks['t']} ({faults}), " in second
     assert second.endswith(
-        f"newest checkpoint (it cannot be decoded: TypeError). To mend it: segue recover t --db {path}"
+        f"newest checkpoint (it cannot be decoded: TypeError). To repair it: segue recover t --db {path}"
     )
 
 
@@ -131,8 +131,8 @@ async def test_rows_that_belong_nowhere_can_be_taken_out(tmp_path: Path) -> None
     for _ in range(2):
         _, report = await asyncio.to_thread(examined, Settings(str(path)))
         (line,) = [line for line in report.splitlines() if line.startswith("✗ database")]
-        assert "nothing tells which session it belongs to" in line
-        _, _, command = line.partition("once you have a copy: ")
+        assert "its session is unknown" in line
+        _, _, command = line.partition("after making a copy: ")
         program, file, statements = shlex.split(command)
         assert (program, file) == ("sqlite3", str(path))
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -148,7 +148,7 @@ async def test_no_more_than_some_sessions_are_named(tmp_path: Path, monkeypatch:
     await written(tmp_path / "x.db", "s", "t", "u")
     damage(tmp_path / "x.db", "UPDATE tasks SET status = 'odd'")
     _, report = await asyncio.to_thread(examined, Settings(str(tmp_path / "x.db")))
-    assert "damaged sessions beside these: 1; mend those, then look again" in report
+    assert "damaged sessions beside these: 1; repair those, then run this again" in report
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="SQLite's command line is not installed")
@@ -172,9 +172,9 @@ async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_mended(t
         f"UPDATE checkpoints SET checkpoint = x'00ff' WHERE checkpoint_id = {newest}",
     )
     code, report = await asyncio.to_thread(examined, Settings(str(path)))
-    lines = {line.split("«")[1][0]: line for line in report.splitlines() if line.startswith("✗ database")}
+    lines = {line.split("session '")[1][0]: line for line in report.splitlines() if line.startswith("✗ database")}
     assert code == 1
-    assert "No checkpoint of session «s» can be read" in lines["s"]
-    assert "go on in a new session" in lines["s"]
+    assert "No checkpoint of session 's' can be read" in lines["s"]
+    assert "continue in a new session" in lines["s"]
     assert "segue recover" not in lines["s"]
-    assert lines["t"].endswith(f"To mend it: segue recover t --db {path}")
+    assert lines["t"].endswith(f"To repair it: segue recover t --db {path}")

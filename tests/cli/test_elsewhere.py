@@ -38,9 +38,9 @@ def test_a_task_is_paused_from_another_terminal_and_resumed_by_the_command_that_
     pausing = pages("pause", task_id[:6], *AGENTS)
     assert pausing.returncode == 0, pausing.stderr
     said, command = pausing.stdout.decode().splitlines()
-    assert said == f"Task {task_id} is pausing: it stops at its next boundary. To go on with it then:"
+    assert said == f"Task {task_id} is pausing: it stops at its next checkpoint. To resume it then:"
     assert pages.rows("tasks")[0]["status"] == "pausing"
-    pages.until("err", "pausing at the next boundary, as asked for elsewhere")
+    pages.until("err", "pausing at the next checkpoint, as requested by another process")
     let_go()
     assert process.wait(SECONDS) == 130
     assert command in pages.read("err")
@@ -57,7 +57,7 @@ def test_a_task_whose_process_is_gone_is_paused_at_once(pages: Shell) -> None:
     process.kill()
     process.wait(SECONDS)
     task_id = latest(pages)
-    assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To go on with it:")
+    assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To resume it:")
 
 
 @pytest.mark.slow
@@ -77,9 +77,9 @@ def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on
         told = {row["thread_id"]: (row["status"], row["cut_off"], "hint" in row) for row in pages.rows(listing)}
         assert told == {"s1": ("running", True, True), "s2": ("done", False, False)}
         *_, row, _, said, hint = pages(listing).stdout.decode().splitlines()
-        assert "running (cut off)" in row
-        assert (said, hint) == ("Cut off by the end of its process; to go on with it:", f"  segue resume {task_id}")
-    assert "running (cut off)" in pages("trace", task_id).stdout.decode()
+        assert "running (interrupted)" in row
+        assert (said, hint) == ("Interrupted when its process ended. To resume it:", f"  segue resume {task_id}")
+    assert "running (interrupted)" in pages("trace", task_id).stdout.decode()
     assert pages(*shlex.split(hint)[1:], *AGENTS).returncode == 0
     assert not any(row["cut_off"] for row in pages.rows("tasks"))
 
@@ -92,10 +92,10 @@ def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callabl
     let_go()
     assert cancelled.returncode == 0, cancelled.stderr
     said, warning = cancelled.stdout.decode().splitlines()
-    assert said == f"Task {task_id} is cancelled; session s1 takes the next message."
-    assert warning == "Check whether these calls took effect, which is not known: fetch."
+    assert said == f"Task {task_id} is cancelled; session s1 accepts the next message."
+    assert warning == "It is not known whether these calls took effect; check them: fetch."
     assert process.wait(SECONDS) == 1
-    assert pages.read("err").splitlines() == ["The session of a cancelled task takes the next message."]
+    assert pages.read("err").splitlines() == ["The task was cancelled; its session accepts the next message."]
     out = pages.read("out")
     assert "Cancelled." in out
     assert "Check whether these calls took effect; they were not run again:\n  ? fetch(" in out
@@ -114,13 +114,13 @@ def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[],
     sentence, *choices = refused.stderr.decode().splitlines()
     assert "is busy with another task" in sentence
     assert choices == [
-        "stand in line for it:",
+        "wait for it:",
         "  segue chat --session s1 --wait 60 --agents agents.toml 'store it, please'",
-        "take another session:",
+        "use another session:",
         "  segue chat --agents agents.toml 'store it, please'",
-        "pause what runs:",
+        "pause the running task:",
         f"  segue pause {latest(pages)} --agents agents.toml",
-        "tell what runs this as well, and go on with it here:",
+        "add the message to the running task, and continue it here:",
         "  segue chat --session s1 --steer --agents agents.toml 'store it, please'",
     ]
     let_go()
@@ -136,14 +136,14 @@ def test_who_resumes_a_task_that_runs_is_told_so_and_how_to_see_and_pause_it(
     refused = pages("resume", task_id, *AGENTS)
     assert refused.returncode == 1
     runs, see, trace, pause, pausing = refused.stderr.decode().splitlines()
-    assert runs == f"Task «{task_id}» runs already, in another process."
-    assert (see, pause) == ("see how far it is:", "pause it, to go on with it here:")
+    assert runs == f"Task '{task_id}' is already running in another process."
+    assert (see, pause) == ("see its progress:", "pause it, then resume it here:")
     assert task_id in pages(*shlex.split(trace)[1:]).stdout.decode()
     assert pages(*shlex.split(pausing)[1:]).returncode == 0
     again = pages("resume", task_id, *AGENTS)
     assert again.returncode == 1
     assert again.stderr.decode().splitlines() == [
-        f"Task «{task_id}» is pausing, in another process: resume it once it is paused.",
+        f"Task '{task_id}' is pausing in another process: resume it once it is paused.",
         *(see, trace),
     ]
     let_go()
@@ -157,7 +157,7 @@ def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go
     for said in ("/resume", "hello"):
         terminal.until("you> ")
         terminal.type(f"{said}\n")
-        terminal.until(f"Task «{latest(pages)}» runs already, in another process.")
+        terminal.until(f"Task '{latest(pages)}' is already running in another process.")
         terminal.until("  segue pause ")
     let_go()
     assert process.wait(SECONDS) == 0
@@ -167,7 +167,7 @@ def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go
 def test_a_message_stands_in_line(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
-    waiting.until("Standing in line for session «s1»")
+    waiting.until("Waiting for session 's1'")
     let_go()
     assert process.wait(SECONDS) == 0
     assert waiting.end() == 0
@@ -187,9 +187,9 @@ def test_who_waited_long_enough_is_told_that_it_is_busy(pages: Shell, let_go: Ca
 def test_who_leaves_the_line_has_sent_nothing(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
-    waiting.until("Standing in line")
+    waiting.until("Waiting for session")
     waiting.type("\x03")
-    waiting.until("You left the line, and the message was not sent. To send it:")
+    waiting.until("You stopped waiting, and the message was not sent. To send it:")
     waiting.until("segue chat --session s1 --wait 60 --agents agents.toml 'store it'")
     assert waiting.end() == 130
     let_go()
@@ -201,18 +201,18 @@ def test_who_leaves_the_line_has_sent_nothing(pages: Shell, let_go: Callable[[],
 def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
     task_id = latest(pages)
     refused = pages("chat", "and quickly", *AGENTS, "--session", "s1").stderr.decode().splitlines()
     command = "  segue chat --session s1 --steer --agents agents.toml 'and quickly'"
     assert refused[1:] == [
-        "go on with it:",
+        "resume it:",
         f"  segue resume {task_id} --agents agents.toml",
-        "give it up:",
+        "cancel it:",
         f"  segue cancel {task_id} --agents agents.toml",
-        "go on with it, and tell it this as well:",
+        "add the message to it, and resume it:",
         command,
     ]
     steered = pages(*shlex.split(command)[1:])
@@ -243,7 +243,7 @@ def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
     let_go()
     assert process.wait(SECONDS) == 130
     *_, said, command = pages.read("err").splitlines()
-    assert said == "The task was paused and taken up elsewhere. To see what becomes of it:"
+    assert said == "The task was paused and resumed by another process. To see its progress:"
     if options:
         result = json.loads(pages.read("out").splitlines()[-1])
         assert (result["type"], result["task_id"]) == ("result", task_id)
@@ -267,14 +267,14 @@ def test_turn_by_turn_a_paused_task_is_steered(pages: Shell, let_go: Callable[[]
     terminal.type("fetch it, then store it\n")
     pages.until("effects", "fetch begun")
     terminal.type("\x03")
-    terminal.until("pausing at the next boundary")
+    terminal.until("pausing at the next checkpoint")
     let_go()
     terminal.until("you> ")
     terminal.type("hello\n")
-    terminal.until("Here: /resume goes on with it, /steer TEXT goes on and tells it that as well, /cancel gives it up.")
+    terminal.until("Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it.")
     terminal.until("you> ")
     terminal.type("/steer\n")
-    terminal.until("Write /steer and what the task should know.")
+    terminal.until("Usage: /steer TEXT")
     terminal.type("/steer and quickly\n")
     terminal.until("added: and quickly")
     terminal.until("you> ")
@@ -298,12 +298,12 @@ def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[],
     assert said.count("✓ done  ") == 3
     assert said.count("? fetch(") == 3, "what is unknown of each is said"
     waiting = pages.rows("tasks")[0]["task_id"]
-    to_answer = ["Waiting for a person:", f"  segue answer {waiting} --agents agents.toml"]
+    to_answer = ["Waiting for an answer:", f"  segue answer {waiting} --agents agents.toml"]
     assert said.splitlines()[-3:] == ["3 tasks: 3 done.", *to_answer]
     assert pages.read("effects").splitlines() == ["store done"] * 3
     again = pages("resume", "--all", *AGENTS)
     assert again.returncode == 0
-    assert again.stdout.decode().splitlines() == ["No task can be resumed before a person answers.", *to_answer]
+    assert again.stdout.decode().splitlines() == ["No task can be resumed until it is answered.", *to_answer]
     assert pages("cancel", waiting).returncode == 0
     assert pages("resume", "--all", *AGENTS).stdout.decode() == "There is no task to resume.\n"
 
@@ -348,7 +348,7 @@ def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
     }
     assert sorted(result["outcome"] for result in results) == ["failed", "waiting"]
     (failed,) = (result for result in results if result["outcome"] == "failed")
-    assert "There is no agent «pages»" in failed["error"]
+    assert "There is no agent 'pages'" in failed["error"]
 
 
 @pytest.mark.slow
@@ -364,10 +364,10 @@ def test_an_interrupt_pauses_all_that_was_resumed(pages: Shell) -> None:
     everything = pages.begin("resume", "--all", *AGENTS)
     pages.until("effects", "fetch begun\n" * 4)
     everything.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     (pages.folder / "go").touch()
     assert everything.wait(SECONDS) == 130
-    assert pages.read("out").splitlines()[-1] == "5 tasks: 4 paused, 1 left as they were."
+    assert pages.read("out").splitlines()[-1] == "5 tasks: 4 paused, 1 not resumed."
     assert pages("resume", latest(pages), "--all").returncode == 2
     assert pages("resume").returncode == 2
     assert pages("resume", "--all", *AGENTS).stdout.decode().splitlines()[-1] == "5 tasks: 5 done."
@@ -401,7 +401,7 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
     copy = re.fullmatch(r"The database as it was is kept in (.+)\.", kept)
     assert copy
     assert Path(copy[1]).stat().st_size > 0
-    assert to_go_on == "go on in this session, from any process:"
+    assert to_go_on == "continue this session, from any process:"
     went_on = pages(*shlex.split(command.replace('"…"', "hello"))[1:])
     assert went_on.returncode == 0, went_on.stderr
     assert pages.read("effects").splitlines() == ["store done"], "what was done is not done again"

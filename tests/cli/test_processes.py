@@ -93,7 +93,7 @@ def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
 ) -> None:
     process = begin_and_wait(pages)
     process.send_signal(number)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
     *_, command = pages.read("err").splitlines()
@@ -118,17 +118,17 @@ def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
 def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages)
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     process.send_signal(signal.SIGINT)
     assert process.wait(SECONDS) == 130
     assert pages.read("effects") == "fetch begun\n", "the tool was never let go"
     (task,) = pages.rows("tasks")
     assert task["status"] == "paused"
-    assert "begun, outcome unknown" in pages("trace", task["task_id"]).stdout.decode()
+    assert "started, outcome unknown" in pages("trace", task["task_id"]).stdout.decode()
     let_go()
     resumed = pages("resume", task["task_id"], "--agents", "agents.toml")
     said = resumed.stdout.decode()
-    assert said.count("Whether it took effect is not known, and it was not run again") == 1
+    assert said.count("It is not known whether it took effect. It was not run again") == 1
     assert "Check whether these calls took effect; they were not run again:\n  ? fetch()" in said
     trace = json.loads(pages("trace", task["task_id"], "--json").stdout)
     assert [call["name"] for call in trace["task"]["result"]["unknown_outcomes"]] == ["fetch"]
@@ -139,7 +139,7 @@ def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Cal
 def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages, "--json")
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
     lines = [json.loads(line) for line in pages.read("out").splitlines()]
@@ -150,7 +150,7 @@ def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None])
 def test_a_paused_task_can_be_given_up(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages)
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     process.wait(SECONDS)
     (task,) = pages.rows("tasks")
@@ -192,8 +192,8 @@ def test_turn_by_turn_with_commands(shell: Shell) -> None:
     assert "没有使用语言模型" in said
     assert said.count("NO LANGUAGE MODEL") == 1, "it is said once, not at every turn"
     assert "you: hello" in said
-    assert "From now on: mode plan." in said
-    assert "Write /mode and one of: " in said
+    assert "The mode is now plan." in said
+    assert "Usage: /mode NAME, where NAME is one of: " in said
     assert "There is no command /nope." in said
     assert "阶段四" in said
     assert said.splitlines()[-1].startswith("segue chat --session ")

@@ -302,7 +302,7 @@ def test_what_was_streamed_is_discarded_when_a_mode_gives_up() -> None:
         "",
         "half an ans",
         "(the answer above is discarded)",
-        "direct gives up, react takes over: refused",
+        "direct failed, react takes over: refused",
         "",
         "whole",
     ]
@@ -347,7 +347,7 @@ LOST = {"error": "unknown_outcome: it was under way.", "unknown_outcome": True}
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [
-        ("refund it", "Whether it took effect is not known, and it was not run again"),
+        ("refund it", "It is not known whether it took effect. It was not run again"),
         ("退款", "无法确定它是否已经生效"),
     ],
 )
@@ -429,7 +429,7 @@ def test_what_was_written_before_it_was_cancelled_is_shown_once(
     written: list[Event] = [Token(content=streamed, **TASK)] if streamed else []
     shown = shown_by([*written, Cancelled(partial="half an ans", **TASK)])
     assert shown.count("half an ans") == 1
-    assert "Cancelled; what was written of the answer is kept." in shown
+    assert "Cancelled; the partial answer is kept." in shown
     assert "Cancelled." in shown_by([Cancelled(**TASK)])
 
 

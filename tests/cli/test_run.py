@@ -46,7 +46,7 @@ def test_a_file_is_copied_in_and_the_figures_are_its_own(sales: Shell) -> None:
     assert ended.stderr == b""
     assert sales.read("data/sales.csv") == SALES
     assert "agent data" in said
-    assert re.search(r"☐ 1 .*  priority 0", said)
+    assert re.search(r"☐ 1 .*  priority \d", said)
     assert re.search(r"☑ 1 .* s  1/2\n    The region with the highest amount is East: 40\.5", said)
     assert re.search(r"☑ 2 .* s  2/2", said)
     assert "\x1b" not in said
@@ -60,7 +60,7 @@ def test_a_file_of_another_content_gets_another_name_and_the_text_says_that_one(
     (sales.folder / "elsewhere" / "sales.csv").write_text("region,amount\nNorth,99\n", encoding="utf-8")
     ended = sales("run", "sales.csv 里哪个地区的 amount 最高？", "--file", "elsewhere/sales.csv", SEGUE_DATA="given")
     assert ended.returncode == 0, ended.stderr
-    assert "«sales-2.csv»" in ended.stderr.decode()
+    assert "'sales-2.csv'" in ended.stderr.decode()
     assert "North" in ended.stdout.decode()
     assert "East" not in ended.stdout.decode()
     assert sales.read("given/sales.csv") == SALES
@@ -114,7 +114,7 @@ def test_the_table_shows_the_progress_and_an_interrupt_pauses_in_the_middle(
     terminal.until("0/3")
     pages.until("effects", "fetch begun")
     terminal.type("\x03")
-    terminal.until("pausing at the next boundary")
+    terminal.until("pausing at the next checkpoint")
     let_go()
     terminal.until("The task is paused.")
     assert terminal.end() == 130
@@ -137,7 +137,7 @@ def test_a_paused_goal_goes_on_without_a_terminal_with_only_what_is_left(
     process = pages.begin("run", GOAL, *PAGES)
     pages.until("effects", "fetch begun")
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
     assert "☑ 2" not in pages.read("out")
@@ -158,12 +158,13 @@ def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_co
     answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
     told = [line for line in answered.stdout.decode().splitlines() if re.match(r" *[☑▶☐→✓] ", line)]
     first, second, third, approved, heading, call, done, *_ = told
-    assert (first, second) == ("  ☑ 1 Store  priority 0", "  ▶ 2 Refund  priority 0")
+    assert re.fullmatch(r"  ☑ 1 Store.*  priority \d", first)
+    assert re.fullmatch(r"  ▶ 2 Refund.*  priority \d", second)
     assert third.startswith("  ☐ 3 ")
     assert approved.startswith("  ✓ approved refund(")
-    assert heading == "▶ 2 Refund"
+    assert heading.startswith("▶ 2 Refund")
     assert call.startswith("  ✓ refund(")
-    assert done.startswith("☑ 2 Refund ")
+    assert done.startswith("☑ 2 Refund")
 
 
 @pytest.mark.slow
@@ -177,18 +178,18 @@ def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
     wait = "segue run --session s1 --wait 60 --agents agents.toml --agent pages 'store it'"
     said = refused.stderr.decode().splitlines()
     assert said[1:5] == [
-        "stand in line for it:",
+        "wait for it:",
         f"  {wait}",
-        "take another session:",
+        "use another session:",
         f"  {wait}".replace(" --session s1 --wait 60", ""),
     ]
     waiting = pages.at_terminal(*shlex.split(wait)[1:])
-    waiting.until("Standing in line for session «s1»")
+    waiting.until("Waiting for session 's1'")
     process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next boundary")
+    pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
-    waiting.until("go on with it, and tell it this as well:")
+    waiting.until("add the message to it, and resume it:")
     steer = "segue run --session s1 --steer --agents agents.toml --agent pages 'store it'"
     waiting.until(steer)
     assert waiting.end() == 1

@@ -109,13 +109,13 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
         "resumed",
         "✓ look()  0.00 s",
         "light",
-        "plan gives up, react takes over: lost",
+        "plan failed, react takes over: lost",
         "mode react",
     ]
 
 
 LOST = {"error": "unknown_outcome: it was under way when its process stopped.", "unknown_outcome": True}
-UNKNOWN = "Whether it took effect is not known, and it was not run again: check before you have it repeated."
+UNKNOWN = "It is not known whether it took effect. It was not run again: check before you repeat it."
 
 
 def test_the_ledger_says_which_calls_ended_and_how() -> None:
@@ -135,7 +135,7 @@ def test_the_ledger_says_which_calls_ended_and_how() -> None:
         "? lost(n=1)  outcome unknown  1#1 #0",
         UNKNOWN,
         LOST["error"],
-        "? cut(n=1)  begun, outcome unknown  1#1 #0  from before the session went back",
+        "? cut(n=1)  started, outcome unknown  1#1 #0  from before the session was recovered",
         UNKNOWN,
         "error: gone",
     ]
@@ -143,7 +143,7 @@ def test_the_ledger_says_which_calls_ended_and_how() -> None:
 
 def test_a_call_of_a_task_that_runs_is_under_way() -> None:
     shown = drawn([], [call("cut", "running", None)], status="running")
-    assert shown[4:] == ["→ cut(n=1)  under way  1#1 #0"]
+    assert shown[4:] == ["→ cut(n=1)  running  1#1 #0"]
 
 
 def test_what_people_did_to_the_task_is_shown() -> None:
@@ -171,7 +171,7 @@ def test_what_people_did_to_the_task_is_shown() -> None:
     assert shown[3:] == [
         "mode react (asked for)",
         "added: cheaply, please",
-        "approval asked",
+        "approval requested",
         "→ refund(amount=50)",
         "→ mail()",
         "→ close()",
@@ -215,7 +215,7 @@ def test_what_was_cut_off_stands_before_the_pause_and_what_was_not_begun_after_i
     calls = [ledger_of("a", 0, 3.0, 3.5), ledger_of("b", 1, 4.5, None)]
     before = ["✓ a()  1.00 s", "x", "→ b()", "paused: stopped at once"]
     shown = drawn(paused, calls, status="paused")
-    assert shown[5 : shown.index("ledger: 2 calls")] == [*before, "☐ c()  not begun"]
+    assert shown[5 : shown.index("ledger: 2 calls")] == [*before, "☐ c()  not started"]
     resumed: list[Event] = [
         *paused,
         Resumed(**at(105)),
@@ -251,7 +251,7 @@ def test_an_approval_stands_before_the_calls_that_it_allowed() -> None:
     )
     assert shown[4 : shown.index("ledger: 1 call")] == [
         "round 1  trace r1",
-        *("approval asked", "→ a(n=1)", "resumed", "approval given", "✓ approved a(n=1)", "✓ a()  0.00 s", "x"),
+        *("approval requested", "→ a(n=1)", "resumed", "approval given", "✓ approved a(n=1)", "✓ a()  0.00 s", "x"),
         "round 2  trace r2",
     ]
 
@@ -271,16 +271,16 @@ def test_what_several_steps_ask_for_stands_in_each_of_them() -> None:
     )
     assert shown[4:] == [
         "plan: do",
-        *("☐ 1 Do 1", "approval asked", "→ a()", "approval given", "✓ approved a()"),
-        *("☐ 2 Do 2", "approval asked", "→ a()", "approval given", "✗ rejected a()"),
+        *("☐ 1 Do 1", "approval requested", "→ a()", "approval given", "✓ approved a()"),
+        *("☐ 2 Do 2", "approval requested", "→ a()", "approval given", "✗ rejected a()"),
         "answer: done",
     ]
 
 
 def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
     shown = drawn([], [call("cut", "running", None)], status="running", cut_off=True)
-    assert shown[0] == "task t  running (cut off)"
-    assert shown[4] == "? cut(n=1)  begun, outcome unknown  1#1 #0"
+    assert shown[0] == "task t  running (interrupted)"
+    assert shown[4] == "? cut(n=1)  started, outcome unknown  1#1 #0"
 
 
 def test_rounds_stand_in_their_subtask_and_a_call_of_unknown_outcome_leaves_it_unticked() -> None:

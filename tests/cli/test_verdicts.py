@@ -52,17 +52,20 @@ def test_edited_arguments_are_json_and_name_their_call_where_there_are_several()
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"approve": ("0",)}, "Nothing is decided on call 1 (mail): add --approve 1"),
+        ({"approve": ("0",)}, "No decision on call 1 (mail): add --approve 1"),
         ({"approve": ("0", "0", "1")}, "Two options decide on call 0"),
-        ({"approve": ("all",), "reject": ("no",)}, "Two options speak of all calls"),
-        ({"approve": ("0,5",)}, "There is no call «5»; the calls are 0 (refund), 1 (mail)."),
-        ({"approve": ("x",)}, "There is no call «x»"),
-        ({"reject": ("9=no",)}, "There is no call «9»"),
+        ({"approve": ("all",), "reject": ("no",)}, "Two options apply to all calls"),
+        ({"approve": ("0,5",)}, "There is no call '5'; the calls are 0 (refund), 1 (mail)."),
+        ({"approve": ("x",)}, "There is no call 'x'"),
+        ({"reject": ("9=no",)}, "There is no call '9'"),
         ({"edit": ("{}",)}, "--edit {} names no call"),
-        ({"edit": ("all={}",)}, "--edit names one call"),
-        ({"edit": ("0=[1]",)}, "--edit 0=[1] holds no JSON object (it is a list)"),
-        ({"edit": ("0={'a': 1}",)}, "--edit 0={'a': 1} holds no JSON object (Expecting property name"),
-        ({"edit": ('0={"a": Infinity}',)}, '--edit 0={"a": Infinity} holds no JSON object (Infinity is no JSON)'),
+        ({"edit": ("all={}",)}, "--edit applies to one call"),
+        ({"edit": ("0=[1]",)}, "--edit 0=[1] is not a JSON object (it is a list)"),
+        ({"edit": ("0={'a': 1}",)}, "--edit 0={'a': 1} is not a JSON object (Expecting property name"),
+        (
+            {"edit": ('0={"a": Infinity}',)},
+            '--edit 0={"a": Infinity} is not a JSON object (Infinity is not valid JSON)',
+        ),
     ],
 )
 def test_what_does_not_fit_is_said(given: dict[str, tuple[str, ...]], said: str) -> None:

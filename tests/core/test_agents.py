@@ -75,7 +75,7 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
         ("agent = [1]", "holds no [[agent]] table"),
         ('agent = ["ab"]', "holds no [[agent]] table"),
         ("[[agent]\n", "cannot be read"),
-        ('[[agent]]\nmode = "plan"', "«?»"),
+        ('[[agent]]\nmode = "plan"', "'?'"),
         ('[[agent]]\nagent_id = "a b"', "agent_id"),
         ('[[agent]]\nagent_id = ""', "agent_id"),
         ('[[agent]]\nagent_id = "a"\nmax_iterations = 3', "max_iterations"),
@@ -83,7 +83,7 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
         ('[[agent]]\nagent_id = "a"\nprotocol = "xml"', "protocol"),
         ('[[agent]]\nagent_id = "a"\n[agent.budget]\nseconds = 0', "budget.seconds"),
         ('[[agent]]\nagent_id = "a"\n[agent.budget]\ntoken = 1', "budget.token"),
-        ('[[agent]]\nagent_id = "good"\n[[agent]]\nagent_id = "bad"\nmode = 3', "«bad»"),
+        ('[[agent]]\nagent_id = "good"\n[[agent]]\nagent_id = "bad"\nmode = 3', "'bad'"),
         ('[[agent]]\nagent_id = "a"\nprompt_file = "none.md"', "none.md"),
         ('[[agent]]\nagent_id = "a"\nprompt_file = "."', "prompt file ."),
         ('[[agent]]\nagent_id = "a"\nprompt_file = 3', "prompt file 3"),
@@ -147,4 +147,4 @@ def test_an_attribute_is_imported() -> None:
 def test_an_attribute_that_is_not_there_is_named(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be imported") as caught:
         load_attribute(name)
-    assert f"«{name}»" in str(caught.value)
+    assert f"'{name}'" in str(caught.value)

@@ -32,7 +32,7 @@ MADE = [
     errors.TooManyTasks(32, 256),
     errors.DamagedSession("s1", "its row is none", "The row is damaged: recover the session."),
     errors.DamagedCheckpoint("s1", "it cannot be decoded"),
-    errors.DamagedRow("s1", "status: no text", "task «t1»"),
+    errors.DamagedRow("s1", "status: no text", "task 't1'"),
     errors.UnreadableState("s1", "it cannot be decoded"),
     errors.NothingReadable("s1", "it cannot be decoded"),
     errors.DatabaseTooNew("segue.db", 3, 2),
@@ -81,11 +81,11 @@ def test_every_error_that_writes_its_own_message_is_tried_here() -> None:
 
 def test_messages_name_what_there_is_and_what_to_do() -> None:
     said = {type(error).__name__: str(error) for error in MADE}
-    assert said["UnknownAgent"] == "There is no agent «x»; use one of: travel, support."
-    assert said["UnknownTool"] == "There is no tool «x»; use one of: none."
+    assert said["UnknownAgent"] == "There is no agent 'x'; use one of: travel, support."
+    assert said["UnknownTool"] == "There is no tool 'x'; use one of: none."
     assert "OPENAI_API_KEY" in said["MissingKey"] and "--model offline" in said["MissingKey"]
     assert "pip install 'segue[serve]'" in said["MissingExtra"]
-    assert "cancel task «t1»" in said["TaskUnfinished"]
+    assert "cancel task 't1'" in said["TaskUnfinished"]
     assert "--db" in said["DatabaseTooNew"]
 
 

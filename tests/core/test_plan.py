@@ -54,7 +54,7 @@ def test_the_table_is_what_advance_allows(old: Status, new: Status) -> None:
     elif new in TRANSITIONS[old]:
         assert advance(before, new) == before.model_copy(update={"status": new})
     else:
-        with pytest.raises(IllegalTransition, match=f"«{old}» to «{new}»"):
+        with pytest.raises(IllegalTransition, match=f"'{old}' to '{new}'"):
             advance(before, new)
         assert before.status == old
 

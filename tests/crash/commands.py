@@ -164,7 +164,7 @@ def _half(before: Sessions, now: Sessions, whole: Sessions) -> Iterator[Finding]
             yield Finding("end", f"the session that is only read has changed: {', '.join(changed)}")
         there, wanted = ({table: len(found) for table, found in of.items()} for of in (rows, whole[session]))
         if changed and there != wanted:
-            yield Finding("end", f"of session «{session}» there are so many rows: {there}, not {wanted}")
+            yield Finding("end", f"of session '{session}' there are so many rows: {there}, not {wanted}")
 
 
 def _judged(folder: Path, undisturbed: Path, command: Command) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ class Zygote:
         return int(self._ask({"fork": orders})["pid"])
 
     def wait(self, pid: int, seconds: float = SECONDS) -> Status:
-        """The exit code, a negative signal, «stopped» or «hung»."""
+        """The exit code, a negative signal, 'stopped' or 'hung'."""
         status: Status = self._ask({"wait": pid, "seconds": seconds})["status"]
         return status
 
@@ -84,9 +84,9 @@ class Zygote:
 class Run:
     """A scenario or a command, and its blows, one a child; the child after the last one is left in peace.
 
-    «write:137», «tool:a:before», «model:2» and «time:0.12» kill; «power@write:40» kills and takes what was not synced;
-    «pages:7» lets the disk be full after so many pages; «pause:12» asks for a pause after that event and
-    «pause@write:40» at that point; with «leave:12» and «leave@…» another process resumes. `where` is the kind of
+    'write:137', 'tool:a:before', 'model:2' and 'time:0.12' kill; 'power@write:40' kills and takes what was not synced;
+    'pages:7' lets the disk be full after so many pages; 'pause:12' asks for a pause after that event and
+    'pause@write:40' at that point; with 'leave:12' and 'leave@…' another process resumes. `where` is the kind of
     trouble, for the table.
     """
 
@@ -248,7 +248,7 @@ def report(folder: Path) -> dict[str, Any]:
 
 
 def told(folder: Path, status: Status) -> str:
-    """How a child ended, in a line; «well» where all went well."""
+    """How a child ended, in a line; 'well' where all went well."""
     if status == 0:
         error = report(folder)["error"]
         return f"{error['type']}: {error['message']}" if error else "well"

@@ -52,15 +52,15 @@ def _effects(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterat
         kinds = dict.fromkeys(kinds, "once")
     for label in counted(undisturbed, "effect"):
         if not happened[label] and label not in flagged:
-            yield Finding("lost", f"the effect of «{label}» never happened")
+            yield Finding("lost", f"the effect of '{label}' never happened")
     for label, times in happened.items():
         if kinds[label] == "once" and times > 1:
-            yield Finding("twice", f"the effect of «{label}» happened {times} times")
+            yield Finding("twice", f"the effect of '{label}' happened {times} times")
         if label not in counted(undisturbed, "effect"):
-            yield Finding("twice", f"the effect of «{label}» was not wanted")
+            yield Finding("twice", f"the effect of '{label}' was not wanted")
     for label, times in started.items():
         if kinds[label] == "once" and times > max(1, happened[label]):
-            yield Finding("twice", f"the tool of «{label}» was started {times} times")
+            yield Finding("twice", f"the tool of '{label}' was started {times} times")
 
 
 def _ledger(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterator[Finding]:
@@ -68,18 +68,18 @@ def _ledger(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterato
     rows = Counter(label_of(call) for call in run.calls)
     for label, times in Counter(label_of(call) for call in undisturbed.calls).items():
         if rows[label] < times:
-            yield Finding("lost", f"the ledger has nothing of «{label}»")
+            yield Finding("lost", f"the ledger has nothing of '{label}'")
     for label, times in rows.items():
         if times > 1:
-            yield Finding("twice", f"the ledger has «{label}» {times} times")
+            yield Finding("twice", f"the ledger has '{label}' {times} times")
     for call in run.calls:
         label = label_of(call)
         if call["state"] != "done" or call["outcome"] is None:
-            yield Finding("unflagged", f"the ledger's call «{label}» is {call['state']} for ever")
+            yield Finding("unflagged", f"the ledger's call '{label}' is {call['state']} for ever")
         elif "success" in call["outcome"] and not happened[label]:
-            yield Finding("unflagged", f"the ledger says that «{label}» succeeded, and it never happened")
+            yield Finding("unflagged", f"the ledger says that '{label}' succeeded, and it never happened")
         elif "error" in call["outcome"] and label not in flagged and happened[label]:
-            yield Finding("unflagged", f"the ledger says that «{label}» failed, and it happened")
+            yield Finding("unflagged", f"the ledger says that '{label}' failed, and it happened")
     if len(flagged) > interruptions:
         many = f"{len(flagged)} calls count as unknown after {interruptions} interruptions"
         yield Finding("unflagged", f"{many}: {', '.join(sorted(flagged))}")
@@ -94,7 +94,7 @@ def _flags(run: Evidence) -> Iterator[Finding]:
         for call in calls:
             event = said.get((call["scope"].partition("#")[0], call["idx"]))
             if event is None or not _alike(event, call["outcome"]):
-                yield Finding("unflagged", f"the event of «{label_of(call)}» says {event}, not {call['outcome']}")
+                yield Finding("unflagged", f"the event of '{label_of(call)}' says {event}, not {call['outcome']}")
         wanted = [_call(call) for call in calls if is_unknown(call["outcome"])]
         told = [_call(call) for call in (task["result"] or {}).get("unknown_outcomes") or []]
         if sorted(wanted) != sorted(told):
@@ -213,7 +213,7 @@ def lost_updates(run: Evidence, ended: Mapping[str, str]) -> list[str]:
     for label, end in ended.items():
         wrong = {what: found[label] for what, found in there.items() if found[label] != int(end == "done")}
         if wrong:
-            lost.append(f"«{label}» ended as {end}, and this is there of it: {wrong}")
+            lost.append(f"'{label}' ended as {end}, and this is there of it: {wrong}")
     return lost
 
 

@@ -229,7 +229,7 @@ def test_a_lost_write_ahead_log_leaves_the_state_before_it(sound: Sound, tmp_pat
         outcome = CliRunner().invoke(command_line, [*arguments, "--db", str(path)])
         assert outcome.exit_code == 0, (way, outcome.output)
     history = CliRunner().invoke(command_line, ["history", "new", "--db", str(path)])
-    assert (history.exit_code, "There is no session «new»" in history.output) == (1, True)
+    assert (history.exit_code, "There is no session 'new'" in history.output) == (1, True)
 
 
 async def _left_by_a_crash(sound: Sound, folder: Path) -> Path:
@@ -260,7 +260,7 @@ async def test_rows_that_are_no_rows_of_ours_are_said(tmp_path: Path) -> None:
             task = await app.ask("1 + 1", session_id="s", mode="react", model="offline")
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute(statement)
-            with pytest.raises(StorageError, match=r"damaged .*: segue recover s mends it"):
+            with pytest.raises(StorageError, match=r"damaged .*: segue recover s repairs it"):
                 await app.trace(task["task_id"])
             assert [row["task_id"] for row in await app.tasks()] == [task["task_id"]]
             await app.recover("s")
@@ -278,14 +278,14 @@ def test_damaged_rows_are_found_and_mended_by_the_commands_that_are_told(sound: 
             line for line in output.splitlines() if "error" not in line
         ][1:]
     task = json.loads(run("tasks", "--session", "t", "--json", "--db", str(path))[1])[0]
-    assert (task["status"], "segue recover t mends it" in task["error"]) == ("error", True)
+    assert (task["status"], "segue recover t repairs it" in task["error"]) == ("error", True)
     cure = f"segue recover t --db {path}"
     for stopped in (("trace", sound.paused), ("resume", sound.paused), ("chat", "hello", "--session", "t")):
         code, output = run(*stopped, "--db", str(path))
         assert (code, cure in output, "Traceback" in output) == (1, True, False)
     assert run("chat", "hello", "--session", "s", "--model", "offline", "--db", str(path))[0] == 0
     code, output = run("doctor", "--model", "offline", "--db", str(path))
-    assert (code, f"session «t» is damaged: task «{sound.paused}» (status: " in output, cure in output) == (
+    assert (code, f"session 't' is damaged: task '{sound.paused}' (status: " in output, cure in output) == (
         1,
         True,
         True,
@@ -305,11 +305,11 @@ def test_the_service_lists_what_is_damaged_beside_what_is_not(sound: Sound, tmp_
         first = client.get("/api/agents/travel/tasks", params={"limit": 1}).json()
         (shown,) = first["items"]
         assert (shown["status"], shown["message"], shown["result"]) == ("error", "", None)
-        assert "segue recover t mends it" in shown["error"]
+        assert "segue recover t repairs it" in shown["error"]
         rest = client.get("/api/agents/travel/tasks", params={"before": first["next"]}).json()["items"]
         assert [row["session_id"] for row in rest] == ["s", "s"]
         refused = client.get(f"/api/tasks/{shown['task_id']}")
-        assert (refused.status_code, "segue recover t mends it" in refused.json()["error"]["message"]) == (409, True)
+        assert (refused.status_code, "segue recover t repairs it" in refused.json()["error"]["message"]) == (409, True)
 
 
 def run(*arguments: str) -> tuple[int, str]:

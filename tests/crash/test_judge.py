@@ -31,7 +31,7 @@ def event(kind: str, trace_id: str = "", own: bool = False, **data: Any) -> Row:
 
 
 class World:
-    """What a run left, to be changed and written down: one task with one payment, «a», and one look, «x»."""
+    """What a run left, to be changed and written down: one task with one payment, 'a', and one look, 'x'."""
 
     def __init__(self, outcome: Row = SUCCESS) -> None:
         self.task_id, self.trace = str(uuid.uuid4()), str(uuid.uuid4())
@@ -213,16 +213,16 @@ def no_last_status(run: World) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "text"),
     [
-        (no_effect, "lost", "effect of «a» never happened"),
-        (no_effect, "unflagged", "says that «a» succeeded, and it never happened"),
-        (no_call, "lost", "nothing of «a»"),
-        (two_effects, "twice", "effect of «a» happened 2 times"),
-        (two_starts, "twice", "tool of «a» was started 2 times"),
-        (another_effect, "twice", "effect of «z» was not wanted"),
-        (two_calls, "twice", "has «a» 2 times"),
+        (no_effect, "lost", "effect of 'a' never happened"),
+        (no_effect, "unflagged", "says that 'a' succeeded, and it never happened"),
+        (no_call, "lost", "nothing of 'a'"),
+        (two_effects, "twice", "effect of 'a' happened 2 times"),
+        (two_starts, "twice", "tool of 'a' was started 2 times"),
+        (another_effect, "twice", "effect of 'z' was not wanted"),
+        (two_calls, "twice", "has 'a' 2 times"),
         (under_way_for_ever, "unflagged", "running for ever"),
-        (said_to_have_failed, "unflagged", "says that «a» failed, and it happened"),
-        (event_says_otherwise, "unflagged", "event of «a» says"),
+        (said_to_have_failed, "unflagged", "says that 'a' failed, and it happened"),
+        (event_says_otherwise, "unflagged", "event of 'a' says"),
         (named_for_nothing, "unflagged", "result names"),
         (another_status, "end", "the status is"),
         (another_answer, "end", "the result is"),

@@ -35,7 +35,7 @@ def spend(label: str) -> Call:
 
 
 def turn_of(message: str) -> Turn | None:
-    """«mode number»: an act and a payment at once, then another act; in `direct` only talk."""
+    """'mode number': an act and a payment at once, then another act; in `direct` only talk."""
     mode, _, number = message.partition(" ")
     first, paid, last = act(f"{number}a"), spend(f"{number}b"), act(f"{number}c")
     steps = (step(1, first), step(2, paid, 1), step(3, last, 2), step(4, None, 3))

@@ -3,7 +3,7 @@
 It reads requests from its standard input and writes replies to its standard output, a line of JSON each:
 {"fork": orders} gives {"pid"} of a child that plays a scenario, races where the orders name a `letterbox`, or carries a
 command out where they name an `errand`; {"wait": pid, "seconds"} gives {"status"}: an exit code, a negative signal,
-«stopped» or «hung» (then it was killed).
+'stopped' or 'hung' (then it was killed).
 """
 
 import gc

@@ -20,7 +20,7 @@ Tasks = Sequence[dict[str, Any]]
 
 
 def task(name: str, *needs: str, priority: int = 0, **more: Any) -> dict[str, Any]:
-    """A task whose description is «do» and its name."""
+    """A task whose description is 'do' and its name."""
     return {"id": name, "description": f"do {name}", "priority": priority, "dependencies": list(needs), **more}
 
 
@@ -117,7 +117,7 @@ async def rest(run: Run) -> list[EngineEvent]:
 
 
 def told(events: Sequence[EngineEvent]) -> list[str]:
-    """Events in short: «task_started a», «executing → paused»."""
+    """Events in short: 'task_started a', 'executing → paused'."""
     return [_short(event) for event in events]
 
 

@@ -184,7 +184,7 @@ async def test_a_paused_task_goes_on_elsewhere_and_nothing_runs_twice(database: 
         events = [event async for event in first.follow(row["task_id"])]
         assert types(events)[-2:] == ["state_changed", "paused"]
         assert counter.effects == [1]
-        with pytest.raises(TaskUnfinished, match=f"resume, steer or cancel task «{row['task_id']}»"):
+        with pytest.raises(TaskUnfinished, match=f"resume, steer or cancel task '{row['task_id']}'"):
             await first.ask("something else", session_id="s", agent="a")
     async with segue.open(database) as second:
         second.register(agent_of([answer("both")], tools=(counter.add,)))

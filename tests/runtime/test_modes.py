@@ -57,7 +57,7 @@ def test_modes_from_a_file(tmp_path: Path) -> None:
     [
         ("[modes]\nloud = 3", "needs lines such as"),
         ('[modes]\nloud = "no_such_module:graph"', "cannot be imported"),
-        ('[mode]\nloud = "x:y"', "«mode»"),
+        ('[mode]\nloud = "x:y"', "'mode'"),
         ('[[agent]]\nagent_id = "a"\n[[agent]]\nagent_id = "a"', "more than one agent"),
     ],
 )

@@ -52,7 +52,7 @@ def test_recover_says_what_it_did_and_how_to_go_on(sound: Path, tmp_path: Path) 
     code, output = run(path, "recover", "s")
     mended, kept, go_on, command = output.splitlines()
     assert (code, go_on) == (0, "To go on:")
-    assert mended.endswith("»: lost, and empty now: notes, answer.")
+    assert mended.endswith("': lost, and empty now: notes, answer.")
     assert kept.startswith(f"The database as it was is kept in {path}.damaged-")
     assert command.startswith("segue resume ")
     assert run(path, "recover", "s") == (0, "Nothing of session s is damaged; nothing was changed.\n")
@@ -63,7 +63,7 @@ def test_recover_says_so_where_only_the_rows_can_be_saved(sound: Path, tmp_path:
     damage(path, "UPDATE tasks SET status = 'odd'", "UPDATE checkpoints SET checkpoint = x'00'")
     code, output = run(path, "recover", "s")
     assert (code, output.count(": rebuilt: status.")) == (1, 2)
-    assert "go on in a new session" in output.splitlines()[2]
+    assert "continue in a new session" in output.splitlines()[2]
     assert "To go on" not in output
     assert run(path, "tasks")[0] == 0
 
@@ -72,7 +72,7 @@ def test_resuming_all_goes_on_with_the_others(sound: Path, tmp_path: Path) -> No
     path = copied(sound, tmp_path)
     damage(path, "UPDATE tasks SET notes = '{' WHERE thread_id = 's' AND status = 'paused'")
     code, output = run(path, "resume", "--all")
-    assert (code, "2 tasks: 1 done, 1 failed." in output, "segue recover s mends it" in output) == (1, True, True)
+    assert (code, "2 tasks: 1 done, 1 failed." in output, "segue recover s repairs it" in output) == (1, True, True)
 
 
 async def test_a_damaged_session_is_not_forked_and_its_user_keeps_the_preferences(sound: Path, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_a_damaged_session_is_not_forked_and_its_user_keeps_the_preference
             damage(path, f"UPDATE tasks SET {column} = {value} WHERE thread_id = 'u'")
             assert (await app.preferences("default"))["mode_history"] == [before]
         damage(path, "UPDATE events SET event = '{' WHERE thread_id = 's' AND seq = 1")
-        with pytest.raises(DamagedRow, match="segue recover s mends it"):
+        with pytest.raises(DamagedRow, match="segue recover s repairs it"):
             await app.fork("s", place, session_id="new")
         assert {row["thread_id"] for row in await app.threads()} == {"s", "t", "u"}
 
@@ -99,7 +99,7 @@ async def test_a_damaged_call_stops_its_task_until_it_is_mended(sound: Path, tmp
         damage(path, f"UPDATE calls SET {column} = {value} WHERE thread_id = 's'")
         async with segue.open(path) as app:
             task = (await app.tasks(session_id="s"))[0]["task_id"]
-            with pytest.raises(DamagedRow, match="segue recover s mends it"):
+            with pytest.raises(DamagedRow, match="segue recover s repairs it"):
                 await app.cancel(task)
             assert (await app.recover("s"))["mended"]
             assert [call["state"] for call in (await app.trace(task))["calls"]] == ["done"] * 4

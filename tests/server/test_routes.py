@@ -216,5 +216,5 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
 
 
 def test_every_damage_of_a_session_is_a_conflict() -> None:
-    damages = (DamagedCheckpoint("s", "odd"), DamagedRow("s", "odd", "task «t»"), UnreadableState("s", "odd"))
+    damages = (DamagedCheckpoint("s", "odd"), DamagedRow("s", "odd", "task 't'"), UnreadableState("s", "odd"))
     assert [status_of(error) for error in damages] == [409] * 3

@@ -36,8 +36,8 @@ def test_a_key_without_a_name_is_the_default_tenants_and_a_name_may_have_two() -
     [
         ("short", "short"),
         ("alpha:short", "short"),
-        (f"al.pha:{KEY}", "name has"),
-        (f":{KEY}", "name has"),
+        (f"al.pha:{KEY}", "The name of"),
+        (f":{KEY}", "The name of"),
         (f"alpha:{KEY},beta:{KEY}", "same API key"),
     ],
 )
@@ -115,10 +115,10 @@ def test_one_tenants_names_never_begin_like_anothers() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("Session «a:s1» is busy.", "Session «s1» is busy."),
+        ("Session 'a:s1' is busy.", "Session 's1' is busy."),
         ("segue recover a:s1", "segue recover s1"),
         ("data: a:", "data: a:"),
-        ("Session «a:a:s1»", "Session «a:s1»"),
+        ("Session 'a:a:s1'", "Session 'a:s1'"),
         ("extra:x", "extra:x"),
     ],
 )

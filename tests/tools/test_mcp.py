@@ -163,7 +163,7 @@ async def test_a_slow_call_is_given_up_and_the_session_stays(opened: McpTools) -
 async def test_a_server_that_cannot_be_used_says_why(opened: McpTools, server: McpServer, sentence: str) -> None:
     with pytest.raises(ToolServerUnavailable) as caught:
         await tools_of(opened, server)
-    assert str(caught.value).startswith(f"The MCP server «shop» cannot be used: {sentence}")
+    assert str(caught.value).startswith(f"The MCP server 'shop' cannot be used: {sentence}")
 
 
 async def test_an_http_server_that_dies_is_reached_again_when_it_is_back(opened: McpTools) -> None:

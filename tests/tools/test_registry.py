@@ -49,7 +49,7 @@ def test_an_attribute_may_be_several_tools() -> None:
 
 
 def test_an_unknown_set_names_the_known_ones() -> None:
-    with pytest.raises(UnknownTool, match="«travle»; use one of: sums"):
+    with pytest.raises(UnknownTool, match="'travle'; use one of: sums"):
         ToolSets({"sums": [add]}).resolve(["travle"])
 
 

@@ -178,7 +178,7 @@ class Stop(BaseException):
         (SystemExit(2), "SystemExit: 2"),
         (Stop("now"), "Stop: now"),
         (PoolCancelled(), "CancelledError"),
-        (UnknownAgent("x", ["y"]), "UnknownAgent: There is no agent «x»; use one of: y."),
+        (UnknownAgent("x", ["y"]), "UnknownAgent: There is no agent 'x'; use one of: y."),
         (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
         (BaseExceptionGroup("one", [SystemExit(1)]), "BaseExceptionGroup: one (1 sub-exception)"),
     ],

@@ -26,8 +26,8 @@ USAGE = 2
 WAITING = 3
 PAUSED = 130
 EXIT_CODES = (
-    "0 done, 1 failed, cancelled, or a key or package is missing, 2 a wrong option, message, file, agent, mode or "
-    "model, 3 waits for a person, 130 paused"
+    "0 done, 1 failed, cancelled, or a key or package is missing, 2 an invalid option, message, file, agent, mode "
+    "or model, 3 waiting for an answer, 130 paused"
 )
 
 _USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage)

@@ -48,7 +48,7 @@ def segue(
 @app.command()
 def chat(
     message: Annotated[
-        str | None, typer.Argument(help="The message, or - for standard input; without one you talk turn by turn.")
+        str | None, typer.Argument(help="The message, or - to read it from standard input; interactive without one.")
     ] = None,
     mode: options.Mode = "",
     session: options.Session = "",
@@ -61,7 +61,7 @@ def chat(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
-    """Send one message and watch its task, or talk turn by turn."""
+    """Send a message, or start an interactive conversation."""
     settings = Settings(db, agents, agent, mode, model, user, session, wait)
     if message is None and (as_json or steer):
         raise typer.BadParameter(
@@ -80,7 +80,7 @@ def chat(
 
 @app.command()
 def run(
-    text: Annotated[str, typer.Argument(help="What is to be done, or - for standard input.")],
+    text: Annotated[str, typer.Argument(help="The goal, or - to read it from standard input.")],
     file: options.Files = None,
     session: options.Session = "",
     agent: options.Agent = "",
@@ -92,9 +92,9 @@ def run(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
-    """Break a goal down into subtasks, carry them out one by one, and watch how far they are.
+    """Break a goal down into subtasks and run them.
 
-    Ctrl-C pauses; `segue resume` goes on with what is left.
+    Ctrl-C pauses the task; `segue resume` continues it.
     """
     settings = Settings(db, agents, agent, "", model, user, session, wait)
     _check_steering(steer, session)
@@ -106,7 +106,7 @@ def run(
 
 def _check_steering(steer: bool, session: str) -> None:
     if steer and not session:
-        raise typer.BadParameter("name the session whose task the message is for, with --session", param_hint="--steer")
+        raise typer.BadParameter("name the session of the task with --session", param_hint="--steer")
 
 
 def _said(message: str) -> str:
@@ -118,16 +118,19 @@ def _said(message: str) -> str:
 def resume(
     task_id: Annotated[str | None, options.TASK_ID] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Go on with every task that was paused or cut off, four at a time.")
+        bool, typer.Option("--all", help="Resume every task that was paused or interrupted, four at a time.")
     ] = False,
     model: options.OtherModel = "",
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfResumed = False,
 ) -> None:
-    """Go on with a task that was paused, cut off or failed; one that waits for a person asks again."""
+    """Resume a paused, interrupted or failed task.
+
+    A task that waits for an answer asks again.
+    """
     if (task_id is None) != every:
-        raise typer.BadParameter("name one task, or all with --all, not both", param_hint="TASK_ID")
+        raise typer.BadParameter("give either a task id or --all", param_hint="TASK_ID")
     settings = Settings(db, agents, model=model)
     with told_in_a_sentence(settings):
         if task_id is None:
@@ -156,9 +159,10 @@ def answer(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
-    """Decide on the calls that a task waits with, and go on with it; without a verdict you are asked about each call.
+    """Approve, edit or reject calls, and resume the task.
 
-    A verdict names its call by the number that is shown with it, or is for every call that no other verdict names.
+    Without options you are asked about each call that the task waits with. An option names
+    its call by the number shown with it, or applies to every call that no other option names.
     """
     settings = Settings(db, agents)
     with told_in_a_sentence(settings):
@@ -170,7 +174,7 @@ def answer(
 
 @app.command()
 def pause(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
-    """Stop a task at its next boundary, wherever it runs."""
+    """Pause a task at its next checkpoint."""
     from .commands.control import paused
 
     settings = Settings(db, agents)
@@ -180,7 +184,7 @@ def pause(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.
 
 @app.command()
 def cancel(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
-    """Give a task up, wherever it runs or stands; its session takes the next message."""
+    """Cancel a task, whether it runs or not."""
     from .commands.control import cancelled
 
     for line in ask(Settings(db, agents), lambda opened: cancelled(opened, task_id)):
@@ -193,7 +197,10 @@ def recover(
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Mend a damaged session: its rows, and by going back to the newest snapshot that can be read."""
+    """Repair a damaged session.
+
+    If necessary it goes back to its newest readable snapshot.
+    """
     from .commands.control import recovered
 
     settings = Settings(db, agents)
@@ -210,7 +217,10 @@ def serve(
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Answer over HTTP: on this machine only, unless SEGUE_API_KEY says who else may come in."""
+    """Serve the HTTP API.
+
+    Only this machine can connect unless SEGUE_API_KEY is set.
+    """
     with told_in_a_sentence():
         from .commands.serve import serve as answer_over_http
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
-Session = Annotated[str, typer.Option("--session", help="The session to go on with; a new one without it.")]
+Session = Annotated[str, typer.Option("--session", help="The session to continue; a new one without it.")]
 OfSession = Annotated[str, typer.Option("--session", help="Only the tasks of this session.")]
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue threads`.")]
 Agent = Annotated[str, typer.Option("--agent", help="The agent: see `segue agents`.")]
@@ -19,29 +19,29 @@ def _agents_file(more: str) -> Any:
 
 
 Agents = Annotated[str, _agents_file("; its first agent is the default")]
-TaskAgents = Annotated[str, _agents_file(": the one that the task began with, if any")]
+TaskAgents = Annotated[str, _agents_file("; use the one that the task was started with")]
 MoreAgents = Annotated[str, _agents_file("")]
 _MODELS = "openai:NAME, local:FILE.gguf or offline"
-Model = Annotated[str, typer.Option("--model", help=f"{_MODELS}; else what the agent or the environment names.")]
-OtherModel = Annotated[str, typer.Option("--model", help=f"{_MODELS}; else the one that the task began with.")]
-User = Annotated[str, typer.Option("--user", help="Whose preferences apply.")]
+Model = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default from the agent or the environment.")]
+OtherModel = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default the one the task started with.")]
+User = Annotated[str, typer.Option("--user", help="The user whose preferences apply.")]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON: an event a line, and the result as the last.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: one event per line, then the result.")]
 JsonOfResumed = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Write JSON: an event a line, and the result as the last; with --all a result a line, and a summary.",
+        help="Print JSON: one event per line, then the result; with --all one result per line, then a summary.",
     ),
 ]
-JsonOfList = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+JsonOfList = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Files = Annotated[
     list[Path] | None,
     typer.Option(
         "--file",
         metavar="FILE",
-        help="A CSV, TSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, else ./data); "
-        "may be repeated. The agent is `data` then, unless you name another.",
+        help="A CSV, TSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, or ./data); "
+        "may be repeated. The default agent is then `data`.",
     ),
 ]
 TASK_ID: Any = typer.Argument(
@@ -50,27 +50,40 @@ TASK_ID: Any = typer.Argument(
 TaskId = Annotated[str, TASK_ID]
 Wait = Annotated[
     float,
-    typer.Option("--wait", min=0, metavar="SECONDS", help="Stand in line this long where the session is busy."),
+    typer.Option("--wait", min=0, metavar="SECONDS", help="Wait up to this many seconds if the session is busy."),
 ]
 Steer = Annotated[
-    bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and go on with it.")
+    bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and resume it.")
 ]
 Approve = Annotated[
     list[str] | None,
-    typer.Option("--approve", metavar="[CALL]", help="Let a call run: 0, or 0,2; or all that get no other verdict."),
+    typer.Option(
+        "--approve",
+        metavar="[CALL]",
+        help="Approve a call: 0, or 0,2; by default every call that no other option names.",
+    ),
 ]
 Edit = Annotated[
     list[str] | None,
     typer.Option(
         "--edit",
         metavar="CALL=JSON",
-        help='Let it run with these arguments, which replace all of the call\'s: \'0={"amount": 5, "note": "late"}\'.',
+        help='Approve a call with these arguments, which replace its own: \'0={"amount": 5, "note": "late"}\'.',
     ),
 ]
 Reject = Annotated[
     list[str] | None,
-    typer.Option("--reject", metavar="[CALL=]REASON", help="Do not run it, and say why: '1=too dear', or 'too dear'."),
+    typer.Option(
+        "--reject",
+        metavar="[CALL=]REASON",
+        help="Reject a call, and say why: '1=too expensive', or 'too expensive' for all.",
+    ),
 ]
-Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to answer on.")]
-Port = Annotated[int, typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="0 takes one that is free.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that answer, over one database.")]
+Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to listen on.")]
+Port = Annotated[
+    int,
+    typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="The port to listen on; 0 picks a free one."),
+]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
+]

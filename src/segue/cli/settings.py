@@ -32,7 +32,7 @@ class Settings:
     user: str = "default"
     session: str = ""
     wait: float = 0.0
-    """Seconds to stand in line for a session that is busy."""
+    """Waits up to this many seconds if the session is busy."""
     verb: str = "chat"
     """The command that sends messages."""
     files: tuple[str, ...] = ()

@@ -150,7 +150,7 @@ def load_agents(path: str | Path) -> list[Agent]:
     agents = [_agent_of(table, file) for table in tables]
     ids = [agent.agent_id for agent in agents]
     if twice := {name for name in ids if ids.count(name) > 1}:
-        raise ConfigurationError(f"The agents file {file} has more than one agent «{min(twice)}»: rename one.")
+        raise ConfigurationError(f"The agents file {file} has more than one agent '{min(twice)}': rename one.")
     return agents
 
 
@@ -170,7 +170,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - {"agent", "modes"}:
-            raise ConfigurationError(f"The agents file {file} has «{min(unknown)}»; it may have [[agent]] and [modes].")
+            raise ConfigurationError(f"The agents file {file} has '{min(unknown)}'; it may have [[agent]] and [modes].")
         return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
@@ -189,7 +189,7 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"The agent «{table.get('agent_id', '?')}» in {file}: {where}: {first['msg']}."
+            f"The agent '{table.get('agent_id', '?')}' in {file}: {where}: {first['msg']}."
         ) from error
 
 
@@ -203,4 +203,4 @@ def load_attribute(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, SyntaxError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"«{name}» cannot be imported: {error}.") from error
+        raise ConfigurationError(f"'{name}' cannot be imported: {error}.") from error

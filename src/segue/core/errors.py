@@ -21,9 +21,9 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── TooManyTasks        the process runs as many tasks as it may: try again later
 └── StorageError
     ├── DatabaseUnavailable · DatabaseTooNew
-    ├── DamagedSession      something of the session cannot be read: recover it
+    ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
-    ├── NothingReadable     no checkpoint of the session can be read: go on in a new one
+    ├── NothingReadable     no checkpoint of the session can be read: continue in a new one
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
 
@@ -35,7 +35,7 @@ class SegueError(RuntimeError):
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in their order, comma-separated, or «none»."""
+    """Names in their order, comma-separated, or 'none'."""
     return ", ".join(names) or "none"
 
 
@@ -51,21 +51,21 @@ class UnknownAgent(ConfigurationError):
     """No agent is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no agent «{name}»; use one of: {listed(known)}.")
+        super().__init__(f"There is no agent '{name}'; use one of: {listed(known)}.")
 
 
 class UnknownMode(ConfigurationError):
     """No mode is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no mode «{name}»; use one of: {listed(known)}.")
+        super().__init__(f"There is no mode '{name}'; use one of: {listed(known)}.")
 
 
 class UnknownTool(ConfigurationError):
     """No tool is known under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no tool «{name}»; use one of: {listed(known)}.")
+        super().__init__(f"There is no tool '{name}'; use one of: {listed(known)}.")
 
 
 class UnknownModel(ConfigurationError):
@@ -73,7 +73,7 @@ class UnknownModel(ConfigurationError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"The model «{name}» is unknown; write openai:<name>, local:<path.gguf> or offline, "
+            f"The model '{name}' is not known; use openai:<name>, local:<path.gguf> or offline, "
             "or pass a chat model object."
         )
 
@@ -83,7 +83,7 @@ class MissingKey(ConfigurationError):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"The model «{model}» needs a key: set OPENAI_API_KEY, give the agent an api_key, "
+            f"The model '{model}' needs a key: set OPENAI_API_KEY, give the agent an api_key, "
             "or use --model offline to try Segue without one."
         )
 
@@ -100,7 +100,7 @@ class ToolServerUnavailable(ConfigurationError):
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(
-            f"The MCP server «{server}» cannot be used: {reason.strip().rstrip('.')}. Check its command or url, "
+            f"The MCP server '{server}' cannot be used: {reason.strip().rstrip('.')}. Check its command or url, "
             "or take it off the agent, then send the message again."
         )
 
@@ -129,7 +129,7 @@ class IllegalTransition(SegueError):
     """A status cannot change in this way; nothing was changed."""
 
     def __init__(self, old: str, new: str) -> None:
-        super().__init__(f"A status cannot go from «{old}» to «{new}».")
+        super().__init__(f"A status cannot go from '{old}' to '{new}'.")
 
 
 class TaskError(SegueError):
@@ -140,30 +140,28 @@ class UnknownTask(TaskError):
     """No task has that id."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"There is no task «{task_id}» in this database; `segue tasks` lists what there is.")
+        super().__init__(f"There is no task '{task_id}' in this database; `segue tasks` lists the tasks.")
 
 
 class UnknownThread(TaskError):
     """No session has that id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"There is no session «{thread_id}» in this database; `segue threads` lists what there is.")
+        super().__init__(f"There is no session '{thread_id}' in this database; `segue threads` lists the sessions.")
 
 
 class UnknownSnapshot(TaskError):
     """The session has no checkpoint of that id."""
 
     def __init__(self, thread_id: str, checkpoint_id: str) -> None:
-        super().__init__(
-            f"Session «{thread_id}» has no snapshot «{checkpoint_id}»: list its snapshots and name one of them."
-        )
+        super().__init__(f"Session '{thread_id}' has no snapshot '{checkpoint_id}': choose one of its snapshots.")
 
 
 class ThreadExists(TaskError):
     """A session of that name is there already; nothing was stored."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"There is a session «{thread_id}» already: choose another name for the new one.")
+        super().__init__(f"There is a session '{thread_id}' already: choose another name for the new one.")
 
 
 class InvalidExport(TaskError):
@@ -179,7 +177,7 @@ class TaskUnfinished(TaskError):
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         choices = "answer or cancel" if status == "waiting" else "resume, steer or cancel"
         super().__init__(
-            f"Session «{thread_id}» has a task that is {status}: {choices} task «{task_id}», "
+            f"Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
             "then send the message again."
         )
         self.task_id = task_id
@@ -193,7 +191,7 @@ class ThreadBusy(TaskError):
     """Another owner is running a task on this thread; wait until it is done."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"Session «{thread_id}» is busy with another task: wait for it, or use another session.")
+        super().__init__(f"Session '{thread_id}' is busy with another task: wait for it, or use another session.")
         self.thread_id = thread_id
 
 
@@ -216,7 +214,7 @@ class DatabaseUnavailable(StorageError):
 
 
 class DamagedSession(StorageError):
-    """Something of the session cannot be read; `segue recover` mends it."""
+    """Something of the session cannot be read; `segue recover` repairs it."""
 
     def __init__(self, thread_id: str, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -231,17 +229,17 @@ class DamagedCheckpoint(DamagedSession):
         super().__init__(
             thread_id,
             reason,
-            f"The newest checkpoint of session «{thread_id}» is damaged ({reason}): "
+            f"The newest checkpoint of session '{thread_id}' is damaged ({reason}): "
             f"segue recover {thread_id} goes back to the newest one that can be read.",
         )
 
 
 class DamagedRow(DamagedSession):
-    """A row of the session cannot be read; `segue recover` mends it."""
+    """A row of the session cannot be read; `segue recover` repairs it."""
 
     def __init__(self, thread_id: str, reason: str, what: str) -> None:
-        said = f"{what[:1].upper()}{what[1:]} of session «{thread_id}» is damaged ({reason})"
-        super().__init__(thread_id, reason, f"{said}: segue recover {thread_id} mends it.")
+        said = f"{what[:1].upper()}{what[1:]} of session '{thread_id}' is damaged ({reason})"
+        super().__init__(thread_id, reason, f"{said}: segue recover {thread_id} repairs it.")
 
 
 class UnreadableState(DamagedSession):
@@ -251,18 +249,18 @@ class UnreadableState(DamagedSession):
         super().__init__(
             thread_id,
             reason,
-            f"Session «{thread_id}» cannot be exported with its unfinished task, since a checkpoint is damaged "
+            f"Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
             f"({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
         )
 
 
 class NothingReadable(StorageError):
-    """No checkpoint of the session can be read; go on in a new one."""
+    """No checkpoint of the session can be read; continue in a new one."""
 
     def __init__(self, thread_id: str, reason: str) -> None:
         super().__init__(
-            f"No checkpoint of session «{thread_id}» can be read ({reason}): go on in a new session. None of them was "
-            "deleted; `segue tasks` and `segue trace` show what was done in this one."
+            f"No checkpoint of session '{thread_id}' can be read ({reason}): continue in a new session. None of them "
+            "was deleted; `segue tasks` and `segue trace` show what was done in this one."
         )
 
 
@@ -271,7 +269,7 @@ class DatabaseTooNew(StorageError):
 
     def __init__(self, path: str, found: int, known: int) -> None:
         super().__init__(
-            f"The database {path} has schema version {found} and this Segue knows up to {known}: "
+            f"The database {path} has schema version {found} and this Segue supports up to {known}: "
             "upgrade Segue, or name another file with --db."
         )
 
@@ -280,4 +278,4 @@ class StaleOwner(StorageError):
     """Another process took over the thread; this one must stop without writing."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"Another process took over session «{thread_id}»; this one stopped without writing.")
+        super().__init__(f"Another process took over session '{thread_id}'; this one stopped without writing.")

@@ -26,7 +26,7 @@ class ErrorDetail(BaseModel):
     """What went wrong."""
 
     type: str = Field(examples=["ThreadBusy"])
-    message: str = Field(examples=["Session «s1» is busy with another task: wait for it, or use another session."])
+    message: str = Field(examples=["Session 's1' is busy with another task: wait for it, or use another session."])
     error_id: str = Field(examples=["5f0c1a9be2d4"])
     task_id: str | None = Field(default=None, description="the task that is in the way, of a conflict")
 
@@ -38,7 +38,7 @@ class ErrorBody(BaseModel):
 
 
 class Problem(Exception):
-    """Something that is told to the client as it stands."""
+    """An error whose message is sent to the client unchanged."""
 
     def __init__(
         self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None, task_id: str = ""
@@ -53,7 +53,7 @@ class Problem(Exception):
 
 def not_found(what: str, name: str) -> Problem:
     """The 404 of a name that is not there, or that is another tenant's."""
-    return Problem(404, "NotFound", f"There is no {what} «{name[:SHOWN]}».")
+    return Problem(404, "NotFound", f"There is no {what} '{name[:SHOWN]}'.")
 
 
 class Json(JSONResponse):
@@ -121,7 +121,7 @@ async def answer_segue_error(request: Request, error: Exception) -> Json:
     assert isinstance(error, errors.SegueError)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     status = status_of(error)
-    sentence = tenant.told(str(error)) if status != 500 else "Something failed inside: the log has it by its error_id."
+    sentence = tenant.told(str(error)) if status != 500 else "Internal error: look for the error_id in the log."
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     problem = Problem(status, type(error).__name__, sentence, headers, await _in_the_way(request, error))
     return told(problem, error)
@@ -153,4 +153,4 @@ async def answer_http(_: Request, error: Exception) -> Json:
 
 def internal() -> Problem:
     """What an error of ours is told as."""
-    return Problem(500, "Internal", "Something failed inside: the log has it by its error_id.")
+    return Problem(500, "Internal", "Internal error: look for the error_id in the log.")

@@ -49,7 +49,7 @@ def hashed(text: str) -> str:
     names: dict[str, str] = {}
     for name, digest in pairs:
         if names.setdefault(digest, name) != name:
-            raise ConfigurationError(f"«{names[digest]}» and «{name}» have the same API key: give each its own.")
+            raise ConfigurationError(f"'{names[digest]}' and '{name}' have the same API key: use different keys.")
     return ",".join(f"{name}{SEPARATOR}{digest}" for digest, name in names.items())
 
 
@@ -58,9 +58,9 @@ def _pair(part: str) -> tuple[str, str]:
     if not colon:
         name, key = DEFAULT, name
     if not NAME.fullmatch(name):
-        raise ConfigurationError("An API key's name has up to 32 letters, digits, - or _: write name:key.")
+        raise ConfigurationError("The name of an API key consists of up to 32 letters, digits, - or _: use name:key.")
     if len(key) < SHORTEST:
-        raise ConfigurationError(f"The API key of «{name}» is short: take at least {SHORTEST} random characters.")
+        raise ConfigurationError(f"The API key of '{name}' is too short: use at least {SHORTEST} random characters.")
     return name, _digest(key).hex()
 
 
@@ -72,7 +72,7 @@ def keys_of(text: str) -> Keys:
     """
     pairs = [part.strip().partition(SEPARATOR) for part in text.split(",") if part.strip()]
     if not all(NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
-        raise ConfigurationError("SEGUE_API_KEY_SHA256 needs name:hash, the hash in 64 hexadecimal digits.")
+        raise ConfigurationError("SEGUE_API_KEY_SHA256 must be name:hash, with 64 hexadecimal digits.")
     return Keys((name, digest) for name, _, digest in pairs)
 
 

@@ -42,7 +42,7 @@ class Service:
     def refuse_while_draining(self) -> None:
         """Take on nothing new while the service stops."""
         if self.draining:
-            raise Problem(503, "Stopping", "The service is stopping: try again in a moment.", {"Retry-After": "5"})
+            raise Problem(503, "Stopping", "The service is shutting down: try again in a moment.", {"Retry-After": "5"})
 
     async def check_ready(self) -> None:
         """Check that work can be taken on; the database is asked at most once a second, however many want to know.

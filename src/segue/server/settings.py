@@ -43,7 +43,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if "*" in self.origins and not self.keys:
-            raise ConfigurationError(f"{ORIGINS}=* lets every web page in: set {KEYS}, or name the origins.")
+            raise ConfigurationError(f"{ORIGINS}=* allows every web page: set {KEYS}, or name the origins.")
 
 
 def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
@@ -86,7 +86,7 @@ def check_address(host: str, keys: Keys) -> None:
     """
     if not (keys or is_loopback(host)):
         raise ConfigurationError(
-            f"The service would be open to everybody who reaches {host}: set {KEYS}, or take --host 127.0.0.1."
+            f"Serving on {host} without an API key would let anyone in: set {KEYS}, or use --host 127.0.0.1."
         )
 
 
@@ -106,5 +106,5 @@ def _number(environ: MutableMapping[str, str], name: str, default: int, least: i
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and least <= int(text) <= 10**9):
-        raise ConfigurationError(f"{name} needs a whole number from {least} up, not «{text[:40]}».")
+        raise ConfigurationError(f"{name} must be a whole number of at least {least}, not '{text[:40]}'.")
     return int(text)

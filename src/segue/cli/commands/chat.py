@@ -16,8 +16,8 @@ from ..views.tables import print_history
 from ..views.texts import HELP, greet, header
 
 PROMPT = "you> "
-HINT_WAITING = "Here: /resume asks you again, /cancel gives it up."
-HINT = "Here: /resume goes on with it, /steer TEXT goes on and tells it that as well, /cancel gives it up."
+HINT_WAITING = "Here: /resume asks you again, /cancel cancels it."
+HINT = "Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it."
 
 
 def interactive(settings: Settings) -> int:
@@ -108,9 +108,9 @@ class Talk:
         modes = self._talk.app.modes
         if name in modes:
             self._talk.mode = name
-            self._say(f"From now on: mode {name}.")
+            self._say(f"The mode is now {name}.")
         else:
-            self._say(f"Write /mode and one of: {', '.join(modes)}.")
+            self._say(f"Usage: /mode NAME, where NAME is one of: {', '.join(modes)}.")
         return True
 
     def _history(self, _: str) -> bool:
@@ -128,13 +128,13 @@ class Talk:
         if text:
             self._stage.carry(self._talk.send(text, steer=True))
         else:
-            self._say("Write /steer and what the task should know.")
+            self._say("Usage: /steer TEXT")
         return True
 
     def _cancel(self, _: str) -> bool:
         if task := self._latest():
             self._stage.run(self._talk.app.cancel(task["task_id"]))
-            self._say("It is given up; send a new message.")
+            self._say("The task is cancelled; send a new message.")
         return True
 
     def _latest(self) -> dict[str, Any] | None:

@@ -19,11 +19,11 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
     said = {
-        "paused": f"Task {task_id} is paused. To go on with it:",
-        "done": f"Task {task_id} came to its end before it could pause.",
+        "paused": f"Task {task_id} is paused. To resume it:",
+        "done": f"Task {task_id} ended before it could be paused.",
     }
     resume = [] if status == "done" else [settings.command_on("resume", task_id)]
-    pausing = f"Task {task_id} is pausing: it stops at its next boundary. To go on with it then:"
+    pausing = f"Task {task_id} is pausing: it stops at its next checkpoint. To resume it then:"
     return [said.get(status, pausing), *resume]
 
 
@@ -34,8 +34,8 @@ async def cancelled(app: "App", text: str) -> list[str]:
     task = (await app.trace(task_id))["task"]
     unknown = (task["result"] or {}).get("unknown_outcomes") or []
     names = ", ".join(printable(call["name"]) for call in unknown)
-    warning = [f"Check whether these calls took effect, which is not known: {names}."] if names else []
-    return [f"Task {task_id} is cancelled; session {task['thread_id']} takes the next message.", *warning]
+    warning = [f"It is not known whether these calls took effect; check them: {names}."] if names else []
+    return [f"Task {task_id} is cancelled; session {task['thread_id']} accepts the next message.", *warning]
 
 
 async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
@@ -64,8 +64,8 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
     tasks = await app.queries.tasks(session_id=session, limit=1)
     if not tasks:
-        return ["To go on:", settings.going_on(session)]
+        return ["To continue:", settings.going_on(session)]
     if is_over(tasks[0]):
         return [*how_to_go_on(app, settings, tasks[0].json())]
     verb = "answer" if tasks[0].status == "waiting" else "resume"
-    return ["To go on:", settings.command_on(verb, tasks[0].task_id)]
+    return ["To continue:", settings.command_on(verb, tasks[0].task_id)]

@@ -140,7 +140,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     if file.exists():
         yield from _existing_database(settings, file)
     elif file.parent.is_dir() and os.access(file.parent, os.W_OK):
-        yield Finding(True, "database", f"{file} is not there yet; the first message creates it")
+        yield Finding(True, "database", f"{file} does not exist yet; the first message creates it")
     else:
         yield Finding(False, "database", f"the folder {file.parent} cannot be written: name another file with --db")
 
@@ -181,16 +181,18 @@ def _damaged_sessions(
             yield Finding(False, "database", unreadable[session].lost)
         elif session:
             cure = settings.command_on("recover", session)
-            yield Finding(False, "database", f"session «{session}» is damaged: {listed(what)}. To mend it: {cure}")
+            yield Finding(False, "database", f"session '{session}' is damaged: {listed(what)}. To repair it: {cure}")
         else:
-            told = f"{listed(what)}: nothing tells which session it belongs to"
+            told = f"{listed(what)}: its session is unknown"
             yield Finding(
                 False,
                 "database",
-                f"{told}. To take it out, once you have a copy: {removing(file, damaged[:MOST_ROWS])}",
+                f"{told}. To remove it, after making a copy: {removing(file, damaged[:MOST_ROWS])}",
             )
     if more := sessions[THREADS:]:
-        yield Finding(False, "database", f"damaged sessions beside these: {len(more)}; mend those, then look again")
+        yield Finding(
+            False, "database", f"damaged sessions beside these: {len(more)}; repair those, then run this again"
+        )
 
 
 def _with_cure(file: Path, found: str) -> str:
@@ -242,7 +244,7 @@ def _origin(agent: Agent, override: str, environ: Mapping[str, str]) -> str:
     if override:
         return "--model"
     if agent.model is not None:
-        return f"the agent «{agent.agent_id}»"
+        return f"the agent '{agent.agent_id}'"
     named = [name for name in ("SEGUE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL") if environ.get(name)]
     return " and ".join(named[:1] if named[:1] == ["SEGUE_MODEL"] else named) or "the default (nothing is configured)"
 

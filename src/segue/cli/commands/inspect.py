@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
-    """List the sessions, the last used first."""
+    """List the sessions, most recently used first."""
     from ..views.tables import print_threads
 
     settings = Settings(db)
@@ -35,11 +35,11 @@ def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
 def tasks(
     agent: options.OfAgent = "",
     session: options.OfSession = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of tasks.")] = 50,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """List the tasks of all sessions, the latest first."""
+    """List the tasks of all sessions, newest first."""
     from ..views.tables import print_tasks
 
     settings = Settings(db)
@@ -70,7 +70,7 @@ def history(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
-    """Print what was said in a session."""
+    """Print the messages of a session."""
     from ..dialog.next_commands import not_told_yet
     from ..views.tables import print_history
 
@@ -86,7 +86,7 @@ def history(
 def trace(
     task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
 ) -> None:
-    """Draw everything that a task did as a tree."""
+    """Print everything that a task did, as a tree."""
     from ..views.lines import signs_for
     from ..views.trace_tree import trace_tree
 
@@ -120,14 +120,14 @@ def graph(
     with told_in_a_sentence():
         own = mode_graphs(Settings(agents_file=agents).modes())
     if name not in (*known, *own):
-        complain(f"There is no graph «{name}»; use one of: {', '.join((*known, *own))}.")
+        complain(f"There is no graph '{name}'; use one of: {', '.join((*known, *own))}.")
         raise typer.Exit(USAGE)
     compiled = own[name] if name in own else import_module(f"segue.graphs.{name}").graph
     output().print(compiled.get_graph().draw_mermaid(), soft_wrap=True)
 
 
 def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
-    """List the modes, those of the agents file among them."""
+    """List the modes, including those of the agents file."""
     from ..views.tables import print_modes
 
     names = ask(Settings(":memory:", agents), _modes)
@@ -139,7 +139,7 @@ async def _modes(opened: "App") -> list[str]:
 
 
 def agents(agents: options.MoreAgents = "") -> None:
-    """List the agents, those of the agents file among them."""
+    """List the agents, including those of the agents file."""
     from ...registry import EXAMPLES
     from ..views.tables import print_agents
 
@@ -153,7 +153,7 @@ def doctor(
     model: options.Model = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Look over the installation, the model, the database and the agents."""
+    """Check the installation, the model, the database and the agents."""
     from .doctor import doctor as look_over
 
     raise typer.Exit(look_over(output(), Settings(db, agents, agent, model=model)))

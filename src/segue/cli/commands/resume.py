@@ -29,12 +29,12 @@ Row = dict[str, Any]
 AT_ONCE = 4
 OUTCOMES = {
     "done": "done",
-    "waiting": "waiting for a person",
+    "waiting": "waiting for an answer",
     "paused": "paused",
     "cancelled": "cancelled",
     "failed": "failed",
-    "busy": "busy elsewhere",
-    "left": "left as they were",
+    "busy": "running elsewhere",
+    "left": "not resumed",
 }
 """What can become of a task, and how the summary says it."""
 
@@ -118,11 +118,11 @@ class Everything:
             return
         parts = [f"{counted[name]} {said}" for name, said in OUTCOMES.items() if counted[name]]
         word = "task" if len(outcomes) == 1 else "tasks"
-        none = "No task can be resumed before a person answers." if to_answer else "There is no task to resume."
+        none = "No task can be resumed until it is answered." if to_answer else "There is no task to resume."
         said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else none
         self._print(Text(said, style="bold"))
         if to_answer:
-            self._print(Text("Waiting for a person:", style="yellow"))
+            self._print(Text("Waiting for an answer:", style="yellow"))
         for task_id in to_answer:
             self._print(Text(f"  {self.settings.command_on('answer', task_id)}"))
 

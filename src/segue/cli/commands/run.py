@@ -46,7 +46,7 @@ def _naming(text: str, copied: dict[str, str]) -> str:
     """The text with the names that the files have in the data folder; those that it does not mention are added."""
     for name, given in copied.items():
         if name.casefold() != given.casefold():
-            remark(f"The file «{given}» is «{name}» in the data folder.")
+            remark(f"The file '{given}' is '{name}' in the data folder.")
             if given not in copied:
                 text = name.join(_mention(given).split(text))
     missing = [name for name in copied if not _mention(name).search(text)]

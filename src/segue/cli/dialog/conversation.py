@@ -85,7 +85,7 @@ class Conversation:
         )
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
-            complain("You left the line, and the message was not sent. To send it:", self._again(message, steer))
+            complain("You stopped waiting, and the message was not sent. To send it:", self._again(message, steer))
             return Turn(PAUSED)
         seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
         self._begin(task, seen)
@@ -126,7 +126,7 @@ class Conversation:
 
     def _say_that_it_waits(self) -> None:
         if self.settings.wait:
-            remark(f"Standing in line for session «{self.session}»… (Ctrl-C leaves the line)")
+            remark(f"Waiting for session '{self.session}'… (Ctrl-C stops waiting)")
 
     def _begin(self, task: Row, seen: list[Row]) -> None:
         """A view of the task that knows what was seen of it before."""
@@ -156,7 +156,7 @@ class Conversation:
                 async for event in events:
                     view.show(event)
                     if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
-                        view.notice("pausing at the next boundary, as asked for elsewhere…")
+                        view.notice("pausing at the next checkpoint, as requested by another process…")
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
         except BaseException:
@@ -183,7 +183,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task)
         trace = self.settings.command_on("trace", task["task_id"])
-        complain("The task was paused and taken up elsewhere. To see what becomes of it:", trace)
+        complain("The task was paused and resumed by another process. To see its progress:", trace)
         return Turn(PAUSED)
 
     def _shown(self) -> View:
@@ -227,7 +227,7 @@ class Conversation:
 
     def say_how_to_answer(self, task: Row, question: Row) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
-        remark("The task waits for a person.", *answering(self.settings, task["task_id"], question["calls"]))
+        remark("The task is waiting for an answer.", *answering(self.settings, task["task_id"], question["calls"]))
         return WAITING
 
     def _say_what_it_needs(self, task: Row, question: Row | None) -> int:
@@ -239,10 +239,10 @@ class Conversation:
             case "done":
                 return 0
             case "paused":
-                complain("The task is paused. To go on with it:", resume)
+                complain("The task is paused. To resume it:", resume)
                 return PAUSED
             case "cancelled":
-                complain("The session of a cancelled task takes the next message.")
+                complain("The task was cancelled; its session accepts the next message.")
             case status:
                 hints = [] if task["result"] else [resume]
                 complain(task["error"] or f"The task is {status} and did not end.", *hints)

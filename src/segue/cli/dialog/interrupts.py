@@ -33,7 +33,7 @@ class Interrupts:
     def __call__(self) -> None:
         self.count += 1
         if self.count == 1:
-            self._say("pausing at the next boundary… (press again to stop now)")
+            self._say("pausing at the next checkpoint… (press again to stop now)")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
         elif self.count == 2:  # a third one must not cut off how the second one is written down
             self._say("stopping now…")

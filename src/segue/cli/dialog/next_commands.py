@@ -21,7 +21,7 @@ def how_to_go_on(app: "App", settings: Settings, task: Mapping[str, Any]) -> tup
     usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
     agent = "" if task["agent_id"] == usual else task["agent_id"]
     command = replace(settings, agent=agent, user=task["user_id"]).going_on(task["thread_id"])
-    return "go on in this session, from any process:", command
+    return "continue this session, from any process:", command
 
 
 def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
@@ -30,8 +30,8 @@ def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[s
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
     return [
-        *_choice("to be asked about each call on a terminal:", settings.command_on("answer", task_id)),
-        *_choice("to approve, edit or reject without being asked:"),
+        *_choice("to decide on each call in a terminal:", settings.command_on("answer", task_id)),
+        *_choice("to approve, edit or reject from the command line:"),
         f"  {settings.command_on('answer', task_id, '--approve', 'all')}",
         f"  {settings.command_on('answer', task_id, '--edit', shown)}",
         f"  {settings.command_on('answer', task_id, '--reject', 'REASON')}",
@@ -45,13 +45,13 @@ async def instead(app: "App", settings: Settings, refused: TaskUnfinished | Thre
         return _unfinished(settings, tasks[0], message)
     here = ("--session", settings.session)
     choices = [
-        *_choice("stand in line for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
-        *_choice("take another session:", settings.sending(message)),
+        *_choice("wait for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
+        *_choice("use another session:", settings.sending(message)),
     ]
     if tasks:
         steering = settings.sending(message, *here, "--steer")
-        choices += _choice("pause what runs:", settings.command_on("pause", tasks[0]["task_id"]))
-        choices += _choice("tell what runs this as well, and go on with it here:", steering)
+        choices += _choice("pause the running task:", settings.command_on("pause", tasks[0]["task_id"]))
+        choices += _choice("add the message to the running task, and continue it here:", steering)
     return choices
 
 
@@ -63,12 +63,12 @@ async def meanwhile(app: "App", settings: Settings, task_id: str, refused: Threa
     if latest["status"] not in ACTIVE:
         return [str(refused)]
     if latest["task_id"] != task_id:
-        return [str(refused), *_choice("pause what runs:", pausing)]
-    watching = _choice("see how far it is:", settings.command_on("trace", task_id))
+        return [str(refused), *_choice("pause the running task:", pausing)]
+    watching = _choice("see its progress:", settings.command_on("trace", task_id))
     if latest["status"] == "pausing":
-        return [f"Task «{task_id}» is pausing, in another process: resume it once it is paused.", *watching]
-    runs = f"Task «{task_id}» runs already, in another process."
-    return [runs, *watching, *_choice("pause it, to go on with it here:", pausing)]
+        return [f"Task '{task_id}' is pausing in another process: resume it once it is paused.", *watching]
+    runs = f"Task '{task_id}' is already running in another process."
+    return [runs, *watching, *_choice("pause it, then resume it here:", pausing)]
 
 
 async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[str]:
@@ -76,19 +76,19 @@ async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[
     from ...runtime.queries import is_over
 
     open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
-    said = "A task has not ended, and what it did so far is not in the history yet; to see it:"
+    said = "The session has an unfinished task, whose steps are not in the history yet. To see them:"
     return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
-    cancel = _choice("give it up:", settings.command_on("cancel", task["task_id"]))
+    cancel = _choice("cancel it:", settings.command_on("cancel", task["task_id"]))
     if task["status"] == "waiting":
-        return [*_choice("decide on what it asks:", settings.command_on("answer", task["task_id"])), *cancel]
+        return [*_choice("answer it:", settings.command_on("answer", task["task_id"])), *cancel]
     steer = settings.sending(message, "--session", task["thread_id"], "--steer")
     return [
-        *_choice("go on with it:", settings.command_on("resume", task["task_id"])),
+        *_choice("resume it:", settings.command_on("resume", task["task_id"])),
         *cancel,
-        *_choice("go on with it, and tell it this as well:", steer),
+        *_choice("add the message to it, and resume it:", steer),
     ]
 
 

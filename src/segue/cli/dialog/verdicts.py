@@ -53,7 +53,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     """Read edited arguments.
 
     Raises:
-        ValueError: it is no JSON object, and why.
+        ValueError: it is not a JSON object, and why.
     """
     try:
         value = json.loads(text, parse_constant=_refuse)
@@ -70,7 +70,7 @@ _KINDS = {list: "a list", str: "a text", int: "a number", float: "a number", boo
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 class _Given:
@@ -84,14 +84,14 @@ class _Given:
     def edit(self, text: str) -> None:
         numbered = _NUMBERED.fullmatch(text)
         if not numbered and len(self._names) > 1:
-            raise InvalidAnswer(f"--edit {one_line(text, 40)} names no call: write --edit '0={{…}}'; {self._there()}.")
+            raise InvalidAnswer(f"--edit {one_line(text, 40)} names no call: use --edit '0={{…}}'; {self._there()}.")
         target, written = numbered.groups() if numbered else (str(next(iter(self._names))), text)
         if target == ALL:
-            raise InvalidAnswer(f"--edit names one call: write --edit '0={{…}}'; {self._there()}.")
+            raise InvalidAnswer(f"--edit applies to one call: use --edit '0={{…}}'; {self._there()}.")
         try:
             arguments = arguments_of(written)
         except ValueError as error:
-            raise InvalidAnswer(f"--edit {one_line(text, 40)} holds no JSON object ({error}).") from error
+            raise InvalidAnswer(f"--edit {one_line(text, 40)} is not a JSON object ({error}).") from error
         self.put(target, {"verdict": "edit", "arguments": arguments})
 
     def reject(self, text: str) -> None:
@@ -107,12 +107,12 @@ class _Given:
         if target == ALL:
             if self._of_the_rest:
                 raise InvalidAnswer(
-                    f"Two options speak of all calls: name the calls by their numbers; {self._there()}."
+                    f"Two options apply to all calls: name the calls by their numbers; {self._there()}."
                 )
             self._of_the_rest = verdict
             return
         if not target.isdecimal() or int(target) not in self._names:
-            raise InvalidAnswer(f"There is no call «{one_line(target, 40)}»; {self._there()}.")
+            raise InvalidAnswer(f"There is no call '{one_line(target, 40)}'; {self._there()}.")
         if int(target) in self._by_call:
             raise InvalidAnswer(f"Two options decide on call {target}: leave one out.")
         self._by_call[int(target)] = verdict
@@ -124,7 +124,7 @@ class _Given:
         verdict = self._by_call.get(index) or self._of_the_rest
         if verdict is None:
             raise InvalidAnswer(
-                f"Nothing is decided on call {index} ({self._names[index]}): add --approve {index}, "
+                f"No decision on call {index} ({self._names[index]}): add --approve {index}, "
                 f"--reject {index}=REASON or --edit '{index}={{…}}'."
             )
         return verdict

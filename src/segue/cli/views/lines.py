@@ -82,7 +82,7 @@ def call_line(event: ToolCall, signs: Signs) -> Text:
 def decided_line(event: ToolCall, signs: Signs) -> Text:
     """A call that was decided on and not begun."""
     return Text.assemble(
-        (f"{signs.steps['pending']} ", "dim"), _call(event.name, event.arguments), ("  not begun", "dim")
+        (f"{signs.steps['pending']} ", "dim"), _call(event.name, event.arguments), ("  not started", "dim")
     )
 
 
@@ -143,11 +143,11 @@ def item_line(item: Item, signs: Signs) -> Text:
 
 def fallback_line(event: Fallback) -> Text:
     old, new = one_line(event.from_mode), one_line(event.to_mode)
-    return Text(f"{old} gives up, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
+    return Text(f"{old} failed, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
 
 
 def restart_line(event: AttemptRestarted) -> Text:
-    return Text(f"attempt {event.attempt}, it starts again: {one_line(event.reason, 160)}", style="yellow")
+    return Text(f"attempt {event.attempt}, restarting: {one_line(event.reason, 160)}", style="yellow")
 
 
 def waiting_line(event: Waiting) -> Text:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
 MODES: Mapping[str, str] = {
-    "auto": "picks one of the others by the message",
+    "auto": "chooses one of the others for each message",
     "direct": "one model call, no tools: greetings, common knowledge",
     "react": "thinks and calls tools round by round: search, lookup, calculation",
-    "plan": "writes a plan first, shows it, then carries it out",
-    "plan_react": "a plan whose steps are carried out round by round",
-    "lifecycle": "breaks a goal down into tasks and carries each out by itself",
+    "plan": "writes a plan first, shows it, then executes it",
+    "plan_react": "a plan whose steps are executed round by round",
+    "lifecycle": "breaks a goal down into subtasks and runs each on its own",
 }
 
 
@@ -36,7 +36,7 @@ def when(seconds: float) -> str:
 def status_text(row: Mapping[str, Any]) -> Text:
     """The status of a task or of a session's latest one."""
     if row.get("cut_off"):
-        return Text(f"{printable(row['status'])} (cut off)", style="bold yellow")
+        return Text(f"{printable(row['status'])} (interrupted)", style="bold yellow")
     return Text(printable(row["status"]), style=_STATUS.get(row["status"], ""))
 
 
@@ -60,12 +60,12 @@ def print_threads(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             Text(when(row["updated_at"])),
             Text(one_line(row["message"], 80)),
         )
-    console.print(table if table.row_count else Text("No session yet: `segue chat` begins one."))
+    console.print(table if table.row_count else Text("No session yet: `segue chat` starts one."))
     _print_hints(console, rows)
 
 
 def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    table = _table("task", "status", "session", "agent", "mode", "begun", "message", whole=("task",))
+    table = _table("task", "status", "session", "agent", "mode", "started", "message", whole=("task",))
     for row in rows:
         table.add_row(
             Text(row["task_id"]),
@@ -76,7 +76,7 @@ def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             Text(when(row["created_at"])),
             Text(one_line(row["message"], 80)),
         )
-    console.print(table if table.row_count else Text("No task yet: `segue chat` begins one."))
+    console.print(table if table.row_count else Text("No task yet: `segue chat` starts one."))
     _print_hints(console, rows)
 
 
@@ -89,13 +89,13 @@ def _mode(row: Mapping[str, Any]) -> str:
 def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
     """How to go on with what was cut off."""
     if hints := [row["hint"] for row in rows if row["cut_off"]]:
-        console.print(Text("\nCut off by the end of its process; to go on with it:", style="yellow"))
+        console.print(Text("\nInterrupted when its process ended. To resume it:", style="yellow"))
         for hint in hints:
             console.print(Text(f"  {printable(hint)}"), soft_wrap=True)
 
 
 def print_agents(console: Console, agents: Iterable["Agent"]) -> None:
-    table = _table("agent", "mode", "model", "tools", "what for", whole=("agent",))
+    table = _table("agent", "mode", "model", "tools", "description", whole=("agent",))
     for agent in agents:
         model = "from the environment" if agent.model is None else agent.model
         tools = ", ".join(tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools)
@@ -105,7 +105,7 @@ def print_agents(console: Console, agents: Iterable["Agent"]) -> None:
 
 
 def print_modes(console: Console, names: Iterable[str]) -> None:
-    table = _table("mode", "what for", whole=("mode",))
+    table = _table("mode", "description", whole=("mode",))
     for name in names:
         table.add_row(Text(one_line(name)), Text(MODES.get(name, "registered by its own graph")))
     console.print(table)

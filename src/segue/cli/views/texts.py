@@ -24,14 +24,14 @@ _OFFLINE = {
 _TEXTS = {
     "unknown": (
         "无法确定它是否已经生效，也没有再次执行：请先核实，再决定是否重做。",
-        "Whether it took effect is not known, and it was not run again: check before you have it repeated.",
+        "It is not known whether it took effect. It was not run again: check before you repeat it.",
     ),
     "unknown_calls": (
         "请核实以下调用是否已经生效，它们没有再次执行：",
         "Check whether these calls took effect; they were not run again:",
     ),
-    "asked": ("有 {n} 个调用等待您批准：", "{n} of the calls wait for your approval:"),
-    "asked_one": ("有一个调用等待您批准：", "A call waits for your approval:"),
+    "asked": ("有 {n} 个调用等待您批准：", "{n} calls are waiting for your approval:"),
+    "asked_one": ("有一个调用等待您批准：", "A call is waiting for your approval:"),
     "asked_unknown": (
         "相同的调用可能已经生效：批准之前请先核实。",
         "A call like this one may have taken effect already: check before you approve it.",
@@ -43,17 +43,17 @@ _TEXTS = {
     ),
     "why": ("理由（可以留空）：", "reason (may be empty):"),
     "write": ("JSON 格式的参数：", "arguments as JSON:"),
-    "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is no JSON object ({why}): write it again."),
+    "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is not a JSON object ({why}): try again."),
     "no_editor": ("无法使用编辑器 {editor}（{why}）。", "The editor {editor} cannot be used ({why})."),
     "unchanged": ("参数没有改动。", "The arguments are unchanged."),
     "again": ("按回车键继续编辑", "press Enter to edit it again"),
     "no_arguments": ("（没有参数）", "(no arguments)"),
-    "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows the whole"),
+    "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows all of them"),
     "files": ("（数据文件：{names}）", "(data files: {names})"),
     "cancelled": ("已取消。", "Cancelled."),
     "cancelled_partial": (
         "已取消；上面未写完的回答保留在会话中。",
-        "Cancelled; what was written of the answer is kept.",
+        "Cancelled; the partial answer is kept.",
     ),
 }
 

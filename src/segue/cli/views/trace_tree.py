@@ -204,7 +204,7 @@ class _Drawing:
     @_add.register
     def _(self, event: ApprovalRequested) -> None:
         asked = ((str(call.get("step_id", "")), lines.asked_line(call, self._signs)) for call in event.calls)
-        self._branches("approval asked", asked)
+        self._branches("approval requested", asked)
 
     @_add.register
     def _(self, event: ApprovalGiven) -> None:
@@ -260,7 +260,7 @@ def _entry(call: Call, events: Events, under_way: bool, signs: Signs, language: 
     text.append(f"  {known}{took}", style=style)
     text.append(f"  {one_line(call['scope'], 12)} #{call['idx']}", style="dim")
     if call.get("orphaned"):
-        text.append("  from before the session went back", style="dim")
+        text.append("  from before the session was recovered", style="dim")
     if sign == signs.unknown:
         text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
     if call["outcome"]:
@@ -285,8 +285,8 @@ def _key_of_result(form: Mapping[str, Any]) -> CallKey:
 def _known_of(call: Call, under_way: bool, signs: Signs) -> tuple[str, str, str]:
     """Sign, style and words for a call of a task that a process works on, or does not."""
     if call["state"] != "done" and under_way:
-        return signs.begins, "cyan", "under way"
+        return signs.begins, "cyan", "running"
     if call["state"] != "done":
-        return signs.unknown, UNKNOWN_STYLE, "begun, outcome unknown"
+        return signs.unknown, UNKNOWN_STYLE, "started, outcome unknown"
     sign, style = outcome_sign(call["outcome"] or {}, signs)
     return sign, style, "outcome unknown" if sign == signs.unknown else call["state"]

@@ -7,7 +7,7 @@ from .rate_limit import Rates
 
 API = "/api/"
 _UNKNOWN = Problem(
-    401, "Unauthorized", "This needs a key: send Authorization: Bearer <key>.", {"WWW-Authenticate": "Bearer"}
+    401, "Unauthorized", "An API key is required: send Authorization: Bearer <key>.", {"WWW-Authenticate": "Bearer"}
 )
 
 

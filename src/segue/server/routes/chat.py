@@ -37,7 +37,7 @@ _STREAM = {
 
 
 class ChatRequest(BaseModel):
-    """A message, to whom, and how it is to be worked on."""
+    """A message, its agent and its mode."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -47,7 +47,7 @@ class ChatRequest(BaseModel):
 
     message: str = Field(min_length=1)
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
-    """The conversation to go on with; a new one without it."""
+    """The session to continue; a new one without it."""
     mode: str | None = Field(default=None, max_length=64)
     """auto, direct, react, plan, …; without it the user's default, else the agent's."""
     agent_id: str | None = Field(default=None, max_length=64)
@@ -55,14 +55,14 @@ class ChatRequest(BaseModel):
     model: str | None = Field(default=None, pattern=r"^(offline|openai:[\w./:@-]{1,200})$")
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)
-    """Seconds to stand in line where the session is busy."""
+    """Waits up to this many seconds if the session is busy."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
 
 
 @router.post("/api/chat", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
 async def chat(body: ChatRequest, service: Serving, tenant: Caller) -> EventStream:
-    """Send a message and watch its task. A client that leaves does not stop it."""
+    """Send a message and stream its task. A client that disconnects does not stop it."""
     service.refuse_while_draining()
     service.take_place(tenant)
     try:
@@ -82,7 +82,7 @@ async def stream(
     last_event_id: Annotated[str, Header(description="The id of the last frame that came: the rest follows.")] = "",
     after: Annotated[int | Unset, Query(ge=0, le=2**53, description="The same, as a bare number.")] = None,
 ) -> EventStream:
-    """Watch a task: the events after the one that is named, then what happens, then `done`."""
+    """Stream a task: its events after the given one, then new ones, then `done`."""
     row = await service.own_task(tenant, task_id)
     service.take_place(tenant)
     return _stream(service, tenant, row, position(last_event_id, task_id) if after is None else after)

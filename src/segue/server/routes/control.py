@@ -16,7 +16,7 @@ router = routes("control")
 
 
 class ResumeRequest(BaseModel):
-    """How to go on."""
+    """How to resume."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,13 +42,13 @@ class Rating(BaseModel):
     @classmethod
     def _is_number(cls, value: object) -> object:
         if isinstance(value, bool | str):
-            raise ValueError("it is no number")
+            raise ValueError("it is not a number")
         return value
 
 
 @router.post("/api/tasks/{task_id}/pause", status_code=202, response_model=TaskView, responses=CONFLICT)
 async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
-    """Ask a task to stop at its next boundary; it can be resumed."""
+    """Ask a task to pause at its next checkpoint; it can be resumed."""
     await service.own_task(tenant, task_id)
     await service.app.pause(task_id)
     return Json(await _now(service, tenant, task_id), 202)
@@ -60,7 +60,7 @@ async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
 async def resume(
     task_id: TaskId, service: Serving, tenant: Caller, body: Annotated[ResumeRequest | None, Body()] = None
 ) -> Json:
-    """Go on with a task that was paused, crashed or failed; watch it by its stream."""
+    """Resume a task that was paused, interrupted or failed; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
     with service.starting_task(tenant, task["thread_id"]):
@@ -70,7 +70,7 @@ async def resume(
 
 @router.post("/api/tasks/{task_id}/cancel", response_model=TaskView, responses=CONFLICT)
 async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
-    """Give a task up, wherever it stands; what it did stays in the session's history."""
+    """Cancel a task, running or not; what it did stays in the session's history."""
     await service.own_task(tenant, task_id)
     await service.app.cancel(task_id)
     return Json(await _now(service, tenant, task_id))
@@ -80,7 +80,7 @@ async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
     "/api/tasks/{task_id}/answer", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
 async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> Json:
-    """Answer the question that a task waits with, so that it goes on; watch it by its stream."""
+    """Answer the question that a task waits with, which resumes it; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
     with service.starting_task(tenant, task["thread_id"]):
@@ -90,7 +90,7 @@ async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant:
 
 @router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)
 async def rate(task_id: TaskId, body: Rating, service: Serving, tenant: Caller) -> Json:
-    """Say how good a task was, from 1 to 5."""
+    """Rate a task from 1 to 5."""
     await service.own_task(tenant, task_id)
     await service.app.rate(task_id, body.rating)
     return Json(await _now(service, tenant, task_id))

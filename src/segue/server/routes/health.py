@@ -17,12 +17,12 @@ class Health(BaseModel):
 
 @router.get("/healthz", response_model=Health)
 async def healthz() -> Json:
-    """The process answers."""
+    """The process is running."""
     return Json({"status": "alive"})
 
 
 @router.get(
-    "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "It takes on no work now."}}
+    "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "No work is accepted now."}}
 )
 async def readyz(service: Serving) -> Json:
     """The database can be written, and the service is not stopping."""

@@ -54,7 +54,7 @@ async def history(
     limit: Limit = 100,
     before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
 ) -> Json:
-    """What was said, in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
+    """The messages in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
     messages = await service.app.history(await service.own_session(tenant, session_id))
     end = len(messages) if before is None else min(before, len(messages))
     start = max(0, end - limit)
@@ -65,7 +65,7 @@ async def history(
 async def snapshots(
     session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
 ) -> Json:
-    """The places that the session can be forked at, the latest first."""
+    """The snapshots that the session can be forked at, newest first."""
     thread_id = await service.own_session(tenant, session_id)
     rows = await service.app.snapshots(thread_id, limit=limit + 1, before=before)
     items = [snapshot_view(row, tenant) for row in rows[:limit]]
@@ -74,7 +74,7 @@ async def snapshots(
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
 async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenant: Caller) -> Json:
-    """Begin a new session that stands where this one stood."""
+    """Start a new session from a snapshot of this one."""
     thread_id = await service.own_session(tenant, session_id)
     new = tenant.stored(body.session_id or Ids().thread())
     row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)

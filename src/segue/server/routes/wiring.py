@@ -32,19 +32,19 @@ Serving = Annotated[Service, Depends(_service)]
 Caller = Annotated[Tenant, Depends(_tenant)]
 TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 SessionId = Annotated[str, Path(examples=["session_123"])]
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
 Before = Annotated[str | Unset, Query(max_length=200, description="The `next` of the page before.")]
 
 _WHY = {
-    400: "The body is no JSON that can be read.",
+    400: "The body is not valid JSON.",
     401: "The key is missing or unknown.",
-    403: "Without keys: another site's page asks.",
+    403: "Without keys: the request comes from another origin.",
     404: "There is none of that id, or it is another tenant's.",
-    408: "The body came too slowly.",
+    408: "The body arrived too slowly.",
     413: "The body is too long.",
-    421: "Without keys: it is called under another machine's name.",
-    422: "The request does not fit; the message says where.",
-    429: "Too many requests or streams: wait as long as Retry-After says.",
+    421: "Without keys: the Host header is not localhost.",
+    422: "The request is invalid; the message says where.",
+    429: "Too many requests, streams or tasks: retry after Retry-After seconds.",
     503: "The database cannot be used, or the service is stopping.",
 }
 Told = dict[int | str, dict[str, Any]]

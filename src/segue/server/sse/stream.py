@@ -81,5 +81,5 @@ class EventStream(StreamingResponse):
         error_id = new_error_id()
         logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": task_id})
         known = isinstance(error, SegueError)
-        sentence = self._tenant.told(str(error)) if known else "The stream broke off: the log has it by its error_id."
+        sentence = self._tenant.told(str(error)) if known else "The stream failed: look for the error_id in the log."
         return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": task_id}
