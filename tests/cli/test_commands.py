@@ -177,7 +177,7 @@ def test_the_beginning_of_an_id_is_enough() -> None:
     run("chat", "hello")
     (task,) = json.loads(run("tasks", "--json").stdout)
     assert json.loads(run("trace", task["task_id"][:6], "--json").stdout)["task"]["task_id"] == task["task_id"]
-    assert "'" + task["task_id"] + "' is done" in sentence(run("cancel", task["task_id"][:8]))
+    assert f"Task {task['task_id']} is done" in sentence(run("cancel", task["task_id"][:8]))
 
 
 def test_an_id_that_is_too_short_is_said() -> None:
