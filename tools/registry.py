@@ -28,7 +28,7 @@ def as_tool(source: Any) -> BoundTool:
         return bind_langchain_tool(source)
     if callable(source) and not isinstance(source, type):
         return bind_function(source)
-    raise ConfigurationError(f"{source!r} is no tool: pass a LangChain tool or a typed function.")
+    raise ConfigurationError(f"{source!r} is not a tool: pass a LangChain tool or a typed function.")
 
 
 class ToolSets:

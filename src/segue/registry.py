@@ -182,7 +182,7 @@ class RunServices:
         return self._pausing()
 
     async def notes(self, task_id: str) -> Sequence[str]:
-        """What a person added to the task while it stood, oldest first."""
+        """What a person added to the unfinished task, oldest first."""
         return await self._notes(task_id) if self._notes else ()
 
 

@@ -139,7 +139,7 @@ def test_without_a_docstring_the_title_or_the_name_describes_it() -> None:
 
 @pytest.mark.parametrize("source", [3, None, object(), Point, "calculator"])
 def test_what_is_no_tool_is_refused(source: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no tool"):
+    with pytest.raises(ConfigurationError, match="is not a tool"):
         as_tool(source)
 
 

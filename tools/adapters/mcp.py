@@ -126,7 +126,7 @@ def _text(content: Iterable["ContentBlock"]) -> str:
 
 
 def _said(block: "ContentBlock") -> str:
-    """A block's text; what is no text is only named, as no model of ours looks at it."""
+    """A block's text; other content is named only, since no model here looks at it."""
     match block.type:
         case "text":
             return block.text

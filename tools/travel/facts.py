@@ -44,7 +44,7 @@ CITIES: Sequence[City] = _FACTS["cities"]
 
 
 def _key(text: str) -> str:
-    """What the spellings of a name have in common: «Xi’an» and «xian», «北京市» and «北京», «foods» and «food»."""
+    """What the spellings of a name have in common: "Xi’an" and "xian", "北京市" and "北京", "foods" and "food"."""
     return re.sub(r"[\s'’‘_.-]", "", text).casefold().removesuffix("市").removesuffix("s")
 
 

@@ -38,7 +38,7 @@ TRIP = (
     *(f"{number}{unit}游" for unit in ("日", "天", " 日") for number in "0123456789一二两三四五六七八九十几多"),
     *("itinerary", "trip", "travel plan", "holiday in", "vacation in"),
 )
-"""Words of a whole-trip request, which calls for four of the tools together; 日游 alone also stands in 生日游戏."""
+"""Words of a whole-trip request, which calls for four of the tools together; 日游 is also part of 生日游戏."""
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def decode(text: str) -> Decision:
     """Read a reply of the json protocol, in the source's envelope or its flat form.
 
     Raises:
-        UnreadableReply: saying what is wrong, so that the model can mend it.
+        UnreadableReply: saying what is wrong, so that the model can correct it.
     """
     envelope = read_object(text)
     action = envelope.get("action")

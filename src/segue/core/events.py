@@ -57,7 +57,7 @@ class StateChanged(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Paused(Happening):
-    """The task stands at a boundary and can be resumed."""
+    """The task stopped at a boundary and can be resumed."""
 
     type: Literal["paused"] = "paused"
     reason: str = ""
@@ -65,7 +65,7 @@ class Paused(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(Happening):
-    """The task goes on from where it stood."""
+    """The task continues from where it stopped."""
 
     type: Literal["resumed"] = "resumed"
 
@@ -80,7 +80,7 @@ class Cancelled(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Steered(Happening):
-    """A person added something to the task while it stood."""
+    """A person added a message to the unfinished task."""
 
     type: Literal["steered"] = "steered"
     message: str

@@ -19,7 +19,7 @@ _REFERENCE = re.compile(r"steps\.([^.]+)\.(result.*)", re.DOTALL)
 
 
 class Status(StrEnum):
-    """Where a step of a plan stands."""
+    """The status of a plan step."""
 
     PENDING = "pending"
     """Not begun."""
@@ -197,7 +197,7 @@ def validate(plan: Plan, tools: Iterable[str] | None = None, max_steps: int = MA
     """Return the plan if it can run.
 
     Raises:
-        InvalidPlan: with every problem found, so that one answer can mend all of them.
+        InvalidPlan: with every problem found, so that one answer can correct all of them.
     """
     if found := problems(plan.steps, tools, max_steps):
         raise InvalidPlan("The plan cannot run: " + "; ".join(found) + ".")

@@ -17,7 +17,7 @@ _CHINESE = {"": 0} | {digit: value for value, digit in enumerate("一二三四�
 
 
 def lines_of(text: str) -> list[Any]:
-    """A plan in text: its numbered lines with what stands below each, or every line where none is numbered."""
+    """A plan in text: its numbered lines with what follows each, or every line where none is numbered."""
     steps: list[dict[str, str]] = []
     plain: list[str] = []
     for line in text.splitlines():
@@ -41,7 +41,7 @@ def numbered_line(line: str) -> dict[str, str] | None:
 
 
 def _in_digits(number: str) -> str:
-    """«十一» as "11"; digits stay as they are."""
+    """"十一" as "11"; digits stay as they are."""
     if number[0] not in _CHINESE and number[0] != "十":
         return number
     tens, ten, ones = number.rpartition("十")

@@ -175,7 +175,7 @@ def waiting_again(tasks: Sequence[SubTask]) -> tuple[SubTask, ...]:
 def stranded(tasks: Sequence[SubTask]) -> dict[str, list[str]]:
     """The pending tasks that can never begin, with those that they need and that were not completed.
 
-    They come in an order in which each stands behind what it needs.
+    They are ordered so that each follows what it depends on.
     """
     lost = {task.step_id for task in tasks if task.status in (Status.ERROR, Status.SKIPPED)}
     found: dict[str, list[str]] = {}

@@ -7,7 +7,7 @@ from .errors import IllegalTransition
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     PENDING = "pending"
     """Written down, not begun."""
@@ -18,7 +18,7 @@ class TaskStatus(StrEnum):
     PAUSING = "pausing"
     """A pause was asked for; the runner stops at the next boundary."""
     PAUSED = "paused"
-    """It stands at a boundary and can be resumed."""
+    """It stopped at a boundary and can be resumed."""
     DONE = "done"
     """It has its answer."""
     ERROR = "error"

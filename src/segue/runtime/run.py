@@ -23,7 +23,7 @@ LEASE_LOST = "another process took over the session"
 class Run:
     """A task's row, the fence that it writes under, and what was streamed of its answer so far.
 
-    It is `stoppable` while the graph runs: how it stands then is written down to the end.
+    It is `stoppable` while the graph runs: its final status is then stored without interruption.
     """
 
     row: Task

@@ -91,7 +91,7 @@ async def test_what_is_no_text_is_named_and_does_no_harm(tmp_path: Path) -> None
     (tmp_path / "page.html").write_text("apples", encoding="utf-8")
     coordinator = FolderCoordinator(tmp_path)
     assert await titles(coordinator, "apples") == ["good.md"]
-    assert coordinator.skipped == {"bad.md": "it is no text"}
+    assert coordinator.skipped == {"bad.md": "it is not text"}
 
 
 async def test_of_a_huge_file_the_beginning_is_used_and_that_is_said(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ Stamp = tuple[int, int]
 
 
 class FolderCoordinator:
-    """Rules are the items and paragraphs of the files called «rules» or in a folder of that name; the rest is searched.
+    """Rules are the items and paragraphs of the files called "rules" or in a folder of that name; the rest is searched.
 
     Changed files are read again before each request. `skipped` says which files could not be read, and why. `beside`
     is a coordinator whose context is added, for instance one that knows the tools.

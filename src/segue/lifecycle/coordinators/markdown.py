@@ -12,7 +12,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a file: `title` says where it stands."""
+    """A piece of a file: `title` is its heading path."""
 
     title: str
     text: str

@@ -23,7 +23,7 @@ def read_text(path: Path) -> tuple[str, bool]:
     """The text of a file, and whether it is all of it.
 
     Raises:
-        Unreadable: it cannot be opened, or is no text.
+        Unreadable: it cannot be opened, or is not text.
     """
     try:
         with path.open("rb") as file:
@@ -39,7 +39,7 @@ def _decoded(data: bytes, whole: bool) -> str:
     """The text: by its mark, else by the first encoding that fits; a cut file may end within a character."""
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     if not encoding and b"\0" in data:
-        raise Unreadable("it is no text")
+        raise Unreadable("it is not text")
     for guess in (encoding,) if encoding else _GUESSES:
         try:
             return codecs.getincrementaldecoder(guess)().decode(data, final=whole)

@@ -18,7 +18,7 @@ _SIDES = {
         rf"\s*{_MONEY}?\s*(?:以上|起|or more|or above|at least)",
     ),
 }
-"""What stands before and behind a number that is the end of a range."""
+"""What comes before and after a number that is the end of a range."""
 _BEFORE = re.compile(
     r"(?:[\s:：=#¥$€£]|是|为|大?约|控制在|在|有"
     r"|\b(?:is|are|of|about|around|to|the|a|set|at|for|between|from|number|no\.?)\b)*",

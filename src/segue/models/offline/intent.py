@@ -178,7 +178,7 @@ def _of_passage(cards: Sequence[Card], text: str, before: Sequence[str], turns: 
 
 
 def _is_declined(card: Card, spoken: str) -> bool:
-    """Whether a word for the tool stands in the text only to say that it is not asked for."""
+    """Whether a word for the tool appears only in a negation."""
     words = (*card.keywords, *card.words)
     return any(occurrences(spoken, word, negated=True) and not occurrences(spoken, word) for word in words)
 

@@ -55,7 +55,7 @@ _FILLING_CHINESE = re.compile(
 
 @dataclass(frozen=True)
 class Found:
-    """A value and where it stands; of a number in a range, `side` is its end and `first` and `last` the whole range."""
+    """A value and its position; of a number in a range, `side` is its end and `first` and `last` the whole range."""
 
     start: int
     end: int
