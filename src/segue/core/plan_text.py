@@ -41,7 +41,7 @@ def numbered_line(line: str) -> dict[str, str] | None:
 
 
 def _in_digits(number: str) -> str:
-    """"十一" as "11"; digits stay as they are."""
+    """ "十一" as "11"; digits stay as they are."""
     if number[0] not in _CHINESE and number[0] != "十":
         return number
     tens, ten, ones = number.rpartition("十")
