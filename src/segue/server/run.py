@@ -18,6 +18,7 @@ from .settings import ServerSettings, check_address
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HTTPProtocol
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 else:
     HTTPProtocol = AutoHTTPProtocol
 
@@ -47,7 +48,7 @@ class PromptProtocol(HTTPProtocol):
 
     def _watch(self) -> None:
         """Run the deadline while headers are awaited; further bytes do not extend it."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._responding:
             self._unwatch()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(self._header_seconds, self._close)
@@ -59,8 +60,13 @@ class PromptProtocol(HTTPProtocol):
 
     def _close(self) -> None:
         self._deadline = None
-        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+        if not self.transport.is_closing() and not self._responding:
             self.transport.close()
+
+    @property
+    def _responding(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None until the first request, whatever its annotation says
+        return cycle is not None and not cycle.response_complete
 
 
 def uvicorn_config(
