@@ -22,7 +22,7 @@ class NetworkBlocked(RuntimeError):
     """A test reached for another machine: answer it with `tests/loopback.py` instead."""
 
 
-settings.register_profile("segue", deadline=None)  # no test is timed, those of properties neither
+settings.register_profile("segue", deadline=None, max_examples=30)  # no test is timed, those of properties neither
 settings.load_profile("segue")
 
 

@@ -1,6 +1,7 @@
 """Engines whose tasks are given, with a model that carries each of them out and tools that can be watched."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from segue.lifecycle import ConversationEngine, EngineEvent
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
+GOAL = "the goal"
 PATIENCE = 20
 """Seconds after which what does not come will not come."""
 
@@ -90,6 +92,17 @@ class Workshop:
         planner = tasks if isinstance(tasks, Planner) else Planner([list(tasks)])
         agent = Agent(agent_id="worker", model=ScriptedChatModel(self.reply), tools=(self.tool(),))
         return ConversationEngine(options.pop("coordinator", None), planner, agent=agent, **options)
+
+
+def agent_of(shop: Workshop, tasks: list[dict[str, Any]], agent_id: str = "worker", **fields: Any) -> Agent:
+    """An agent whose model writes these tasks down and then carries each of them out."""
+
+    def reply(messages: Any) -> str:
+        if messages[-1].content == GOAL:
+            return json.dumps({"tasks": tasks})
+        return shop.reply(messages)
+
+    return Agent(agent_id=agent_id, model=ScriptedChatModel(reply), tools=(shop.tool(),), **fields)
 
 
 @pytest.fixture

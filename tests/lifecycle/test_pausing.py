@@ -180,18 +180,6 @@ async def test_closed_while_tasks_are_under_way_it_drains_them(shop: Workshop) -
     assert shop.done == ["quick", "slow", "then"]
 
 
-@pytest.mark.parametrize("place", range(1, 16))
-async def test_closed_anywhere_every_event_is_told_once_and_every_task_done_once(shop: Workshop, place: int) -> None:
-    engine = shop.engine(chain(2))
-    run = engine.run("go")
-    lines = told([await anext(run) for _ in range(place)])
-    await run.aclose()
-    lines += told(await rest(engine.run(None)))
-    ours = [line for line in lines if "paused" not in line and "resumed" not in line]
-    assert len(ours) == len(set(ours)) == 15
-    assert shop.done == ["t1", "t2"]
-
-
 async def test_closed_just_before_the_end_the_end_is_still_told(shop: Workshop) -> None:
     engine = shop.engine(chain(1))
     run = engine.run("go")

@@ -206,6 +206,6 @@ class Engines(RuleBasedStateMachine):
 
 
 Engines.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestEngines = Engines.TestCase

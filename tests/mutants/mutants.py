@@ -82,7 +82,7 @@ LIFECYCLE = (
         "src/segue/lifecycle/run_state.py",
         '"steps": [task.model_dump(mode="json") for task in self.tasks],',
         '"steps": [{**task.model_dump(mode="json"), "status": "pending"} for task in self.tasks],',
-        f"{ENGINE}test_snapshots.py::test_wherever_it_is_taken_another_engine_does_exactly_what_is_left",
+        f"{ENGINE}test_interruption.py::test_left_after_any_event_exactly_the_rest_is_carried_out",
     ),
     Mutant(
         "a closed run leaves the engine executing",
