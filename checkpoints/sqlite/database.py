@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import aiosqlite
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 
+from .file import File, check_log
 from .schema import check_tables, check_version, upgrade
 
 T = TypeVar("T")
@@ -25,6 +27,9 @@ Failed = Callable[[BaseException], None]
 
 LOCK_TIMEOUT = 30.0
 """Seconds to wait for a lock that another process holds."""
+
+LOG_PAGES = 250
+"""Pages of the write-ahead log after which a commit copies them into the database, as far as nobody reads them."""
 
 READERS = 4
 """Reads that may be under way at once, besides one of LangGraph's saver."""
@@ -41,6 +46,7 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
 
 
@@ -56,11 +62,12 @@ def translated(path: str) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
         reason = None if code is None else _REASONS.get(code & 0xFF)
-        if reason is None:
+        if code is None or reason is None:
             raise
-        raise DatabaseUnavailable(f"The database {path} {reason}.") from error
+        kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
+        raise kind(f"The database {path} {reason}.") from error
     except UnicodeDecodeError as error:  # from sqlite3: the complaint itself quotes garbled text
-        raise DatabaseUnavailable(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
+        raise DatabaseDamaged(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
 
 
 def is_garbled(error: sqlite3.Error) -> bool:
@@ -71,8 +78,9 @@ def is_garbled(error: sqlite3.Error) -> bool:
 class Connections:
     """Connections to one file, each on a thread of its own: work runs there in one piece, whatever the loop does."""
 
-    def __init__(self, path: str, timeout: float, size: int, *, query_only: bool) -> None:
+    def __init__(self, path: str, timeout: float, file: File, size: int, *, query_only: bool) -> None:
         self._path = path
+        self._file = file
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="segue-sqlite")
         self._connect = partial(_connect, path, timeout, query_only)
         self._local = threading.local()
@@ -89,6 +97,7 @@ class Connections:
     def _run(self, work: Callable[[sqlite3.Connection], T], failed: Failed | None) -> T:
         try:
             with translated(self._path):
+                self._file.check()
                 return work(self._connection())
         except BaseException as error:
             if failed is not None:
@@ -121,8 +130,9 @@ class Database:
         self.temporary = temporary
         self.timeout = timeout
         self.checkpoints = checkpoints
-        self._writer = Connections(path, timeout, 1, query_only=False)
-        self._readers = Connections(path, timeout, READERS, query_only=True)
+        self._file = File(_place(path))
+        self._writer = Connections(path, timeout, self._file, 1, query_only=False)
+        self._readers = Connections(path, timeout, self._file, READERS, query_only=True)
         self._closing = contextlib.AsyncExitStack()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -155,6 +165,14 @@ class Database:
         """Open one more plain connection, for a thread of its own; the caller closes it."""
         return _connect(self.path, self.timeout, query_only=False)
 
+    def check_file(self) -> None:
+        """Make sure that the file is still the one that was opened; from any thread.
+
+        Raises:
+            DatabaseUnavailable: it was deleted or replaced.
+        """
+        self._file.check()
+
     async def close(self) -> None:
         """Finish what is under way, then close every connection; an in-memory database is gone."""
         await self._closing.aclose()
@@ -185,6 +203,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
+            await asyncio.to_thread(check_log, _place(path))
             await asyncio.to_thread(_prepare, path, lock_timeout)
             checkpoints = await opened.enter_async_context(
                 aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
@@ -230,6 +249,11 @@ def _is_uri(path: str) -> bool:
     return path.startswith("file:")
 
 
+def _place(path: str) -> str:
+    """The file that a path or a URI names."""
+    return unquote(urlsplit(path).path) if _is_uri(path) else path
+
+
 def _check_place(path: str) -> None:
     """Explain what SQLite would call «unable to open database file»."""
     if _is_uri(path):
@@ -249,6 +273,7 @@ def _connect(path: str, timeout: float, query_only: bool) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {int(query_only)}")
     return connection
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .database import LOCK_TIMEOUT, translated
+from .file import check_log
 from .integrity import ReadRow, damaged_rows, session_of
 from .schema import SCHEMA_VERSION
 
@@ -16,8 +17,9 @@ def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> t
     """Return the schema version and what SQLite finds wrong with the file's structure, at most that many findings.
 
     Raises:
-        DatabaseUnavailable: it cannot even be read that far.
+        DatabaseUnavailable: it cannot even be read that far, or its write-ahead log is damaged.
     """
+    check_log(str(file))
     with _opened(file, timeout) as connection:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         found = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({int(most)})")]

@@ -153,6 +153,7 @@ class Renewal:
             raise
 
     def _renew(self, fences: Mapping[str, int], ttl: float) -> set[str]:
+        self._database.check_file()
         if self._connection is None:
             self._connection = self._database.connect()
             self._connection.execute(f"PRAGMA busy_timeout = {int(ttl * 1000 / 3)}")

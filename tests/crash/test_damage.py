@@ -114,8 +114,9 @@ def renamed_column(path: Path) -> None:
 
 
 def garbled_middle(path: Path) -> None:
-    """All that lies behind the schema."""
-    write_at(path, 4 * PAGE, noise(path.stat().st_size - 4 * PAGE))
+    """All that lies behind the leases."""
+    place = root_page(path, "tasks")
+    write_at(path, place, noise(path.stat().st_size - place))
 
 
 def cut_in_half(path: Path) -> None:
@@ -285,7 +286,7 @@ def test_damaged_rows_are_found_and_mended_by_the_commands_that_are_told(sound: 
         assert (code, cure in output, "Traceback" in output) == (1, True, False)
     assert run("chat", "hello", "--session", "s", "--model", "offline", "--db", str(path))[0] == 0
     code, output = run("doctor", "--model", "offline", "--db", str(path))
-    assert (code, f"session 't' is damaged: task '{sound.paused}' (status: " in output, cure in output) == (
+    assert (code, f"session 't' is damaged: task {sound.paused} (status " in output, cure in output) == (
         1,
         True,
         True,

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from segue.checkpoints.sqlite import database
+
 from . import power
 
 _WRITES = re.compile(
@@ -75,7 +77,7 @@ class Traps:
                 self._bound(connection, self._pages)
             number = next(self._connections)
             if self._marked is not None:
-                connection.execute("PRAGMA wal_autocheckpoint = 0")
+                database.LOG_PAGES = 0
             connection.set_trace_callback(lambda statement: self._note(number, statement))
             return connection
 

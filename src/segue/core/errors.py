@@ -20,7 +20,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── ThreadBusy          another owner is running a task on this thread
 │   └── TooManyTasks        the process runs as many tasks as it may: try again later
 └── StorageError
-    ├── DatabaseUnavailable · DatabaseTooNew
+    ├── DatabaseTooNew · DatabaseUnavailable
+    │   └── DatabaseDamaged     the file itself is damaged: restore it from a copy
     ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
     ├── NothingReadable     no checkpoint of the session can be read: continue in a new one
@@ -211,6 +212,10 @@ class StorageError(SegueError):
 
 class DatabaseUnavailable(StorageError):
     """The database file cannot be opened, locked or written."""
+
+
+class DatabaseDamaged(DatabaseUnavailable):
+    """The database file is damaged; a task that meets it fails, where it is else resumable."""
 
 
 class DamagedSession(StorageError):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from .errors import DamagedRow, DatabaseUnavailable, StorageError
+from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, from_dict
 from .task_status import TaskStatus
 
@@ -237,7 +237,7 @@ def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) ->
     what, reason, thread_id = described(kind, values), listed_faults(faults), values.get("thread_id", "")
     if thread_id:
         return DamagedRow(thread_id, reason, what)
-    return DatabaseUnavailable(
+    return DatabaseDamaged(
         f"The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
         "to do."
     )

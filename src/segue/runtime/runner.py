@@ -18,7 +18,7 @@ from ..checkpoints.sqlite.schema import SCHEMA_VERSION
 from ..checkpoints.sqlite.state_reading import state_at
 from ..checkpoints.sqlite.tasks import Tasks
 from ..core.agents import Budget
-from ..core.errors import DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
+from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting, from_dict
 from ..core.ports import AppContext
 from ..core.records import Json, Task
@@ -187,7 +187,8 @@ class Runner:
             await self._pause(run, "stopped at once")
             raise
         except DatabaseUnavailable as error:
-            await self._interrupt(run, str(error))
+            damaged = isinstance(error, DatabaseDamaged)
+            await (self._fail(run.row, error) if damaged else self._interrupt(run, str(error)))
             raise
         except Exception as error:
             await self._fail(run.row, error)

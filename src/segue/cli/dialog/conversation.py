@@ -239,8 +239,8 @@ class Conversation:
             case "done":
                 return 0
             case "paused":
-                complain("The task is paused. To resume it:", resume)
-                return PAUSED
+                complain(task["error"] or "The task is paused. To resume it:", resume)
+                return FAILED if task["error"] else PAUSED
             case "cancelled":
                 complain("The task was cancelled; its session accepts the next message.")
             case status:
