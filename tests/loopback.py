@@ -20,6 +20,7 @@ from tests.loopback_script import (
     Call,
     CleanEof,
     CutStream,
+    Deltas,
     EmptyChoices,
     Endless,
     ErrorFrame,
@@ -42,8 +43,8 @@ from tests.loopback_script import (
 from tests.loopback_wire import USAGE, Dropped, Json, Wire, error_body
 
 __all__ = [
-    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "EmptyChoices", "Endless", "ErrorFrame", "Gate", "Hang",
-    "Html", "Item", "Json", "LengthCut", "LoopbackServer", "Malformed", "Refusal", "RefuseResponseFormat",
+    "USAGE", "BadJson", "Call", "CleanEof", "CutStream", "Deltas", "EmptyChoices", "Endless", "ErrorFrame", "Gate",
+    "Hang", "Html", "Item", "Json", "LengthCut", "LoopbackServer", "Malformed", "Refusal", "RefuseResponseFormat",
     "RefuseTools", "Request", "Scripted", "Stall", "Status", "Text", "ToolCalls",
 ]  # fmt: skip
 

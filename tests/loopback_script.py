@@ -59,6 +59,23 @@ class Text:
         _say(wire, {"content": self.text}, self.finish_reason, self.usage)
 
 
+@dataclass(frozen=True)
+class Deltas:
+    """A streamed reply, delta by delta; before a delta that is a gate, its event is waited for."""
+
+    deltas: Sequence[Json | SignalLike]
+    finish_reason: str = "stop"
+
+    def play(self, wire: Wire) -> None:
+        wire.begin()
+        for delta in self.deltas:
+            if isinstance(delta, dict):
+                wire.delta(delta)
+            else:
+                wire.wait(delta.is_set, PATIENCE)
+        wire.finish(self.finish_reason)
+
+
 class Call(NamedTuple):
     """A tool call as it goes over the wire; the arguments are raw text, which may not be valid JSON."""
 

@@ -12,7 +12,8 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.model_call import CompletedCall, LiveText, ask_model, whole_answer
+from ..shared.live_reply import LiveText
+from ..shared.model_call import CompletedCall, ask_model, whole_answer
 from ..shared.steering import amended, take_up
 from ..shared.task import compose_result
 from .state import DirectState, DirectUpdate
@@ -53,4 +54,4 @@ async def _ask(state: DirectState, work: NodeContext) -> CompletedCall:
         tools=[tool.spec for tool in work.tools.values()],
     )
     ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
+    return await ask_model(work, request, LiveText, state["usage"], ids)

@@ -16,7 +16,8 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.model_call import Silent, ask_model
+from ..shared.live_reply import Listener
+from ..shared.model_call import ask_model
 from ..shared.prompt_budget import as_json, conversation
 from ..shared.steering import amended, take_up
 from ..shared.task import before_objective
@@ -97,7 +98,7 @@ async def _asked(
     state: LifecycleState, work: NodeContext, update: LifecycleState, told_also: list[Durable]
 ) -> tuple[SubTask, ...]:
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
+    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
     update["usage"] = asked.usage
     told_also.append(asked.event)
     return read_tasks(_read(asked.reply))

@@ -12,7 +12,8 @@ from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.model_call import CompletedCall, LiveText, ask_model, whole_answer
+from ..shared.live_reply import LiveText
+from ..shared.model_call import CompletedCall, ask_model, whole_answer
 from ..shared.prompt_budget import as_json, truncate_result, truncate_together
 from ..shared.steering import amended, take_up
 from ..shared.task import compose_result
@@ -68,7 +69,7 @@ async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
         tools=[tool.spec for tool in work.tools.values()],
     )
     ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText(work, ids), state["usage"], ids)
+    return await ask_model(work, request, LiveText, state["usage"], ids)
 
 
 def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:

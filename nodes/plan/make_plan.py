@@ -14,7 +14,8 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.model_call import Silent, ask_model
+from ..shared.live_reply import Listener
+from ..shared.model_call import ask_model
 from ..shared.prompt_budget import as_json, conversation, truncate_together
 from ..shared.quotation import refuse_quotation
 from ..shared.steering import amended, take_up
@@ -32,7 +33,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
     work.emit(Thinking(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
-    asked = await ask_model(work, _request(state, work), Silent(), state["usage"], ids)
+    asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
     update: PlanUpdate = {**added, "asked": state["asked"] + 1, "usage": asked.usage}
     try:
         return {**update, "draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}

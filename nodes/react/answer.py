@@ -7,7 +7,7 @@ from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .plan_progress import close_steps, step_events
-from .records import decision_of, ids_of, react_result
+from .records import decision_of, ids_of, react_result, whole_answer
 from .state import ReactState, ReactUpdate
 
 
@@ -18,11 +18,12 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     closed = close_steps(steps)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
-    result = react_result({**state, "plan": plan}, text, node_context(runtime).agent.budget.result_chars)
+    whole = whole_answer(state, text)
+    result = react_result({**state, "plan": plan}, whole, node_context(runtime).agent.budget.result_chars)
     done = [] if state["nested"] else [TaskComplete(status="done", result=result, **ids)]
     return {
         "messages": [AIMessage(text)],
         "plan": plan,
         "result": result,
-        "events": announce(*step_events(steps, closed, ids), Answer(answer=text, **ids), *done),
+        "events": announce(*step_events(steps, closed, ids), Answer(answer=whole, **ids), *done),
     }

@@ -1,13 +1,14 @@
 """CALL_LLM: one model call, one decision."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
-from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought
+from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought, Token
 from segue.core.plan import Step
 
-from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import ask_model
 from ..shared.steering import amended, take_up
 from .plan_progress import begin_steps, step_events
@@ -22,15 +23,17 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     added = cast(ReactUpdate, await take_up(state, work))
     state = amended(state, added)
     protocol, ids = protocol_of(work), ids_of(state)
-    asked = await ask_model(work, protocol.request(state, work), protocol.listen(work, ids), state["usage"], ids)
+    asked = await ask_model(work, protocol.request(state, work), protocol.listen, state["usage"], ids)
     try:
         decision = protocol.read(asked.reply, state, work)
     except UnreadableReply as error:
-        work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
+        if asked.streamed:
+            work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
         record = record_of(state, "UNREADABLE", error=str(error))
         events = announce(asked.event, ErrorRaised(message=str(error), **ids))
         return {**added, "decision": None, "records": [record], "usage": asked.usage, "events": events}
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
+    decision = _streamed(decision, asked.streamed, work, ids)
     steps = tuple(Step(**step) for step in state["plan"])
     moved = begin_steps(steps, [call["step_id"] for call in calls], decision.step_status_update)
     update: ReactUpdate = {
@@ -47,11 +50,23 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     return update
 
 
+def _streamed(decision: Decision, streamed: str, work: NodeContext, ids: Mapping[str, Any]) -> Decision:
+    """Stream what is missing of an answer; what was streamed before other actions is kept, as its first paragraph."""
+    if decision.action_type is ActionType.ANSWER:
+        rest = decision.answer.removeprefix(streamed)
+    else:
+        decision = decision.model_copy(update={"said": streamed})
+        rest = "\n\n" if streamed else ""
+    if rest:
+        work.emit(Token(content=rest, **ids))
+    return decision
+
+
 def _events(state: ReactState, decision: Decision, steps: list[StepUpdate], calls: list[dict[str, Any]]) -> list[Any]:
     ids = ids_of(state)
     planned = calls or calls_of(state, decision)
     step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
     action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
     said = [Observe(text=decision.observe, **ids)] if decision.observe else []
-    thought = [Thought(text=decision.thought, **ids)] if decision.thought else []
+    thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
     return [*said, *thought, action, *steps, *call_events(state, calls)]

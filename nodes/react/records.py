@@ -29,7 +29,7 @@ def record_of(
     results: list[dict[str, Any]] | None = None,
     error: str = "",
 ) -> dict[str, Any]:
-    """One finished recursion: {iteration, trace_id, action_type, observe, thought, output, results, error}."""
+    """One finished recursion: {iteration, trace_id, action_type, observe, thought, output, results, error, said?}."""
     return {
         "iteration": state["iteration"],
         "trace_id": state["trace_id"],
@@ -39,6 +39,7 @@ def record_of(
         "output": decision.output if decision else {},
         "results": results or [],
         "error": error,
+        **({"said": decision.said} if decision and decision.said else {}),
     }
 
 
@@ -84,6 +85,11 @@ def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyM
         return []
     name = "plan" if decision.action_type is ActionType.PLAN else "remend"
     return exchange(decision.thought, [Settled(decision.control_id, name, decision.output, result)])
+
+
+def whole_answer(state: ReactState, text: str) -> str:
+    """The answer, behind what earlier rounds streamed of it."""
+    return "\n\n".join([*(record["said"] for record in state["records"] if record.get("said")), text])
 
 
 def key_of(state: ReactState, index: int) -> CallKey:

@@ -2,49 +2,44 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from langgraph.types import interrupt
 
 from segue.core.agents import Budget
 from segue.core.errors import UnreadableReply
-from segue.core.events import AttemptRestarted, ModelCalled, Thinking, Token, Waiting
-from segue.core.ports import PAUSE, CallDelta, Hidden, ModelReply, ModelRequest, Retry, TextDelta
+from segue.core.events import AttemptRestarted, ModelCalled, Waiting
+from segue.core.ports import PAUSE, CallDelta, Hidden, ModelReply, ModelRequest, ReasoningDelta, Retry, TextDelta
 from segue.prompts.phrases import phrase
 
 from .context import NodeContext
-from .json_strings import JsonStrings
+from .live_reply import Listener, LiveReply
 
 Usage = dict[str, Any]
 """{"input", "output", "calls"} so far, and "cost" where the agent has prices."""
 
 
-class Listener(Protocol):
-    """Receives a reply while it is written."""
-
-    def text(self, piece: str) -> None: ...
-
-    def call(self, name: str) -> None: ...
-
-    def restart(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class CompletedCall:
-    """A reply, the task's usage with it, and the event of the call."""
+    """A reply, what was streamed of it as the answer, the task's usage with it, and the event of the call."""
 
     reply: ModelReply
+    streamed: str
     usage: Usage
     event: ModelCalled
 
 
 async def ask_model(
-    work: NodeContext, request: ModelRequest, listener: Listener, usage: Mapping[str, Any], ids: Mapping[str, Any]
+    work: NodeContext,
+    request: ModelRequest,
+    listen: Callable[[LiveReply], Listener],
+    usage: Mapping[str, Any],
+    ids: Mapping[str, Any],
 ) -> CompletedCall:
-    """Make one call; `listener` gets each piece as it arrives, and waits and restarts become events.
+    """Make one call; the listener gets each piece as it arrives, and waits and restarts become events.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
     no further attempt is begun: the node begins again when the task goes on.
@@ -52,15 +47,19 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
-    started, received = time.monotonic(), _Received()
+    started, received, live = time.monotonic(), _Received(), LiveReply(work, ids)
+    listener = listen(live)
     try:
         async with asyncio.timeout(work.agent.budget.seconds) as limit:
-            reply = await _reply(work, request, listener, ids, received)
+            reply = await _reply(work, request, live, listener, received)
     except TimeoutError:
         if not limit.expired():
             raise
         reply = received.truncated()
-    return _counted(work, request, reply, usage, ids, time.monotonic() - started)
+    finally:
+        listener.end()
+        live.end()
+    return _counted(work, request, reply, live, usage, time.monotonic() - started)
 
 
 @dataclass
@@ -79,7 +78,7 @@ class _Received:
 
 
 async def _reply(
-    work: NodeContext, request: ModelRequest, listener: Listener, ids: Mapping[str, Any], received: _Received
+    work: NodeContext, request: ModelRequest, live: LiveReply, listener: Listener, received: _Received
 ) -> ModelReply:
     async with aclosing(work.model.stream(request)) as pieces:
         async for piece in pieces:
@@ -88,17 +87,20 @@ async def _reply(
                     listener.text(piece.text)
                     received.text.append(piece.text)
                     received.chars += len(piece.text)
+                case ReasoningDelta():
+                    live.thinking(piece.text)
+                    received.reasoning += len(piece.text)
                 case Hidden():
                     received.chars += piece.chars
-                    received.reasoning += piece.reasoning
                 case CallDelta():
-                    listener.call(piece.name)
+                    listener.call()
                 case Retry():
+                    live.restart()
                     listener.restart()
                     received.text, received.chars, received.reasoning = [], 0, 0
                     if work.services.pausing():
                         interrupt({"kind": PAUSE})
-                    _emit_retry(work, piece, ids)
+                    _emit_retry(work, piece, live.ids)
                 case ModelReply():
                     return piece
             if received.exceeds(work.agent.budget):
@@ -117,8 +119,8 @@ def _counted(
     work: NodeContext,
     request: ModelRequest,
     reply: ModelReply,
+    live: LiveReply,
     usage: Mapping[str, Any],
-    ids: Mapping[str, Any],
     seconds: float,
 ) -> CompletedCall:
     used = {name: reply.usage.get(name, 0) for name in ("input", "output")}
@@ -134,9 +136,9 @@ def _counted(
         output=used["output"],
         seconds=round(seconds, 3),
         cost=cost,
-        **ids,
+        **live.ids,
     )
-    return CompletedCall(reply, total, event)
+    return CompletedCall(reply, live.streamed, total, event)
 
 
 def whole_answer(reply: ModelReply, language: str) -> str:
@@ -148,86 +150,3 @@ def whole_answer(reply: ModelReply, language: str) -> str:
     if not reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
     return reply.text + (phrase("cut", language) if reply.finish_reason == "length" else "")
-
-
-class Silent:
-    """Shows nothing of a reply."""
-
-    def text(self, piece: str) -> None:
-        pass
-
-    def call(self, name: str) -> None:
-        pass
-
-    def restart(self) -> None:
-        pass
-
-
-class LiveText:
-    """Streams a reply's text as the answer; if calls follow it was the thought, and is streamed again as that."""
-
-    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
-        self._work = work
-        self._ids = ids
-        self._attempt = 1
-        self._text: list[str] = []
-        self._calling = False
-
-    def text(self, piece: str) -> None:
-        self._text.append(piece)
-        kind = Thinking if self._calling else Token
-        self._work.emit(kind(content=piece, attempt=self._attempt, **self._ids))
-
-    def call(self, name: str) -> None:
-        if self._text and not self._calling:
-            reason = "what was written is the thought"
-            self._work.emit(AttemptRestarted(attempt=self._attempt, reason=reason, **self._ids))
-            self._work.emit(Thinking(content="".join(self._text), attempt=self._attempt, **self._ids))
-        self._calling = True
-
-    def restart(self) -> None:
-        self._attempt += 1
-        self._text, self._calling = [], False
-
-
-_THOUGHT = ("thought",)
-_ACTIONS = ("action", "result"), ("action",)
-_KINDS = {(*action, "action_type") for action in _ACTIONS}
-_ANSWERS = {(*action, "output", "answer") for action in _ACTIONS}
-
-
-class LiveEnvelope:
-    """Reads a json envelope while it is written and streams its thought and its answer."""
-
-    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
-        self._work = work
-        self._ids = ids
-        self._attempt = 0
-        self.restart()
-
-    def restart(self) -> None:
-        self._attempt += 1
-        self._strings = JsonStrings()
-        self._kind = ""
-        self._answer: list[str] = []
-
-    def call(self, name: str) -> None:
-        pass
-
-    def text(self, piece: str) -> None:
-        thought: list[str] = []
-        for path, added in self._strings.feed(piece):
-            if path == _THOUGHT:
-                thought.append(added)
-            elif path in _KINDS:
-                self._kind += added
-            elif path in _ANSWERS:
-                self._answer.append(added)
-        self._show(Thinking, thought)
-        if self._kind == "ANSWER":
-            self._show(Token, self._answer)
-            self._answer = []
-
-    def _show(self, kind: type[Thinking] | type[Token], pieces: Sequence[str]) -> None:
-        if content := "".join(pieces):
-            self._work.emit(kind(content=content, attempt=self._attempt, **self._ids))

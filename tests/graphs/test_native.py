@@ -108,15 +108,6 @@ async def test_an_agents_own_tool_called_plan_is_its_own(bed: Make) -> None:
     assert out["messages"][2].content == "planned tea"
 
 
-async def test_text_that_turns_out_to_be_a_thought_is_told_again_as_one(bed: Make) -> None:
-    test = native(bed, [calls(("c", "double", {"number": 1}), text="a long enough thought"), AIMessage("an answer")])
-    await test.send("go")
-    said = [event.type for event in test.deltas]
-    assert said[said.index("attempt_restarted") + 1] == "thinking"
-    after = test.deltas[said.index("attempt_restarted") + 2 :]
-    assert "".join(e.content for e in after if e.type == "token") == "an answer"
-
-
 async def test_history_stays_paired_across_turns_and_protocols(bed: Make) -> None:
     repeated = [calls(("call_1", "double", {"number": 1})), AIMessage("2"), calls(("call_1", "double", {"number": 2}))]
     test = native(bed, [*repeated, AIMessage("4")], build_chat, mode="react")

@@ -271,7 +271,7 @@ async def test_thought_and_answer_are_streamed_in_pieces(bed: Make) -> None:
     test = bed(build_react, [answer("a rather long answer", thought="thinking about it")])
     await test.send("go")
     said = {kind: [e.content for e in test.deltas if e.type == kind] for kind in ("thinking", "token")}  # type: ignore[union-attr]
-    assert "".join(said["thinking"][1:]) == "thinking about it"
+    assert "".join(said["thinking"][1:]) == "thinking about it\n"
     assert "[ReAct mode - round 1/30]" in said["thinking"][0]
     assert "".join(said["token"]) == "a rather long answer"
     assert len(said["token"]) > 1

@@ -43,7 +43,7 @@ class Budget(BaseModel):
     reply_chars: int = Field(default=32_000, ge=100)
     """Characters of one reply of the model, with the arguments of its calls; a longer one is truncated."""
     reasoning_chars: int = Field(default=128_000, ge=100)
-    """Characters of reasoning in one reply, which are not shown; with more, it is truncated."""
+    """Characters of reasoning in one reply; with more, it is truncated."""
     result_chars: int = Field(default=4_000, ge=100)
     """Characters of one tool result in a prompt."""
 

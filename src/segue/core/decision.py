@@ -73,6 +73,8 @@ class Decision(BaseModel):
     answer: str = ""
     step_id: str = ""
     step_status_update: tuple[StepStatusUpdate, ...] = ()
+    said: str = ""
+    """Text before the calls that was streamed as part of the answer, in the native protocol."""
     control_id: str = ""
     """The provider's id of the control tool's call that this decision came as, in the native protocol."""
 

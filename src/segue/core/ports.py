@@ -78,11 +78,17 @@ class CallDelta:
 
 
 @dataclass(frozen=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning, which is no part of its reply."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Hidden:
-    """Characters that arrived and are not shown: `chars` of arguments and the like, and `reasoning`."""
+    """Characters that arrived and are not shown, of arguments and the like."""
 
     chars: int = 0
-    reasoning: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class ModelReply:
     tool_calls: tuple[RawCall, ...] = ()
 
 
-ModelPiece = TextDelta | CallDelta | Hidden | Retry | ModelReply
+ModelPiece = TextDelta | ReasoningDelta | CallDelta | Hidden | Retry | ModelReply
 
 
 class Model(Protocol):

@@ -53,7 +53,10 @@ class ChatObject:
                 for piece in growing.take():
                     yield piece
         growing.finish_reason = growing.finish_reason or "stop"
-        yield growing.whole()
+        reply = growing.whole()
+        for piece in growing.take():
+            yield piece
+        yield reply
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
         runnable = self.bound(request)
@@ -66,13 +69,19 @@ class ChatObject:
 
 def _add(growing: GrowingReply, message: "AIMessage") -> None:
     """Add a message, or a chunk of one, to the reply."""
+    growing.add_reasoning(_reasoning(message))
     growing.add_text(str(message.text))
-    growing.add_hidden(reasoning=len(str(message.additional_kwargs.get("reasoning_content") or "")))
     for index, call in _calls(message):
         growing.add_call(index, call["id"] or "", call["name"] or "", _as_text(call["args"]))
     usage = _counted(message.usage_metadata)
     growing.usage = {**growing.usage, **{name: growing.usage.get(name, 0) + count for name, count in usage.items()}}
     growing.finish_reason = _finish_reason(message.response_metadata) or growing.finish_reason
+
+
+def _reasoning(message: "AIMessage") -> str:
+    if isinstance(message.content, list):
+        return "".join(block["reasoning"] for block in message.content_blocks if block["type"] == "reasoning")
+    return str(message.additional_kwargs.get("reasoning_content") or "")
 
 
 def _as_text(arguments: object) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, TextDelta
+from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta
+from .think_tags import ThinkTags
 
 HIDDEN_CHARS = 1000
 """Characters that are not shown are reported in amounts of at least so many."""
@@ -54,24 +55,34 @@ class GrowingReply:
 
     def __init__(self) -> None:
         self._text = TextPieces()
+        self._reasoning = TextPieces()
+        self._tags = ThinkTags()
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
         self._pending: list[ModelPiece] = []
-        self._chars = self._reasoning = 0
+        self._chars = 0
         self.finish_reason = ""
         self.usage: Mapping[str, int] = {}
 
     def add_text(self, piece: str) -> None:
-        if shown := self._text.add(piece):
+        """Add a piece of the text; thoughts that it begins with are reasoning."""
+        self._add(*self._tags.feed(piece))
+
+    def add_reasoning(self, piece: str) -> None:
+        self._add(piece, "")
+
+    def _add(self, reasoning: str, text: str) -> None:
+        if shown := self._reasoning.add(reasoning):
+            self._pending.append(ReasoningDelta(shown))
+        if shown := self._text.add(text):
             self._pending.append(TextDelta(shown))
 
-    def add_hidden(self, chars: int = 0, reasoning: int = 0) -> None:
+    def add_hidden(self, chars: int) -> None:
         """Count characters that are received and not shown."""
         self._chars += chars
-        self._reasoning += reasoning
-        if self._chars + self._reasoning >= HIDDEN_CHARS:
-            self._pending.append(Hidden(self._chars, self._reasoning))
-            self._chars = self._reasoning = 0
+        if self._chars >= HIDDEN_CHARS:
+            self._pending.append(Hidden(self._chars))
+            self._chars = 0
 
     def add_call(self, index: object, call_id: str, name: str, arguments: str) -> None:
         """Add a piece of a function call.
@@ -102,7 +113,8 @@ class GrowingReply:
         return pending
 
     def whole(self) -> ModelReply:
-        """The reply; a call that came without an id gets one, because results are paired by it."""
+        """The reply, now that nothing follows; a call that came without an id gets one: results are paired by it."""
+        self._add(*self._tags.close())
         return ModelReply(
             text=self._text.text,
             finish_reason=self.finish_reason,

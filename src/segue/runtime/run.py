@@ -34,6 +34,9 @@ class Run:
     stoppable: bool = False
     cancelled: bool = False
     partial: str = ""
+    _settled: int = 0
+    """How much of `partial` model calls before the present one streamed."""
+    _trace_id: str = ""
 
     @property
     def reason(self) -> str:
@@ -68,10 +71,14 @@ class Run:
             self.stop()
 
     def note(self, event: Event) -> None:
-        """Keep what is streamed of the answer."""
+        """Keep what is streamed of the answer; another attempt discards what its own call streamed."""
         if isinstance(event, Token):
+            if event.trace_id != self._trace_id:
+                self._settled, self._trace_id = len(self.partial), event.trace_id
             self.partial += event.content
-        elif isinstance(event, AttemptRestarted | Fallback):
+        elif isinstance(event, AttemptRestarted) and event.trace_id == self._trace_id:
+            self.partial = self.partial[: self._settled]
+        elif isinstance(event, Fallback):
             self.partial = ""
 
 

@@ -6,6 +6,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from segue.prompts.language import Language, language_of
+from segue.prompts.phrases import PHRASES, RULE
 
 from ...core.events import (
     Answer,
@@ -37,9 +38,12 @@ def call_key(event: ToolCall | ToolResult) -> CallKey:
     return (event.step_id if not event.trace_id else event.trace_id, event.index)
 
 
+_BANNERS = (RULE, *PHRASES["direct"])
+
+
 def is_banner(event: Thinking) -> bool:
     """Whether this is a phase banner, which is announced whole, and not a piece of a thought."""
-    return not event.trace_id and event.content.endswith("\n")
+    return not event.trace_id and event.content.startswith(_BANNERS) and event.content.endswith("\n")
 
 
 def is_unknown(result: Mapping[str, Any]) -> bool:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.agents import Agent
 from ...core.decision import decode
 from ...core.errors import MissingExtra, ModelRefused, UnreadableReply
-from ...core.ports import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from ...core.ports import ModelPiece, ModelReply, ModelRequest, Retry
+from ..reply import GrowingReply
 from ..transcript import read_transcript
-from .llama import Completion, Engine, Message, engine_of
+from .llama import Engine, Message, engine_of
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -65,9 +66,10 @@ class LocalModel:
 
     async def _attempt(
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None
-    ) -> AsyncGenerator[TextDelta | ModelReply, None]:
+    ) -> AsyncGenerator[ModelPiece, None]:
         """Stream one completion; the engine stops at its next token once nobody listens."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        growing = GrowingReply()
         loop, left = asyncio.get_running_loop(), threading.Event()
 
         def on_text(text: str) -> bool:
@@ -81,13 +83,19 @@ class LocalModel:
         run.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (text := await pieces.get()) is not None:
-                yield TextDelta(text)
+                growing.add_text(text)
+                for piece in growing.take():
+                    yield piece
             done = await run
         except (ValueError, RuntimeError) as error:
             raise ModelRefused(f'The model "{self.name}" cannot answer: {str(error).rstrip(".")}.') from error
         finally:
             left.set()
-        yield _reply(done, schema is not None)
+        reply = growing.whole()
+        for piece in growing.take():
+            yield piece
+        text = stripped(reply.text) if schema is not None else reply.text
+        yield ModelReply(text=text, finish_reason=done.finish_reason, usage=done.usage)
 
 
 def in_template_order(messages: Sequence["BaseMessage"]) -> list[Message]:
@@ -95,11 +103,6 @@ def in_template_order(messages: Sequence["BaseMessage"]) -> list[Message]:
     system = [{"role": "system", "content": m.text} for m in messages if m.type == "system"]
     spoken = [{"role": _ROLES.get(m.type, "user"), "content": m.text} for m in messages if m.type != "system"]
     return [*system, *spoken]
-
-
-def _reply(done: Completion, is_json: bool) -> ModelReply:
-    text = stripped(done.text) if is_json else done.text
-    return ModelReply(text=text, finish_reason=done.finish_reason, usage=done.usage)
 
 
 def stripped(text: str) -> str:

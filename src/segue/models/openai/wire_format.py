@@ -22,8 +22,12 @@ def _text(value: object) -> str:
 
 
 def _reasoning(value: object) -> str:
-    """Reasoning, which has no standard form."""
-    return value if isinstance(value, str) else str(value) if value else ""
+    """Reasoning, which has no standard form: text, or parts that hold some; anything else is passed over."""
+    if isinstance(value, list):
+        return "".join(_reasoning(part) for part in value)
+    if isinstance(value, dict):
+        return _reasoning(value.get("text"))
+    return value if isinstance(value, str) else ""
 
 
 def _parts(value: object) -> object:
@@ -100,9 +104,9 @@ class Message(BaseModel):
         return "".join(part.text for part in self.content)
 
     @property
-    def reasoning_chars(self) -> int:
-        thinking = sum(len(part.thinking) for part in self.content)
-        return thinking + max(len(self.reasoning), len(self.reasoning_content))
+    def reasoning_text(self) -> str:
+        """The reasoning; some endpoints send it under both names."""
+        return "".join(part.thinking for part in self.content) + (self.reasoning_content or self.reasoning)
 
 
 class Choice(BaseModel):

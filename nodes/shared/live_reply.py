@@ -1,0 +1,151 @@
+"""A reply while it is written: what is streamed of it, as thinking or as the answer."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from segue.core.events import Thinking, Token
+
+from .context import NodeContext
+from .json_strings import JsonStrings
+
+HELD_CHARS = 160
+HELD_SECONDS = 0.7
+"""How much of a text, and for how long, is held back until it shows whether calls follow."""
+
+
+class LiveReply:
+    """The stream of one model call; `streamed` is what this attempt streamed of the answer."""
+
+    def __init__(self, work: NodeContext, ids: Mapping[str, Any]) -> None:
+        self.ids = ids
+        self.streamed = ""
+        self._work = work
+        self._attempt = 1
+        self._last = ""
+
+    def thinking(self, content: str) -> None:
+        if content:
+            self._last = content[-1]
+            self._work.emit(Thinking(content=content, attempt=self._attempt, **self.ids))
+
+    def token(self, content: str) -> None:
+        if content:
+            self.streamed += content
+            self._work.emit(Token(content=content, attempt=self._attempt, **self.ids))
+
+    def restart(self) -> None:
+        """Begin another attempt."""
+        self._attempt += 1
+        self.streamed = ""
+
+    def end(self) -> None:
+        """End the last line of the thoughts: what is streamed as thinking next starts on a new one."""
+        if self._last not in ("", "\n"):
+            self.thinking("\n")
+
+
+class Listener:
+    """Receives a reply while it is written; this one shows nothing of it."""
+
+    def __init__(self, live: LiveReply) -> None:
+        self._live = live
+
+    def text(self, piece: str) -> None:
+        """A piece of the text arrived."""
+
+    def call(self) -> None:
+        """A function call begins to arrive."""
+
+    def restart(self) -> None:
+        """Another attempt begins."""
+
+    def end(self) -> None:
+        """Nothing follows."""
+
+
+class LiveText(Listener):
+    """Streams a reply's text as the answer."""
+
+    def text(self, piece: str) -> None:
+        self._live.token(piece)
+
+
+class LiveCalls(Listener):
+    """Streams a reply's text as the answer; a short one that calls follow at once is a thought instead."""
+
+    def __init__(self, live: LiveReply) -> None:
+        super().__init__(live)
+        self._timer: asyncio.TimerHandle | None = None
+        self._held = ""
+        self._decided = False
+        self._thought = False
+
+    def text(self, piece: str) -> None:
+        if self._decided:
+            return self._show(piece)
+        self._held += piece
+        if len(self._held) > HELD_CHARS:
+            self._decide()
+        elif self._timer is None and self._held.strip():
+            self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self._decide)
+
+    def call(self) -> None:
+        if not self._decided:
+            self._thought = True
+            self._decide()
+
+    def restart(self) -> None:
+        self._stop()
+        self._held, self._decided, self._thought = "", False, False
+
+    def end(self) -> None:
+        self._stop()
+        if not self._decided and self._held.strip():
+            self._decide()
+
+    def _decide(self) -> None:
+        self._stop()
+        self._decided = True
+        self._show(self._held)
+
+    def _show(self, piece: str) -> None:
+        (self._live.thinking if self._thought else self._live.token)(piece)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_THOUGHT = ("thought",)
+_ACTIONS = ("action", "result"), ("action",)
+_KINDS = {(*action, "action_type") for action in _ACTIONS}
+_ANSWERS = {(*action, "output", "answer") for action in _ACTIONS}
+
+
+class LiveEnvelope(Listener):
+    """Reads a json envelope while it is written and streams its thought and its answer."""
+
+    def __init__(self, live: LiveReply) -> None:
+        super().__init__(live)
+        self.restart()
+
+    def restart(self) -> None:
+        self._strings = JsonStrings()
+        self._kind = ""
+        self._answer: list[str] = []
+
+    def text(self, piece: str) -> None:
+        thought: list[str] = []
+        for path, added in self._strings.feed(piece):
+            if path == _THOUGHT:
+                thought.append(added)
+            elif path in _KINDS:
+                self._kind += added
+            elif path in _ANSWERS:
+                self._answer.append(added)
+        self._live.thinking("".join(thought))
+        if self._kind == "ANSWER":
+            self._live.token("".join(self._answer))
+            self._answer = []
