@@ -22,7 +22,7 @@ def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> t
     check_log(str(file))
     with _opened(file, timeout) as connection:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        found = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({int(most)})")]
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({int(most)})")]
         return version, [] if found == ["ok"] else found
 
 

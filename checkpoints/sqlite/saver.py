@@ -14,6 +14,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    get_checkpoint_id,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -24,7 +25,8 @@ from segue.core.errors import DatabaseUnavailable
 from .database import Database, translated
 from .event_log import INSERT_EVENT, event_row
 from .leases import check_fence
-from .serializer import CheckedSerializer, Undecodable, check_form, decoding
+from .row_keys import check_chain, check_checkpoint, check_newest, sealed_checkpoint, sealed_write
+from .serializer import CheckedSerializer, check_form, decoding
 
 EVENTS = "events"
 """The channel whose writes go to the event log."""
@@ -40,18 +42,6 @@ _DROP_SUBGRAPHS = (
 
 _PAUSE_WANTED = """
     SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
-"""
-
-# The parents on the way to the root that are not there.
-_BROKEN_CHAIN = """
-    WITH RECURSIVE ancestors(id, parent) AS (
-        SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
-        WHERE thread_id = :thread_id AND checkpoint_ns = :ns AND checkpoint_id = :id
-        UNION
-        SELECT checkpoint_id, parent_checkpoint_id FROM ancestors CROSS JOIN checkpoints ON checkpoint_id = parent
-        WHERE thread_id = :thread_id AND checkpoint_ns = :ns
-    )
-    SELECT parent FROM ancestors WHERE parent NOT IN (SELECT id FROM ancestors)
 """
 
 EventForm = dict[str, Any]
@@ -193,7 +183,18 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             found = await super().aget_tuple(config)
             if found is not None:
                 check_form(found)
+                await self._check_rows(config, found)
             return found
+
+    async def _check_rows(self, config: RunnableConfig, found: CheckpointTuple) -> None:
+        place = _key_of(found.config)
+
+        def check(connection: sqlite3.Connection) -> None:
+            if not get_checkpoint_id(config):
+                check_newest(connection, place)
+            check_checkpoint(connection, place)
+
+        await self._database.read(check)
 
     async def alist(
         self,
@@ -230,18 +231,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """
         with translated(self._database.path), decoding(_thread_of(config)):
             history = await super().aget_delta_channel_history(config=config, channels=channels)
-            if any("seed" not in found for found in history.values()):
-                await self._refuse_broken_chain(config)
+            await self._database.read(lambda connection: check_chain(connection, _key_of(config), channels))
             return history
-
-    async def _refuse_broken_chain(self, config: RunnableConfig) -> None:
-        """LangGraph takes a checkpoint that is missing for the beginning, and the history would come back shorter."""
-        thread_id, ns, checkpoint_id = _key_of(config)
-        values = {"thread_id": thread_id, "ns": ns, "id": checkpoint_id}
-        async with self.lock:
-            missing = list(await self.conn.execute_fetchall(_BROKEN_CHAIN, values))
-        if missing:
-            raise Undecodable(f"it builds on checkpoint {missing[0][0]}, which is missing")
 
     def _check(self, connection: sqlite3.Connection, thread_id: str) -> None:
         """Make sure that the thread is still ours, if it is held."""
@@ -300,6 +291,12 @@ class Statements(SqliteSaver):
         self._collected.append((statement, [*rows]))
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Execute what was collected."""
+        """Execute what was collected, the keys of the rows sealed."""
         for statement, rows in self._collected:
-            connection.executemany(statement, rows)
+            connection.executemany(statement, [_sealed(connection, statement, row) for row in rows])
+
+
+def _sealed(connection: sqlite3.Connection, statement: str, row: Sequence[Any]) -> Sequence[Any]:
+    if "INTO checkpoints" in statement:
+        return sealed_checkpoint(connection, row)
+    return sealed_write(row) if "INTO writes" in statement else row

@@ -1,10 +1,10 @@
-"""What a checkpoint's bytes are checked by, so that damage is noticed instead of read."""
+"""Checksums of what a checkpoint's rows hold and of the keys they are stored under."""
 
 import contextlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -15,6 +15,8 @@ from segue.core.errors import DamagedCheckpoint
 from .database import is_garbled
 
 _MARK = "+crc32:"
+_KEY = "+key:"
+_WRITES = "+writes:"
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
 # What a read of whole rows may raise over and above: no ValueError, aiosqlite's own complaints are of that kind.
 _MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
@@ -47,12 +49,41 @@ class CheckedSerializer(JsonPlusSerializer):
             Undecodable
         """
         try:
-            kind, mark, checksum = data[0].partition(_MARK)
+            kind, mark, checksum = without_key(data[0]).partition(_MARK)
             if mark and f"{zlib.crc32(data[1]):08x}" != checksum:
                 raise Undecodable("its bytes have changed since they were stored")
             return super().loads_typed((kind, data[1]))
         except _UNREADABLE as error:
             raise Undecodable(f"it cannot be decoded: {type(error).__name__}") from error
+
+
+def with_key(kind: str, key: Sequence[Any], writes: int | None = None) -> str:
+    """The type of a stored value with a checksum of its row's key; `writes` is how many led to a checkpoint."""
+    counted = "" if writes is None else f"{_WRITES}{writes}"
+    return f"{without_key(kind)}{_KEY}{_key_checksum(key, counted)}{counted}"
+
+
+def without_key(kind: str) -> str:
+    return kind.partition(_KEY)[0]
+
+
+def check_key(kind: str, key: Sequence[Any]) -> int:
+    """Make sure that a row has the key that it was stored under; returns how many writes led to it, 0 if unknown.
+
+    Rows of older versions have no checksum of their key.
+
+    Raises:
+        Undecodable
+    """
+    _, mark, stored = kind.partition(_KEY)
+    checksum, counts, count = stored.partition(_WRITES)
+    if mark and _key_checksum(key, counts + count) != checksum:
+        raise Undecodable("its key has changed since it was stored")
+    return int(count) if count else 0
+
+
+def _key_checksum(key: Sequence[Any], counted: str) -> str:
+    return f"{zlib.crc32((json.dumps(key) + counted).encode()):08x}"
 
 
 @contextlib.contextmanager

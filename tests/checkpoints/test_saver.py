@@ -140,7 +140,7 @@ async def test_a_copied_thread_and_later_input_keep_their_own_events(place: Plac
 
 
 async def test_only_known_types_come_back(place: Place) -> None:
-    config = at("s", "c1")
+    config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
     values = {"message": AIMessage("hi"), "steps": Steps(), "json": {"a": [1, None, "你好"]}}
     checkpoint: Any = {
         "id": "c2",

@@ -28,6 +28,11 @@ _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {
 _DROP_STEP = f"DELETE FROM writes WHERE {_PLACE} AND CAST(task_id AS BLOB) IS ?"
 # What came from outside, a message or an update, has no path, and went into a checkpoint that is dropped.
 _DROP_GIVEN = f"DELETE FROM writes WHERE {_PLACE} AND task_path = ''"
+_DROP_STRAYS = """
+    DELETE FROM writes WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN (
+        SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = :thread
+    )
+"""
 _EMPTY = f"UPDATE checkpoints SET type = ?, checkpoint = ? WHERE {_PLACE}"
 _LATEST = "SELECT task_id, status FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _ORPHAN = "UPDATE calls SET orphaned = 1 WHERE thread_id = ? AND task_id = ? AND started_at >= ?"
@@ -125,6 +130,7 @@ def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSav
         # Nobody can go back to one of these; logs are read past it.
         husk = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
         connection.execute(_EMPTY, (*husk, thread_id, ns, checkpoint_id))
+    connection.execute(_DROP_STRAYS, {"thread": thread_id})
     standing = damage.standing
     if standing.newer:
         connection.execute(_DROP_GIVEN, (thread_id, standing.ns, standing.checkpoint_id))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +27,13 @@ _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # A text may be none any more: as bytes it can be read all the same.
 _CHECKPOINT = f"SELECT CAST(type AS BLOB), checkpoint, metadata FROM checkpoints WHERE {_PLACE}"
 _WRITES = f"SELECT CAST(task_id AS BLOB), CAST(type AS BLOB), value FROM writes WHERE {_PLACE}"
+
+
+_STRAYS = """
+    SELECT count(*) FROM writes WHERE thread_id = :thread AND (checkpoint_ns, checkpoint_id) NOT IN (
+        SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = :thread
+    )
+"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class Damage:
     checkpoints: list[tuple[str, str]] = field(default_factory=list)
     steps: list[tuple[str, str, bytes | None]] = field(default_factory=list)
     husks: list[tuple[str, str]] = field(default_factory=list)
+    strays: int = 0
+    """Results of steps upon checkpoints that are missing."""
     reason: str = ""
     unknown_since: float = math.inf
     """Unix seconds: calls that began then or later are not in the state any more."""
@@ -77,7 +87,7 @@ class Damage:
 
     @property
     def size(self) -> int:
-        return len(self.checkpoints) + len(self.steps) + len(self.husks)
+        return len(self.checkpoints) + len(self.steps) + len(self.husks) + self.strays
 
     def add(self, found: Standing) -> None:
         self.checkpoints += [(found.ns, checkpoint_id) for checkpoint_id in found.newer]
@@ -98,7 +108,6 @@ class Survey:
     """Looks for the newest checkpoints that can be read; changes nothing."""
 
     def __init__(self, database: Database, saver: FencedSqliteSaver, readable: Readable, thread_id: str) -> None:
-        self._database = database
         self._database = database
         self._saver = saver
         self._readable = readable
@@ -132,8 +141,14 @@ class Survey:
                 damage.add(found)
                 current[ns] = found.checkpoint_id
             # What is left belongs to a node that has ended: nobody reads it again.
-        damage.reason = self._reason
+        damage.strays = await self._database.read(self._count_strays)
+        if damage.strays:
+            damage.unknown_since = min(damage.unknown_since, outermost.at)
+        damage.reason = self._reason or ("a checkpoint is missing" if damage.strays else "")
         return damage
+
+    def _count_strays(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute(_STRAYS, {"thread": self._thread_id}).fetchone()[0])
 
     async def _ids(self) -> dict[str, list[str]]:
         """The thread's checkpoints by namespace, newest first."""

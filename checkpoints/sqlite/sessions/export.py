@@ -18,9 +18,10 @@ from segue.core.task_status import ENDED, OPEN, TaskStatus
 from ..database import Database
 from ..integrity import refuse_damaged
 from ..ledger import canonical
+from ..row_keys import check_thread, seal_thread
 from ..saver import FencedSqliteSaver
 from ..schema import SCHEMA_VERSION
-from ..serializer import CheckedSerializer, decoding
+from ..serializer import CheckedSerializer, decoding, without_key
 from .approvals import RESUME, has_question, without_approvals
 from .export_format import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
 from .fork import refuse_taken, standing_task
@@ -95,6 +96,7 @@ async def import_(
             for table, row in rows:
                 own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
                 _insert(connection, table, {**row, **own, "thread_id": thread_id})
+            seal_thread(connection, thread_id)
             connection.execute(_UNRATE, (thread_id,))
         except sqlite3.IntegrityError as error:
             raise InvalidExport(f"two of its rows contradict each other ({error})") from error
@@ -146,6 +148,7 @@ def _state(connection: sqlite3.Connection, thread_id: str) -> Row:
         return {"checkpoints": [], "writes": []}
     try:
         with decoding(thread_id):
+            check_thread(connection, thread_id)
             return _checkpoints(connection, thread_id)
     except DamagedCheckpoint as error:
         raise UnreadableState(thread_id, error.reason) from error
@@ -178,7 +181,7 @@ def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Row:
 
 def _blob(kind: str, data: bytes) -> Row:
     _SERDE.loads_typed((kind, data))  # what cannot be read is not imported either
-    return {"type": kind, "data": base64.b64encode(data).decode()}
+    return {"type": without_key(kind), "data": base64.b64encode(data).decode()}
 
 
 def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:

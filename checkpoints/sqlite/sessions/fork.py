@@ -16,6 +16,8 @@ from segue.core.task_status import OPEN, TaskStatus
 from ..database import Database
 from ..event_log import insert_event
 from ..integrity import refuse_damaged
+from ..row_keys import check_thread, seal_thread
+from ..serializer import decoding
 from .new_ids import Renaming, copy_rows
 from .snapshots import Snapshot, find, following, has_checkpoints, task_of
 
@@ -138,6 +140,8 @@ def _fork(
     refuse_damaged(connection, thread_id)
     cut = _cut(connection, find(connection, thread_id, checkpoint_id))
     refuse_taken(connection, new_thread_id, now)
+    with decoding(thread_id):
+        check_thread(connection, thread_id)
     tasks = _tasks(connection, cut)
     standing = standing_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
     renaming = Renaming(row["task_id"] for row in tasks)
@@ -203,6 +207,8 @@ def _copy(connection: sqlite3.Connection, values: dict[str, Any]) -> None:
     copy_rows(connection, "events", _OF_EVENTS, values, thread | numbered)
     copy_rows(connection, "checkpoints", _OF_CHECKPOINTS, values, thread | {"type": "renamed_type(type, checkpoint)"})
     copy_rows(connection, "writes", _OF_WRITES, values, thread | {"type": "renamed_type(type, value)"})
+    if has_checkpoints(connection):
+        seal_thread(connection, values["new"])
 
 
 def _mark(connection: sqlite3.Connection, snapshot: Snapshot, new_thread_id: str) -> None:

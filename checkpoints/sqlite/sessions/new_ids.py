@@ -10,6 +10,8 @@ from typing import Any
 from segue.core.errors import TaskError
 from segue.core.ids import Ids
 
+from ..serializer import without_key
+
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
 _PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
@@ -46,7 +48,7 @@ class Renaming:
 
     def type_of(self, kind: str | None, data: bytes | None) -> str | None:
         """The type of a blob once it is renamed: its checksum is made anew, unless it was wrong before."""
-        name, mark, checksum = (kind or "").partition(_CHECKSUM)
+        name, mark, checksum = without_key(kind or "").partition(_CHECKSUM)
         if not mark or data is None or checksum != f"{zlib.crc32(data):08x}":
             return kind
         return f"{name}{mark}{zlib.crc32(self.of(data)):08x}"

@@ -1,0 +1,85 @@
+"""Keys of stored rows that change: a session is read as it was, or is said to be damaged."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.core.errors import DamagedSession, NothingReadable
+
+from .damage import copied
+from .worlds import world
+
+Flip = tuple[str, str, int, Any]
+"""A table, a column, a row and what the column holds then."""
+KEYS = {
+    "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"),
+    "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel"),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sound") / "segue.db"
+
+
+async def written(path: Path) -> list[dict[str, Any]]:
+    """The history of a session of two turns."""
+    async with world(str(path)) as here:
+        here.register("a", lambda messages: "well", "direct")
+        for turn in (1, 2):
+            await here.run(f"turn {turn}", agent="a")
+        return await here.app.history("s")
+
+
+def flips(path: Path) -> Iterator[Flip]:
+    """One bit of each key of each row."""
+    with closing(sqlite3.connect(path)) as connection:
+        for table, columns in KEYS.items():
+            for row, *values in connection.execute(f"SELECT rowid, {', '.join(columns)} FROM {table}"):
+                for column, value in zip(columns, values, strict=True):
+                    if value not in (None, ""):
+                        yield table, column, row, flipped(value)
+
+
+def flipped(value: Any) -> Any:
+    return value ^ 64 if isinstance(value, int) else value[:-1] + chr(ord(value[-1]) ^ 1)
+
+
+async def test_no_changed_key_changes_a_history(sound: Path, tmp_path: Path) -> None:
+    expected = await written(sound)
+    path, noticed = copied(sound, tmp_path), set()
+    async with segue.open(path) as app:
+        for table, column, row, value in flips(sound):
+            before = change(path, table, column, row, value)
+            try:
+                assert await app.history("s") == expected, (table, column, row)
+            except DamagedSession:
+                if (table, column) not in noticed:
+                    await check_recovery(copied(path, tmp_path / f"{table}-{column}"), expected)
+                noticed.add((table, column))
+            change(path, table, column, row, before)
+        assert await app.history("s") == expected
+    assert noticed >= {("writes", column) for column in KEYS["writes"] if column != "checkpoint_ns"}
+    assert noticed >= {("checkpoints", column) for column in ("thread_id", "checkpoint_id", "parent_checkpoint_id")}
+
+
+async def check_recovery(path: Path, expected: list[dict[str, Any]]) -> None:
+    """Afterwards the beginning of the history can be read, if any of it can."""
+    async with segue.open(path) as app:
+        with suppress(NothingReadable):
+            await app.recover("s")
+            left = await app.history("s")
+            assert left == expected[: len(left)]
+
+
+def change(path: Path, table: str, column: str, row: int, value: Any) -> Any:
+    """Give a column of a row another value; returns what it had."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (before,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))
+        return before
