@@ -1,12 +1,33 @@
-"""Which of the two languages a person writes in."""
+"""The language that a person writes in, and that they are answered in."""
 
 import re
 from typing import Literal
 
 Language = Literal["zh", "en"]
-_CJK = re.compile(r"[\u3400-\u9fff]")
+"""The languages that Segue's own texts have; the model is asked to answer in whichever the person writes."""
+
+_NOT_THEIR_OWN = re.compile(
+    r"```.*?(?:```|$)|`[^`]*`|“[^”]*”|\"[^\"]*\"|「[^」]*」|『[^』]*』|《[^》]*》|(?<!\w)'[^']*'(?!\w)"
+    r"|\w+://\S+|[\w/\\.~-]*\w\.[A-Za-z][A-Za-z0-9]{0,5}(?![A-Za-z0-9])",
+    re.DOTALL,
+)
+"""Code, quotations, titles, addresses and file names."""
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_KANA_OR_HANGUL = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uac00-\ud7af\u1100-\u11ff]")
+_WORD = re.compile(r"[^\W\d_\u1100-\u11ff\u3041-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_NAME = re.compile(r"[^A-Z]*[A-Z].*|.")
+"""A word with a capital, or a single letter."""
 
 
 def language_of(text: str) -> Language:
-    """Chinese as soon as a message holds a Chinese character, else English."""
-    return "zh" if _CJK.search(text) else "en"
+    """Chinese where most of the person's own words are.
+
+    A Chinese character counts one, a Latin word one and a half, a name in Latin letters a half, since a Chinese
+    sentence has them too. Among kana or hangul, Chinese characters are Japanese or Korean.
+    """
+    own = _NOT_THEIR_OWN.sub(" ", text).lstrip()
+    counted = own[:1].lower() + own[1:] if _HAN.search(own) or _WORD.search(own) else text
+    han = len(_HAN.findall(counted))
+    foreign = 2 * len(_KANA_OR_HANGUL.findall(counted))
+    words = sum(0.5 if _NAME.fullmatch(word) else 1.5 for word in _WORD.findall(counted))
+    return "zh" if han > foreign and han >= words else "en"
