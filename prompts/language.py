@@ -31,3 +31,9 @@ def language_of(text: str) -> Language:
     foreign = 2 * len(_KANA_OR_HANGUL.findall(counted))
     words = sum(0.5 if _NAME.fullmatch(word) else 1.5 for word in _WORD.findall(counted))
     return "zh" if han > foreign and han >= words else "en"
+
+
+def language_named(tag: str) -> Language | None:
+    """The language of a tag or locale such as zh, zh-Hans, en_GB.UTF-8; None where it is another one or none."""
+    name = re.split(r"[-_.@]", tag.strip().lower())[0]
+    return "zh" if name == "zh" else "en" if name == "en" else None

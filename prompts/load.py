@@ -7,6 +7,9 @@ from pathlib import Path
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError
 
+from .language import language_of
+from .phrases import phrase
+
 FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
@@ -46,6 +49,8 @@ def render(name: str, language: str, **slots: str) -> str:
     return fill(text, **slots)
 
 
-def agent_prompt(agent: Agent, language: str) -> str:
-    """The agent's own prompt with its slots empty, or the default one."""
-    return fill(agent.prompt or template("agent", language), current_state="", tools="")
+def agent_prompt(agent: Agent, language: str, message: str, *, current_state: str = "", tools: str = "") -> str:
+    """The agent's own prompt or the default one, and the language that the message is to be answered in."""
+    own = fill(agent.prompt or template("agent", language), current_state=current_state, tools=tools)
+    chosen = agent.language or language_of(message) != language
+    return f"{own}\n\n{phrase('answer_in' if chosen else 'answer_alike', language)}"

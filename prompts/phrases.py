@@ -73,6 +73,8 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "用户拒绝了步骤 {step}（{description}）{why}",
         "the person rejected step {step} ({description}){why}",
     ),
+    "answer_in": ("请用中文回答。", "Answer in English."),
+    "answer_alike": ("用用户消息所用的语言回答。", "Answer in the language of the user's message."),
     "why": ("：{reason}", ": {reason}"),
     "user_added": ("用户补充：{notes}", "the user added: {notes}"),
     "plan_around": (

@@ -29,6 +29,7 @@ settings.load_profile("segue")
 def pytest_configure() -> None:
     for name in [name for name in os.environ if _SETTINGS.search(name) and name != RECORDED]:
         del os.environ[name]
+    os.environ["LC_ALL"] = "C.UTF-8"
     os.environ["LANGSMITH_TRACING"] = "false"
     sys.addaudithook(_refuse_network)
 

@@ -10,7 +10,7 @@ from segue.core.events import Answer, Fallback
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.history_window import window
-from ..shared.task import before_objective, compose_result
+from ..shared.task import Assignment, before_objective, compose_result
 from ..shared.tool_messages import calls_in
 from .state import ChatNode, ChatState, ChatUpdate
 
@@ -33,8 +33,14 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
         given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
-        assignment = {"task_id": state["task_id"], "usage": state["usage"], "started_at": state["started_at"]}
-        out = await graph.ainvoke({"messages": given, "assignment": {**assignment, "done": calls_in(since)}})
+        inherited: Assignment = {
+            "task_id": state["task_id"],
+            "language": state["language"],
+            "usage": state["usage"],
+            "started_at": state["started_at"],
+            "done": calls_in(since),
+        }
+        out = await graph.ainvoke({"messages": given, "assignment": inherited})
         fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
         if out.get("gave_up") and name in FALLBACKS:
             return _hand_over(state, name, out, fresh)

@@ -44,7 +44,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
 
 async def _ask(state: DirectState, work: NodeContext) -> CompletedCall:
     language, budget = state["language"], work.agent.budget
-    own = agent_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language, state["objective"])
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
     latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]

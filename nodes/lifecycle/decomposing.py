@@ -112,7 +112,7 @@ def _request(state: LifecycleState, work: NodeContext) -> ModelRequest:
     known: dict[str, Any] = {"conversation": past} | {k: v for k, v in state["context"].items() if k != "tools"}
     if state["complaint"]:
         known["problem"] = state["complaint"]
-    own = agent_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language, state["objective"])
     tools = "\n".join(f"- {line}" for line in state["context"].get("tools", ())) or described(work.tools, language)
     system = render("decompose", language, agent_prompt=own, tools=tools, current_state=as_json(known))
     return ModelRequest(

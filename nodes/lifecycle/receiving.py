@@ -71,7 +71,7 @@ def _refused(state: LifecycleState, work: NodeContext, error: str) -> LifecycleS
         "task_id": task_id,
         "nested": given is not None,
         "objective": "",
-        "language": "en",
+        "language": work.agent.language or work.context.language or "en",
         "started_at": work.services.clock(),
         "usage": {},
         "result": None,

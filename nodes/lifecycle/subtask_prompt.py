@@ -18,6 +18,7 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
     """The react graph's input."""
     assignment: Assignment = {
         "task_id": state["task_id"],
+        "language": state["language"],
         "started_at": state["started_at"],
         "done": list(state["calls"]),
     }

@@ -61,7 +61,7 @@ async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
     results = truncate_together(
         [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4
     )
-    own = agent_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language, state["objective"])
     system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
     request = ModelRequest(
         purpose="answer",

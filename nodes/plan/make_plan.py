@@ -58,7 +58,7 @@ def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     past = conversation(window(before_objective(state["messages"]), most, chars), chars)
     tools = described(work.tools, language)
     known = as_json(_known(state, past, agent.budget))
-    own = agent_prompt(work.agent, language)
+    own = agent_prompt(work.agent, language, state["objective"])
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
     return ModelRequest(
         purpose="plan",

@@ -20,6 +20,7 @@ class PlannedTask(TypedDict):
     messages: list[AnyMessage]
     task_id: str
     nested: bool
+    language: str
     plan: list[dict[str, Any]]
     usage: dict[str, Any]
 
@@ -44,9 +45,8 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> ReactNode:
     async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> CarriedOut:
         """Run the react graph with the plan preloaded, and count the planning's tokens in."""
         given = state["messages"]
-        out = await graph.ainvoke(
-            {"messages": given, "assignment": {"task_id": state["task_id"], "plan": state["plan"]}}
-        )
+        inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
+        out = await graph.ainvoke({"messages": given, "assignment": inherited})
         usage = dict(out["result"]["usage"])
         for name in ("input", "output", "calls", "cost"):
             if name in state["usage"]:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from segue.core.decision import Decision, decode
 from segue.core.errors import UnreadableReply
 from segue.core.ports import ModelReply, ModelRequest
-from segue.prompts.load import fill, has_slot, render, template
+from segue.prompts.load import agent_prompt, has_slot, render, template
 
 from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
@@ -101,9 +101,9 @@ def _ordered(
 
 def _system(state: ReactState, work: NodeContext, snapshot: str) -> str:
     language = state["language"]
-    own = work.agent.prompt or template("agent", language)
-    slots = {"current_state": snapshot, "tools": described(tools_at_hand(state, work), language)}
-    text = render("react", language, agent_prompt=fill(own, **slots), tools=slots["tools"])
-    if has_slot(own, "current_state"):
+    tools = described(tools_at_hand(state, work), language)
+    own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=tools)
+    text = render("react", language, agent_prompt=own, tools=tools)
+    if has_slot(work.agent.prompt, "current_state"):
         return text
     return f"{text}\n\n{render('state', language, current_state=snapshot)}"

@@ -28,7 +28,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     budget = work.agent.budget
     control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
     specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
-    own = agent_prompt(work.agent, state["language"])
+    own = agent_prompt(work.agent, state["language"], state["objective"])
     system = render("native", state["language"], agent_prompt=own)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)

@@ -17,6 +17,8 @@ class Assignment(TypedDict, total=False):
     """What a parent graph hands down; INIT takes it in and clears it."""
 
     task_id: str
+    language: str
+    """That of the task, which its parts inherit."""
     plan: list[dict[str, Any]]
     """Steps to begin with."""
     done: list[dict[str, Any]]
@@ -67,17 +69,17 @@ def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runt
     Raises:
         InvalidMessage: there is no user message, or it is empty.
     """
-    services = node_context(runtime).services
+    work, handed = node_context(runtime), assignment or {}
     asked = objective_of(messages)
-    given = (assignment or {}).get("task_id")
+    given = handed.get("task_id")
     return {
         "assignment": None,
-        "task_id": given or services.ids.task(),
+        "task_id": given or work.services.ids.task(),
         "nested": given is not None,
         "objective": "\n".join([asked, *additions(messages)]),
-        "language": language_of(asked),
-        "started_at": (assignment or {}).get("started_at") or services.clock(),
-        "usage": dict((assignment or {}).get("usage") or {}),
+        "language": work.agent.language or handed.get("language") or work.context.language or language_of(asked),
+        "started_at": handed.get("started_at") or work.services.clock(),
+        "usage": dict(handed.get("usage") or {}),
         "result": None,
     }
 

@@ -12,12 +12,13 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
-from .core.errors import ConfigurationError, UnknownAgent
+from .core.errors import ConfigurationError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
 from .core.plan import NO_TOOL
 from .core.ports import AppContext, Ledger, Model, RunContext, Tool
 from .models.build import build_model, chosen_model
+from .prompts.language import Language, language_named
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
 
@@ -89,6 +90,18 @@ class Registry:
         if name not in self._agents:
             raise UnknownAgent(name, self._agents)
         return self._agents[name]
+
+    def language(self, asked: str = "") -> Language | None:
+        """The language that a user asks for, or else the environment; None where neither does.
+
+        Raises:
+            UnknownLanguage.
+        """
+        if not (tag := asked or self._environ.get("SEGUE_LANGUAGE", "")):
+            return None
+        if language := language_named(tag):
+            return language
+        raise UnknownLanguage(tag)
 
     async def prepare(self, agent: Agent) -> None:
         """Connect to the agent's MCP servers, those that are not connected yet, and make its tools ready.

@@ -58,11 +58,12 @@ def chat(
     user: options.User = "default",
     wait: options.Wait = 0.0,
     steer: options.Steer = False,
+    language: options.Language = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
     """Send a message, or start an interactive conversation."""
-    settings = Settings(db, agents, agent, mode, model, user, session, wait)
+    settings = Settings(db, agents, agent, mode, model, user, session, wait, language)
     if message is None and (as_json or steer):
         raise typer.BadParameter(
             "it needs a MESSAGE, or - to read one from standard input", param_hint="--json" if as_json else "--steer"
@@ -89,6 +90,7 @@ def run(
     user: options.User = "default",
     wait: options.Wait = 0.0,
     steer: options.Steer = False,
+    language: options.Language = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.Json = False,
 ) -> None:
@@ -96,7 +98,7 @@ def run(
 
     Ctrl-C pauses the task; `segue resume` continues it.
     """
-    settings = Settings(db, agents, agent, "", model, user, session, wait)
+    settings = Settings(db, agents, agent, "", model, user, session, wait, language)
     _check_steering(steer, session)
     with told_in_a_sentence(settings):
         from .commands.run import carried_out

@@ -25,6 +25,15 @@ _MODELS = "openai:NAME, local:FILE.gguf or offline"
 Model = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default from the agent or the environment.")]
 OtherModel = Annotated[str, typer.Option("--model", help=f"{_MODELS}; by default the one the task started with.")]
 User = Annotated[str, typer.Option("--user", help="The user whose preferences apply.")]
+Language = Annotated[
+    str,
+    typer.Option(
+        "--language",
+        envvar="SEGUE_LANGUAGE",
+        metavar="zh|en",
+        help="The language of the answer; by default that of the message.",
+    ),
+]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one event per line, then the result.")]
 JsonOfResumed = Annotated[

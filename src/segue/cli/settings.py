@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import DatabaseUnavailable
+from ..prompts.language import Language, language_named, language_of
 
 if TYPE_CHECKING:
     from ..app import App
@@ -33,12 +34,19 @@ class Settings:
     session: str = ""
     wait: float = 0.0
     """Waits up to this many seconds if the session is busy."""
+    language: str = ""
     verb: str = "chat"
     """The command that sends messages."""
     files: tuple[str, ...] = ()
     """The files that come with the message."""
     said: str = ""
     """The message as it was given, where the files' names were added to it."""
+
+    def reads(self, text: str) -> Language:
+        """The language of what the terminal says about a text: the locale's, else the user's, else that of the text."""
+        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+        user = self.language or os.environ.get("SEGUE_LANGUAGE", "")
+        return language_named(locale) or language_named(user) or language_of(text)
 
     def agents(self) -> "list[Agent]":
         """Read the agents file; modules that its tools name are also looked for beside it.
@@ -129,6 +137,7 @@ class Settings:
 
     def _chosen(self) -> list[str]:
         given = {"--agent": self.agent, "--model": self.model, "--user": "" if self.user == "default" else self.user}
+        given |= {"--language": "" if self.language == os.environ.get("SEGUE_LANGUAGE") else self.language}
         return [word for option, value in given.items() if value for word in (option, value)]
 
     def examining(self) -> str:

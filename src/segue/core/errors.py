@@ -3,7 +3,7 @@
 SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long: send another
 ├── ConfigurationError      something is missing or misspelt: set it
-│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownModel
+│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownModel
 │   ├── MissingKey · MissingExtra
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 ├── ModelError              the model did not answer: check the endpoint, then resume
@@ -67,6 +67,13 @@ class UnknownTool(ConfigurationError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"There is no tool '{name}'; use one of: {listed(known)}.")
+
+
+class UnknownLanguage(ConfigurationError):
+    """Segue has no texts in that language."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no language “{name}” here; use zh or en, or none to have that of each message.")
 
 
 class UnknownModel(ConfigurationError):

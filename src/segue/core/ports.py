@@ -27,6 +27,7 @@ class RunContext(BaseModel):
     )
     user_id: str = Field(default="default", description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
+    language: Literal["", "zh", "en"] = Field(default="", description="zh or en; empty: that of the message")
 
 
 class AppContext(RunContext):

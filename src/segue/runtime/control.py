@@ -68,7 +68,7 @@ class Control:
     async def start(self, request: Request) -> Started:
         """Store a message as a task and run it in the background."""
         agent, thread_id = self._registry.agent(request.agent), request.session_id or self._ids.thread()
-        mode = await self._mode(request, agent)
+        mode, language = await self._mode(request, agent), self._registry.language(request.language)
         self._check(request, agent, thread_id)
         await self._registry.prepare(agent)
         if request.steer and (steered := await self._steered(thread_id, request.message.strip())):
@@ -87,7 +87,7 @@ class Control:
                 fence=self._runner.saver.fence(thread_id),
             )
             row = await self._created(asyncio.create_task(creating))
-            return row, begin(row)
+            return row, begin(row, language)
 
     async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Json:
         """Start a task and wait for its result, as an object too where a model of it is given."""
@@ -155,7 +155,7 @@ class Control:
             status = None if began else TaskStatus.RUNNING
             told = [] if began else [Resumed(task_id=task_id)]
             row = await self._runner.move(row, status, events=told, **changes)
-            return row, begin(row)
+            return row, begin(row, self._registry.language())
 
     async def resume_and_follow(
         self, task_id: str, *, model: str = "", answer: Any = None

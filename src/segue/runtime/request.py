@@ -21,6 +21,8 @@ class MessageOptions(TypedDict, total=False):
     """Seconds to wait if the session is busy."""
     steer: bool
     """Add the message to the session's unfinished task, if there is one."""
+    language: str
+    """zh or en, where the agent names none; empty: SEGUE_LANGUAGE, else that of the message."""
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,4 @@ class Request:
     model: str = ""
     wait: float = 0.0
     steer: bool = False
+    language: str = ""

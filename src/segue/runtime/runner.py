@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
@@ -25,6 +25,7 @@ from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
 from ..nodes.chat.run_mode import ModeGraph
+from ..prompts.language import Language
 from ..registry import Registry, RunServices
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
@@ -38,6 +39,12 @@ logger = logging.getLogger(__name__)
 
 WATCH_EVERY = 0.2
 """Seconds between two looks at what other processes want of the tasks that run here."""
+
+
+class Begin(Protocol):
+    """Begins a task under its thread's lease; `language` is the user's, for a task that has none yet."""
+
+    def __call__(self, row: Task, language: Language | None = None) -> asyncio.Task[Json]: ...
 
 
 class Runner:
@@ -100,7 +107,7 @@ class Runner:
                 run.pause(reason)
 
     @asynccontextmanager
-    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Callable[[Task], asyncio.Task[Json]]]:
+    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator["Begin"]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
 
         Raises:
@@ -111,10 +118,10 @@ class Runner:
         self.saver.hold(thread_id, fence)
         begun = False
 
-        def begin(row: Task) -> asyncio.Task[Json]:
+        def begin(row: Task, language: Language | None = None) -> asyncio.Task[Json]:
             nonlocal begun
             begun = True
-            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve())
+            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve(), language)
             run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
             run.task.add_done_callback(look_at)
             if self._watching is None or self._watching.done():
@@ -268,7 +275,8 @@ class Runner:
 
         ledger = ToolLedger(self._database, row.thread_id, run.fence)
         services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
-        return AppContext.carrying(services, agent=row.agent_id, mode=row.mode, user_id=row.user_id, model=row.model)
+        names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
+        return AppContext.carrying(services, **names, language=run.language or "")
 
     async def request_pause(self, run: Run) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""

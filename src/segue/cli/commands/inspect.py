@@ -102,7 +102,7 @@ def trace(
         write_json(found, indent=2)
     else:
         console = output()
-        console.print(trace_tree(found, signs_for(console)))
+        console.print(trace_tree(found, signs_for(console), settings.reads(found["task"]["message"])))
 
 
 def graph(

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from segue.prompts.language import language_of
-
 from ...core.errors import SegueError, ThreadBusy
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.stage import Stage
@@ -107,7 +105,7 @@ class Everything:
         self._print(line.append(one_line(task["message"], 80)))
         if problem and outcome in ("failed", "busy"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
-        if unknown := unknown_calls(task, signs, language_of(task["message"])):
+        if unknown := unknown_calls(task, signs, self.settings.reads(task["message"])):
             self._print(Text("    ") + unknown)
         return outcome
 

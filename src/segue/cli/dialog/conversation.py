@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from segue.prompts.language import language_of
+from segue.prompts.language import Language
 
 from ...core.events import Event, Paused, StateChanged, from_dict
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
@@ -82,6 +82,7 @@ class Conversation:
             model=self.settings.model,
             wait=self.settings.wait,
             steer=steer,
+            language=self.settings.language,
         )
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
@@ -130,22 +131,25 @@ class Conversation:
 
     def _begin(self, task: Row, seen: list[Row]) -> None:
         """A view of the task that knows what was seen of it before."""
-        self.view = self._new_view(task["mode"])
+        self.view = self._new_view(task)
         self.seconds = 0.0
         for form in seen:
             self.view.recall(from_dict(form))
         if self.framed:
             model = self.app.model_for(task["agent_id"], task["model"])
             heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
-            greet(self.console, model, heading, language_of(task["message"]))
+            greet(self.console, model, heading, self._reads(task))
 
-    def _new_view(self, mode: str) -> View:
+    def _new_view(self, task: Row) -> View:
         if self.as_json:
             return JsonView()
-        in_subtasks = mode == LIFECYCLE
+        in_subtasks, language = task["mode"] == LIFECYCLE, self._reads(task)
         if self.console.is_terminal and not self.console.is_dumb_terminal:
-            return LiveProgress(self.console) if in_subtasks else LiveView(self.console)
-        return PlainProgress(self.console) if in_subtasks else PlainView(self.console)
+            return (LiveProgress if in_subtasks else LiveView)(self.console, language)
+        return (PlainProgress if in_subtasks else PlainView)(self.console, language)
+
+    def _reads(self, task: Row) -> Language:
+        return self.settings.reads(task["message"])
 
     async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()
@@ -205,14 +209,14 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_calls(self.console, question, language_of(task["message"]))
+            print_calls(self.console, question, self._reads(task))
         else:
             self._conclude(task)
         return Turn(self._say_what_it_needs(task, question))
 
     def _conclude(self, task: Row) -> None:
         self.console.print()
-        if unknown := unknown_calls(task, signs_for(self.console), language_of(task["message"])):
+        if unknown := unknown_calls(task, signs_for(self.console), self._reads(task)):
             self.console.print(unknown, soft_wrap=True)
         if task["status"] in ("done", "error") and task["result"]:
             self.console.print(status_line(task, self.seconds), soft_wrap=True)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from segue.prompts.language import language_of
-
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
 from ..exits import FAILED, complain
@@ -71,7 +69,7 @@ class Stage:
         return turn.code
 
     def _asked(self, talk: Conversation, task: Row, question: Row) -> Turn:
-        answer = Questioner(talk.console, language_of(task["message"])).ask(question)
+        answer = Questioner(talk.console, talk.settings.reads(task["message"])).ask(question)
         if answer is None:
             return Turn(talk.say_how_to_answer(task, question))
         try:

@@ -12,6 +12,8 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
+from segue.prompts.language import Language
+
 from ...core.events import (
     Answer,
     ApprovalGiven,
@@ -57,10 +59,10 @@ class Tail:
 class LiveView:
     """Redraws the plan, the calls under way and what is being written, until each is finished."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, language: Language = "en") -> None:
         self._console = console
         self._signs = lines.signs_for(console)
-        self._scene = Scene()
+        self._scene = Scene(language)
         self._headings: list[list[str]] = []
         self._doing = ""
         self._notice = ""

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
+from segue.prompts.language import Language
+
 from ...core.events import (
     Answer,
     ApprovalGiven,
@@ -88,10 +90,10 @@ def result_form(task: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 class PlainView:
     """Lines that stay as they are: a thought when it is whole, a step whenever it changes, the answer as it comes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, language: Language = "en") -> None:
         self._console = console
         self._signs = lines.signs_for(console)
-        self._scene = Scene()
+        self._scene = Scene(language)
         self._heading = ""
         self._line_is_open = False
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
-from segue.prompts.language import Language, language_of
+from segue.prompts.language import Language
 from segue.prompts.phrases import PHRASES, RULE
 
 from ...core.events import (
@@ -20,7 +20,6 @@ from ...core.events import (
     Resumed,
     StateChanged,
     StepUpdate,
-    TaskStarted,
     Thinking,
     Thought,
     Token,
@@ -110,10 +109,6 @@ class Scene:
     @singledispatchmethod
     def fold(self, event: Event) -> None:
         """Take an event in; most kinds leave the scene as it is."""
-
-    @fold.register
-    def _(self, event: TaskStarted) -> None:
-        self.language = language_of(event.message)
 
     @fold.register
     def _(self, event: Thinking) -> None:

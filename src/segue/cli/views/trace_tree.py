@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from segue.prompts.language import language_of
+from segue.prompts.language import Language
 
 from ...core.events import (
     Action,
@@ -49,10 +49,9 @@ Events = Sequence[Mapping[str, Any]]
 """A trace's events in their dict form."""
 
 
-def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS) -> Tree:
+def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: Language = "en") -> Tree:
     """Draw what `App.trace` returned."""
     task = trace["task"]
-    language = language_of(task["message"])
     drawing = _Drawing(Tree(_task_label(task)), trace["calls"], signs, language)
     for form in trace["events"]:
         drawing.add(from_dict(form))

@@ -1,0 +1,118 @@
+"""The language of a task: its agent's, else the user's, else that of most of the person's own words."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+import segue
+from segue.core.errors import UnknownLanguage
+from segue.prompts.language import Language, language_named, language_of
+from tests.fakes import ScriptedChatModel, answer, plan_json
+
+IN_CHINESE, IN_ENGLISH = "请用中文回答。", "Answer in English."
+ALIKE = {"zh": "用用户消息所用的语言回答。", "en": "Answer in the language of the user's message."}
+
+SENTENCES: list[tuple[Language, str]] = [
+    ("zh", "帮我规划北京3日游"),
+    ("zh", "用 Python 写一个 quicksort"),
+    ("zh", "把 README translate 一下"),
+    ("zh", "分析 sales_2024.csv 里每个地区的总额"),
+    ("zh", "请把“How are you doing today, my friend?”翻译成中文"),
+    ("zh", "《The Old Man and the Sea》讲了什么？"),
+    ("zh", "https://example.com/a/very/long/path 这个网页说了什么"),
+    ("zh", "運行測試並修復錯誤"),
+    ("zh", "《红楼梦》"),
+    ("en", "Plan a 3-day trip to 北京"),
+    ("en", "What does 你好世界 mean?"),
+    ("en", "Describe 销售数据.csv"),
+    ("en", "Find the file 报告 最终版.docx and open it"),
+    ("en", 'Translate "我今天很高兴认识你们大家" into English'),
+    ("en", "Who wrote 《红楼梦》?"),
+    ("en", "What is the difference between 的, 得 and 地?"),
+    ("en", "東京の天気を教えてください"),
+    ("en", "今日の天気は？"),
+    ("en", "韓國 여행 계획 세워줘"),
+    ("en", "Какая погода в Пекине?"),
+    ("en", "12*7"),
+]
+
+
+@pytest.mark.parametrize(("language", "text"), SENTENCES)
+def test_most_of_the_persons_own_words_decide(language: Language, text: str) -> None:
+    assert language_of(text) == language
+
+
+def test_tags_and_locales_name_a_language() -> None:
+    named = [language_named(tag) for tag in ("zh", "zh-Hans-CN", "zh_CN.UTF-8", "EN", "en_GB.UTF-8@euro")]
+    assert named == ["zh", "zh", "zh", "en", "en"]
+    assert [language_named(tag) for tag in ("", "C.UTF-8", "POSIX", "ja_JP", "english")] == [None] * 5
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[segue.App]:
+    async with segue.open(":memory:") as opened:
+        yield opened
+
+
+def _scripted(app: segue.App, *replies: str, **fields: object) -> ScriptedChatModel:
+    model = ScriptedChatModel(list(replies))
+    app.register(segue.Agent.model_validate({"agent_id": "a", "model": model, **fields}))
+    return model
+
+
+def _systems(model: ScriptedChatModel) -> list[str]:
+    return [message.text for call in model.calls for message in call if message.type == "system"]
+
+
+@pytest.mark.parametrize(
+    ("message", "own", "user", "environment", "told"),
+    [
+        ("Say hello to 北京", None, "", "", ALIKE["en"]),
+        ("跟 Beijing 打个招呼", None, "", "", ALIKE["zh"]),
+        ("Say hello", None, "", "zh_CN.UTF-8", IN_CHINESE),
+        ("Say hello", None, "zh", "en", IN_CHINESE),
+        ("打个招呼", "en", "zh", "zh", IN_ENGLISH),
+        ("挨拶してください", None, "", "", ALIKE["en"]),
+    ],
+)
+async def test_the_agent_decides_then_the_user_then_the_message(
+    app: segue.App,
+    monkeypatch: pytest.MonkeyPatch,
+    message: str,
+    own: str | None,
+    user: str,
+    environment: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv("SEGUE_LANGUAGE", environment)
+    model = _scripted(app, "好 / good", language=own)
+    banners = [
+        event.content
+        async for event in app.chat(message, agent="a", mode="direct", language=user)
+        if isinstance(event, segue.events.Thinking)
+    ]
+    assert told in _systems(model)[0]
+    assert ("直接模式" in banners[0]) == (told in (IN_CHINESE, ALIKE["zh"]))
+
+
+async def test_a_language_that_segue_does_not_have_is_refused(app: segue.App) -> None:
+    with pytest.raises(UnknownLanguage, match=r"“tlh”.*zh or en"):
+        await app.ask("hello", language="tlh")
+    assert await app.tasks() == []
+
+
+async def test_subtasks_inherit_the_language_whatever_they_are_written_in(app: segue.App) -> None:
+    tasks = json.dumps({"tasks": [{"id": "1", "description": "北京"}, {"id": "2", "description": "成都"}]})
+    model = _scripted(app, tasks, answer("a"), answer("b"))
+    await app.ask("Compare these two cities for me", agent="a", mode="lifecycle")
+    first, *parts = _systems(model)
+    assert ALIKE["en"] in first and all(IN_ENGLISH in system for system in parts)
+    assert len(parts) == 2
+
+
+async def test_the_steps_of_a_hybrid_plan_inherit_it(app: segue.App) -> None:
+    steps = [{"action": "none", "description": "介绍"}]
+    model = _scripted(app, plan_json("介绍北京", steps), answer("好"))
+    await app.ask("Introduce Beijing", agent="a", mode="plan_react", language="zh")
+    assert all(IN_CHINESE in system for system in _systems(model)) and len(model.calls) == 2
