@@ -40,6 +40,7 @@ from segue.core.events import (
     Waiting,
     to_dict,
 )
+from segue.prompts.language import Language, language_of
 from segue.prompts.phrases import phrase
 
 TASK: dict[str, Any] = {"task_id": "t"}
@@ -97,10 +98,14 @@ PLAN: list[Event] = [
 ]
 
 
+def spoken(events: Sequence[Event]) -> Language:
+    return language_of("".join(event.message for event in events if isinstance(event, TaskStarted)))
+
+
 def plain(events: Sequence[Event], encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
-    view = PlainView(Console(file=file, width=400, highlight=False))
+    view = PlainView(Console(file=file, width=400, highlight=False), spoken(events))
     for event in events:
         view.show(event)
     view.finish()
@@ -127,7 +132,7 @@ class Terminal(Console):
 def live(events: Sequence[Event]) -> str:
     """What stays above when a task is shown in a terminal."""
     console = Terminal()
-    view = LiveView(console)
+    view = LiveView(console, spoken(events))
     for event in events:
         view.show(event)
     view.finish()

@@ -29,6 +29,7 @@ from segue.core.events import (
     ToolResult,
     to_dict,
 )
+from segue.prompts.language import language_of
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
@@ -53,7 +54,7 @@ def call(name: str, state: str, outcome: dict[str, Any] | None) -> dict[str, Any
 def drawn(events: list[Event], calls: list[dict[str, Any]] | None = None, **row: Any) -> list[str]:
     console = Console(file=io.StringIO(), width=200, color_system=None)
     trace = {"task": {**ROW, **row}, "events": [to_dict(event) for event in events], "calls": calls or []}
-    console.print(trace_tree(trace))
+    console.print(trace_tree(trace, language=language_of(trace["task"]["message"])))
     assert isinstance(console.file, io.StringIO)
     return [line.strip(" │├└─") for line in console.file.getvalue().splitlines()]
 
