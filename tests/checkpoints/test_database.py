@@ -206,6 +206,7 @@ async def test_opening_waits_for_a_writer_before_it_switches_to_write_ahead_logg
         await (await opening).close()
 
 
+@pytest.mark.slow
 async def test_many_processes_may_create_the_same_database(path: str) -> None:
     with ProcessPoolExecutor(6, multiprocessing.get_context("spawn")) as pool:
         fences = list(pool.map(_create, [path] * 24))

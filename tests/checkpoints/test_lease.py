@@ -112,6 +112,7 @@ async def test_two_connections_race_and_one_wins_each_thread(database: Database,
         assert await leases["me"].holder(f"s{n}") in winners
 
 
+@pytest.mark.slow
 async def test_processes_race_and_one_wins_each_thread(path: str) -> None:
     await (await open_database(path)).close()
     with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:

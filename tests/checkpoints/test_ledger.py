@@ -219,6 +219,7 @@ async def test_a_locked_database_claims_nothing(path: str) -> None:
         assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
 
 
+@pytest.mark.slow
 async def test_an_intent_survives_the_death_of_its_process(path: str) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, pytest.raises(BrokenProcessPool):
         pool.submit(_claim_and_die, path).result()

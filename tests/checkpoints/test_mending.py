@@ -76,12 +76,11 @@ async def finish(path: Path, task_id: str) -> None:
 
 
 TASK = [
-    *((column, NULL) for column in ("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "status")),
-    *((column, NULL) for column in ("message", "notes", "created_at", "updated_at")),
-    *((column, BLOB) for column in ("task_id", "agent_id", "status", "error", "result", "wanted", "copy_of", "rating")),
-    *((column, NO_TEXT) for column in ("task_id", "thread_id", "message", "status", "notes", "created_at")),
-    *((column, CUT_OFF) for column in ("status", "result", "notes", "answer", "wanted", "updated_at")),
-    *((column, ANOTHER) for column in ("status", "result", "notes", "answer", "rating")),
+    *((column, NULL) for column in ("task_id", "thread_id", "user_id", "mode", "model")),
+    *((column, BLOB) for column in ("agent_id", "error", "wanted", "copy_of")),
+    *((column, NO_TEXT) for column in ("message", "created_at")),
+    *((column, CUT_OFF) for column in ("status", "result", "answer", "updated_at")),
+    *((column, ANOTHER) for column in ("notes", "rating")),
 ]
 LOST = ("wanted",)
 """Columns of this task that no event tells of."""
@@ -98,7 +97,7 @@ async def test_a_damaged_task_stops_no_list_and_is_put_back(
         assert (other, shown["status"]) == (sound.tasks[1], "error")
         known = {name: val for name, val in sound.tasks[0].items() if name not in (column, "status", "error")}
         assert known.items() <= left(shown, column).items()
-        where = "`segue doctor` says" if column == "thread_id" else "segue recover s mends it"
+        where = "`segue doctor` says" if column == "thread_id" else "segue recover s repairs it"
         assert f"{column} " in shown["error"]
         assert where in shown["error"]
         assert [thread["turns"] for thread in await app.threads()] == [1, 1]
@@ -130,13 +129,11 @@ async def test_a_damaged_task_stops_no_list_and_is_put_back(
 
 
 EVENTS = [
-    *(("event", value) for value in (BLOB, NO_TEXT, CUT_OFF, ANOTHER, "'{}'")),
-    ("event", "json_set(event, '$.type', 'odd')"),
+    *(("event", value) for value in (BLOB, CUT_OFF, "'{}'", "json_set(event, '$.type', 'odd')")),
     ("event", "json_set(event, '$.data.arguments', NULL)"),
-    ("event", "json_remove(event, '$.trace_id')"),
     ("event", "json_set(event, '$.timestamp', 1e99)"),
-    *((column, value) for column in ("task_id", "seq", "source", "ordinal") for value in (BLOB, NO_TEXT)),
-    *(("thread_id", value) for value in (BLOB, NO_TEXT)),
+    *((column, BLOB) for column in ("task_id", "source", "thread_id")),
+    *((column, NO_TEXT) for column in ("seq", "ordinal")),
 ]
 
 
@@ -168,12 +165,10 @@ async def test_a_damaged_event_is_said_and_keeps_its_number(
 
 
 CALLS = [
-    *(("outcome", value) for value in (NULL, BLOB, NO_TEXT, CUT_OFF, ANOTHER)),
-    *(("state", value) for value in (NULL, BLOB, NO_TEXT, CUT_OFF)),
-    *(("arguments", value) for value in (NULL, CUT_OFF, ANOTHER)),
-    *((column, NULL) for column in ("thread_id", "task_id", "scope", "idx", "name", "fence", "started_at", "orphaned")),
-    *((column, NO_TEXT) for column in ("thread_id", "task_id", "scope", "idx", "name", "fence")),
-    *(("finished_at", value) for value in (NULL, BLOB, NO_TEXT, ANOTHER)),
+    *((column, NULL) for column in ("outcome", "thread_id", "scope", "name", "started_at", "orphaned")),
+    *((column, NO_TEXT) for column in ("task_id", "idx", "fence")),
+    *((column, CUT_OFF) for column in ("outcome", "state")),
+    *((column, ANOTHER) for column in ("arguments", "finished_at")),
 ]
 
 

@@ -97,6 +97,7 @@ async def test_dropping_subgraphs_leaves_the_conversation(place: Place, other: D
     assert [m.content for m in kept] == ["hello", "first", "last"] * 2
 
 
+@pytest.mark.slow
 async def test_a_killed_process_loses_and_repeats_nothing(path: str) -> None:
     for n, name in enumerate(("second", "third", "last")):
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, pytest.raises(BrokenProcessPool):
