@@ -5,7 +5,7 @@ import socket
 import sys
 from pathlib import Path
 
-from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
@@ -40,6 +40,12 @@ def refuse() -> str:
 def whoami() -> str:
     """The process, and what it was told."""
     return f"{os.getpid()} {os.environ.get('SHOP_TOKEN', 'nothing')} {os.environ.get('SEGUE_MODEL', 'nothing')}"
+
+
+@server.tool()
+def key(ctx: Context) -> str:
+    """The idempotency key of this request."""
+    return str((ctx.request_context.meta or {}).get("idempotencyKey"))
 
 
 @server.tool()

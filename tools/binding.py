@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError
 
+from .calls.context import current_call
 from .calls.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Marks:
 
     `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: twice is the same as once, so it may be
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
+    `check`: determines whether an interrupted call took effect.
     """
 
     read_only: bool = False
@@ -35,6 +37,7 @@ class Marks:
     timeout: float | None = None
     keywords: tuple[str, ...] = ()
     title: str = ""
+    check: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
@@ -60,6 +63,7 @@ def tool(
     timeout: float | None = ...,
     keywords: Iterable[str] = ...,
     title: str = ...,
+    check: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any) -> Any:
     """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
@@ -67,6 +71,10 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
     The function's signature and docstring become the schema: `Annotated[int, Field(ge=1, description="…")]` is read,
     and `json_schema_extra={"keywords": [...]}` on a field names words that occur near its value. A method of an object
     carries no marks itself, so it comes back as a `functools.partial`. A LangChain tool can be marked too.
+
+    `check` is called on resume for a call that was interrupted, with those of its arguments that it has parameters for
+    and a `CallContext` where it declares one. It returns the call's result, `NOT_DONE` to have the call run, or None
+    if it cannot tell; then, or if it raises, the outcome is unknown.
     """
     given = Marks(keywords=words(keywords), **marks)
 
@@ -109,7 +117,8 @@ class Marked:
 class BoundTool(Marked):
     """A LangChain tool with its marks; `spec` is the OpenAI function format plus the key `segue`.
 
-    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool.
+    `origin` is what it was made of: each `as_tool` of one function gives another LangChain tool. `context_parameter`
+    is the name of the parameter that gets the `CallContext`.
     """
 
     inner: "BaseTool"
@@ -118,10 +127,18 @@ class BoundTool(Marked):
     check: Check = field(repr=False)
     synchronous: bool
     origin: Any = field(repr=False)
+    effect_check: "BoundTool | None" = field(default=None, repr=False)
+    context_parameter: str = ""
 
     @property
     def name(self) -> str:
         return self.inner.name
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schemas of its parameters by name."""
+        properties: Mapping[str, Any] = self.spec["function"]["parameters"].get("properties", {})
+        return properties
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Run the tool; a synchronous one runs in a thread of its own.
@@ -130,6 +147,8 @@ class BoundTool(Marked):
             BadArguments: the arguments do not fit the schema; the tool did not run.
         """
         values = self.check(arguments)
+        if self.context_parameter:
+            values = {**values, self.context_parameter: current_call.get()}
         if not self.synchronous:
             return await self.inner.ainvoke(values)
         value = await run_in_thread(self.name, partial(self.inner.invoke, values))

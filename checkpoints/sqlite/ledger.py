@@ -160,7 +160,7 @@ class ToolLedger:
         if call.state == "done":
             return Claim("finished", call.outcome)
         connection.execute(_TAKE_OVER, (self._fence, row["position"]))
-        return Claim("interrupted")
+        return Claim("interrupted", moved=(call.scope, call.idx) != (key.scope, key.index))
 
     def _known(self, key: CallKey, name: str, arguments: str, connection: sqlite3.Connection) -> sqlite3.Row | None:
         """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""

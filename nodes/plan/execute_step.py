@@ -5,6 +5,7 @@ from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, rejection
+from ..shared.call_context import call_context
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
@@ -38,4 +39,6 @@ async def _run(state: StepWork, work: NodeContext) -> Outcome:
     if "rejected" in item:
         return Outcome(rejection(item, state["language"]), 0.0)
     key, seconds, allowed = key_of(task_id, item), work.agent.budget.tool_seconds, approved(item, task_id)
-    return await run_call(work.tools, item["name"], item["arguments"], key, ledger, seconds, allowed)
+    origin = f"{state.get('origin') or task_id}/{key.scope}"
+    context = call_context(work, key, item, origin, step_id=item["step_id"])
+    return await run_call(work.tools, item["name"], item["arguments"], key, ledger, seconds, allowed, context)

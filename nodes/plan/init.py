@@ -3,7 +3,7 @@
 from typing import cast
 
 from ..shared.channels import replaced
-from ..shared.context import NodeRuntime
+from ..shared.context import NodeRuntime, node_context
 from ..shared.task import additions, begin
 from .state import PlanState, PlanUpdate
 
@@ -12,6 +12,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
     return {
         **cast(PlanUpdate, begin(state["messages"], state.get("assignment"), runtime)),
+        "origin": node_context(runtime).services.ids.trace(),
         "notes": len(additions(state["messages"])),
         "draft": None,
         "asked": 0,

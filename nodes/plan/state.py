@@ -1,6 +1,6 @@
 """What the plan graph keeps."""
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -20,6 +20,8 @@ class PlanState(TypedDict, total=False):
     language: str
     started_at: float
     """INIT, as the four above; `objective` also by whoever takes an addition up."""
+    origin: str
+    """What the idempotency keys of the calls are made of; a fork keeps it. INIT."""
     notes: int
     """How many additions the objective holds. INIT, MAKE_PLAN, SCHEDULE, ANSWER."""
     draft: dict[str, Any] | None
@@ -61,5 +63,7 @@ class StepWork(TypedDict):
     language: str
     item: dict[str, Any]
     """An entry of the wave."""
+    origin: NotRequired[str]
+    """As in the plan's state; a task that was begun before has none."""
     place: int
     total: int

@@ -16,6 +16,7 @@ from segue.core.ports import Tool
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
+from ..shared.call_context import call_context
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
@@ -82,7 +83,10 @@ async def _run(call: Call, state: ReactState, work: NodeContext, tools: Mapping[
         return Outcome(why, 0.0)
     key, ledger, seconds = key_of(state, call["index"]), work.services.ledger, work.agent.budget.tool_seconds
     allowed = approved(call, state["task_id"])
-    return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed)
+    trace_id, step_id = state["trace_id"], call.get("step_id", "")
+    origin = f"{trace_id}/{call['index']}"
+    context = call_context(work, key, call, origin, step_id=step_id, trace_id=trace_id)
+    return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed, context)
 
 
 def _outcome(state: ReactState, work: NodeContext, call: Call, ran: Outcome) -> dict[str, Any]:

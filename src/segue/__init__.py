@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from .core.events import Event
     from .core.ports import RunContext
     from .lifecycle import ConversationEngine
+    from .tools.calls.context import NOT_DONE, CallContext
     from .tools.registry import tool
 
 _HOMES = {
+    "NOT_DONE": "tools.calls.context",
     "Agent": "core.agents",
     "App": "app",
     "Budget": "core.agents",
+    "CallContext": "tools.calls.context",
     "ConversationEngine": "lifecycle",
     "Event": "core.events",
     "McpServer": "core.agents",
@@ -34,9 +37,11 @@ _HOMES = {
 _MODULES = {"errors": "core.errors", "events": "core.events"}
 
 __all__ = [
+    "NOT_DONE",
     "Agent",
     "App",
     "Budget",
+    "CallContext",
     "ConversationEngine",
     "Event",
     "McpServer",

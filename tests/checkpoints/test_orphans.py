@@ -39,6 +39,12 @@ async def test_an_orphan_is_found_by_its_key_first_and_is_none_any_more(tmp_path
         assert (await ledger.claim(LATER, "do", {"label": "one"})).state == "fresh"
 
 
+async def test_an_interrupted_orphan_says_that_its_key_was_another(tmp_path: Path) -> None:
+    async with orphans(tmp_path / "segue.db", "one") as ledger:
+        await ledger._database.write(lambda db: db.execute("UPDATE calls SET state = 'running', outcome = NULL"))
+        assert await ledger.claim(LATER, "do", {"label": "one"}) == Claim("interrupted", moved=True)
+
+
 async def test_another_decision_may_take_an_orphans_place(tmp_path: Path) -> None:
     async with orphans(tmp_path / "segue.db", "one") as ledger:
         assert (await ledger.claim(KEY, "do", {"label": "two"})).state == "fresh"

@@ -189,6 +189,15 @@ async def test_a_death_in_a_run_call_is_an_error_outcome(opened: McpTools) -> No
     assert outcome.result["error"].startswith('ServerToolError: the MCP server "shop" was lost')
 
 
+async def test_a_request_carries_the_idempotency_key_of_its_call(opened: McpTools) -> None:
+    tools = await tools_of(opened, shop(timeout=30))
+    first, again, other = [
+        (await run_call(tools, "key", {}, CallKey("t", "s", index), None, 10)).result["success"] for index in (0, 0, 1)
+    ]
+    assert len(first["result"]) == 36
+    assert first == again != other
+
+
 # Through the app.
 
 

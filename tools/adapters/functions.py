@@ -19,6 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from segue.core.errors import ConfigurationError
 
 from ..binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
+from ..calls.context import CallContext
 
 Function = Callable[..., Any]
 
@@ -49,7 +50,8 @@ class Shape:
     """How a function is called.
 
     `model` reads the arguments and `fields` maps each parameter to its field: a parameter may be called `schema` or
-    `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the RunnableConfig.
+    `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the RunnableConfig
+    and `context` what gets the CallContext.
     """
 
     model: type[BaseModel]
@@ -57,6 +59,7 @@ class Shape:
     always: frozenset[str]
     positional: tuple[str, ...]
     config: str
+    context: str
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as Python values; what is left out falls to the function's own default."""
@@ -105,7 +108,25 @@ def bind_function(source: Function) -> BoundTool:
         check=check,
         synchronous=not inspect.iscoroutinefunction(root),
         origin=source,
+        effect_check=bind_check(marks.check, name, parameters),
+        context_parameter=shape.context,
     )
+
+
+def bind_check(check: Function | None, tool: str, parameters: Mapping[str, Any]) -> BoundTool | None:
+    """Bind the check of a tool with these parameters.
+
+    Raises:
+        ConfigurationError: it asks for an argument that the tool does not have.
+    """
+    if check is None:
+        return None
+    named = partial(check)
+    named.__name__ = f"{tool}_check"  # type: ignore[attr-defined]  # a lambda's name is no identifier
+    bound = bind_function(named)
+    if extra := bound.parameters.keys() - parameters.get("properties", {}).keys():
+        raise ConfigurationError(f"The check of the tool {tool} asks for {min(extra)}, which the tool does not have.")
+    return bound
 
 
 def _unbound(source: Function) -> Function:
@@ -145,11 +166,13 @@ def _description_of(source: Function) -> str:
 
 def _shape_of(name: str, source: Function) -> Shape:
     shown: dict[str, tuple[Any, Any]] = {}
-    always, positional, config = set(), [], ""
+    always, positional, config, context = set(), [], "", ""
     for parameter, hint in _parameters(name, source):
         default = ... if parameter.default is parameter.empty else parameter.default
         if RunnableConfig in (hint, *get_args(hint)):
             config = parameter.name
+        elif CallContext in (hint, *get_args(hint)):
+            context = parameter.name
         elif _is_injected_arg_type(hint):
             if default is ...:
                 raise refused_injection(name, parameter.name)
@@ -161,7 +184,7 @@ def _shape_of(name: str, source: Function) -> Shape:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
     fields = {parameter: f"value_{place}" for place, parameter in enumerate(shown)}
-    return Shape(_model(name, shown, fields), fields, frozenset(always), tuple(positional), config)
+    return Shape(_model(name, shown, fields), fields, frozenset(always), tuple(positional), config, context)
 
 
 def refused_injection(tool: str, parameter: str) -> ConfigurationError:

@@ -4,7 +4,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langchain_core.tools.base import _is_injected_arg_type, get_all_basemodel_annotations
@@ -15,7 +15,8 @@ from pydantic.errors import PydanticUserError
 from segue.core.errors import ConfigurationError
 
 from ..binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
-from .functions import refused_injection
+from ..calls.context import CallContext
+from .functions import bind_check, refused_injection
 
 
 def bind_langchain_tool(source: BaseTool) -> BoundTool:
@@ -29,6 +30,7 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
         with warnings.catch_warnings():  # LangChain copies the model, and pydantic warns of a field called `schema`
             warnings.filterwarnings("ignore", 'Field name "', UserWarning)
             model = _model_of(source)
+            injected = _context_parameter(source)
             spec = convert_to_openai_tool(source)
     except PydanticUserError as error:
         raise ConfigurationError(f"The tool {source.name} has a parameter without a JSON form: {error}.") from error
@@ -39,9 +41,11 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
         inner=source,
         marks=marks,
         spec={**spec, "segue": marks.shown(source.name)},
-        check=partial(_check, model, parameters),
+        check=partial(_check, model, parameters, injected),
         synchronous=_is_synchronous(source),
         origin=getattr(source, "func", None) or getattr(source, "coroutine", None) or source,
+        effect_check=bind_check(marks.check, source.name, parameters),
+        context_parameter=injected,
     )
 
 
@@ -68,13 +72,28 @@ def _model_of(source: BaseTool) -> type[BaseModel] | None:
     if not (inspect.isclass(schema) and issubclass(schema, BaseModel)):
         return None
     for name, hint in get_all_basemodel_annotations(schema).items():
-        if _is_injected_arg_type(hint) and schema.model_fields[name].is_required():
+        if _is_injected_arg_type(hint) and not _is_context(hint) and schema.model_fields[name].is_required():
             raise refused_injection(source.name, name)
     return schema
 
 
+def _context_parameter(source: BaseTool) -> str:
+    """The name of the parameter that gets the CallContext, if there is one."""
+    schema = source.args_schema
+    if not (inspect.isclass(schema) and issubclass(schema, BaseModel)):
+        return ""
+    return next((name for name, hint in get_all_basemodel_annotations(schema).items() if _is_context(hint)), "")
+
+
+def _is_context(hint: Any) -> bool:
+    return CallContext in (hint, *get_args(hint))
+
+
+_NO_CALL = CallContext(idempotency_key="", tool="")
+
+
 def _check(
-    model: type[BaseModel] | None, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
+    model: type[BaseModel] | None, parameters: Mapping[str, Any], injected: str, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments unchanged, as LangChain reads them again: so a refusal differs from an error in the tool."""
     refuse_unknown(parameters, arguments)
@@ -82,7 +101,7 @@ def _check(
         raise BadArguments("; ".join(f"{name}: Field required" for name in missing))
     if model is not None:
         try:
-            model.model_validate(dict(arguments))
+            model.model_validate({**arguments, injected: _NO_CALL} if injected else dict(arguments))
         except ValidationError as error:
             raise BadArguments(explained(error)) from error
     return dict(arguments)

@@ -4,17 +4,18 @@ import asyncio
 import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from segue.core.agents import McpServer
 from segue.core.errors import ConfigurationError, MissingExtra, ToolServerUnavailable, listed
 
 from ..binding import Marked
+from ..calls.context import current_call
 from ..registry import Marks
 from .mcp_session import ServerDown, Session
 
 if TYPE_CHECKING:
-    from mcp.types import CallToolResult, ContentBlock
+    from mcp.types import CallToolResult, ContentBlock, RequestParamsMeta
     from mcp.types import Tool as Offered
 
 
@@ -44,7 +45,7 @@ class McpTool(Marked):
         from mcp import MCPError
 
         try:
-            result = await self.session.call(self.name, arguments, repeat=self.idempotent)
+            result = await self.session.call(self.name, arguments, _meta(), repeat=self.idempotent)
         except ServerDown as error:
             raise ServerToolError(f"{error}; the next call tries to reach it again") from error
         except MCPError as error:
@@ -115,6 +116,12 @@ def _tool(session: Session, offered: "Offered") -> McpTool:
     function = {"name": offered.name, "description": offered.description or "", "parameters": parameters}
     segue = {"keywords": [], "title": marks.title, "read_only": marks.read_only}
     return McpTool(offered.name, marks, {"type": "function", "function": function, "segue": segue}, session)
+
+
+def _meta() -> "RequestParamsMeta | None":
+    """The `_meta` of the request: the idempotency key of the call that is running."""
+    call = current_call.get(None)
+    return cast("RequestParamsMeta", {"idempotencyKey": call.idempotency_key}) if call else None
 
 
 def _value(result: "CallToolResult") -> Any:

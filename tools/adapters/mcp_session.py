@@ -14,7 +14,7 @@ from segue.core.agents import McpServer
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import CallToolResult, RequestParamsMeta, Tool
 
 CONNECT_SECONDS = 30.0
 """How long a server may take to start and say its tools, where it sets no timeout."""
@@ -48,7 +48,9 @@ class Session:
         await self._live()
         return self._tools
 
-    async def call(self, name: str, arguments: Mapping[str, Any], repeat: bool) -> "CallToolResult":
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], meta: "RequestParamsMeta | None", repeat: bool
+    ) -> "CallToolResult":
         """Call a tool. A lost server is started or reached again, at most once a call.
 
         `repeat`: a call that the server died in is made once more; it must be one that may run twice.
@@ -60,17 +62,19 @@ class Session:
         known = self._known
         client = await self._live()
         try:
-            return await self._ask(client, name, arguments)
+            return await self._ask(client, name, arguments, meta)
         except ServerDown:
             if not repeat or client is not known:
                 raise
-        return await self._ask(await self._live(), name, arguments)
+        return await self._ask(await self._live(), name, arguments, meta)
 
-    async def _ask(self, client: "Client", name: str, arguments: Mapping[str, Any]) -> "CallToolResult":
+    async def _ask(
+        self, client: "Client", name: str, arguments: Mapping[str, Any], meta: "RequestParamsMeta | None"
+    ) -> "CallToolResult":
         from mcp import MCPError
 
         try:
-            return await client.call_tool(name, dict(arguments))
+            return await client.call_tool(name, dict(arguments), meta=meta)
         except MCPError as error:
             if not _says_lost(error.code, error.message):
                 raise

@@ -1,9 +1,10 @@
 """Run one tool call: exactly one outcome, never twice, whatever the tool does."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -13,9 +14,12 @@ from segue.core.errors import listed
 from segue.core.ports import CallKey, Claim, Ledger, Tool
 
 from ..binding import BadArguments, BoundTool
+from .context import NOT_DONE, CallContext, current_call, idempotency_key
 from .failures import failure
 from .json_values import json_value
 from .threads import left_a_thread
+
+logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
 """How long a cancelled tool may take to tidy up before it counts as one that cannot be stopped."""
@@ -46,34 +50,67 @@ async def run_call(
     ledger: Ledger | None,
     default_timeout: float,
     approved: bool = False,
+    context: CallContext | None = None,
 ) -> Outcome:
     """Carry out one call through the ledger; a call that was finished before gives its stored result.
 
     `approved`: a person wants it to run. Cancelled in the middle, it leaves the call under way in the ledger: whether
-    it took effect is not known.
+    it took effect is not known. `context` is what the tool is told about the call, where it asks.
     """
     started = time.monotonic()
     claim = Claim("fresh") if ledger is None else await ledger.claim(key, name, arguments)
     if claim.state == "finished":
         return Outcome(dict(claim.outcome or {}), 0.0)
-    result = _withheld(tools.get(name), name, claim, approved)
-    if result is None:
-        result = await _attempt(tools, name, arguments, default_timeout)
+    tool = tools.get(name)
+    current_call.set(context or _context_of(key, name, arguments))
+    if tool is None:
+        result = _missing(name, tools, claim)
+    else:
+        result = await _result_of(tool, arguments, claim, tool.timeout or default_timeout, approved)
     if ledger is not None:
         await ledger.settle(key, result)
     return Outcome(result, time.monotonic() - started)
 
 
-def _withheld(tool: Tool | None, name: str, claim: Claim, approved: bool) -> Result | None:
-    """The result of a call that must not run now, or None."""
-    repeatable = tool is not None and (tool.idempotent or tool.read_only)
-    if claim.state == "interrupted" and not repeatable:
+def _context_of(key: CallKey, name: str, arguments: Mapping[str, Any]) -> CallContext:
+    origin = f"{key.task_id}/{key.scope}/{key.index}"
+    return CallContext(idempotency_key=idempotency_key(origin, name, arguments), tool=name, task_id=key.task_id)
+
+
+def _missing(name: str, tools: Mapping[str, Tool], claim: Claim) -> Result:
+    if claim.state == "interrupted":
         return unknown_outcome(INTERRUPTED.format(name=name))
-    if tool is not None and tool.needs_approval and not approved:
-        return {"error": f"{name} needs a person's approval and has none, so it was not run."}
-    if claim.state == "doubtful" and tool is not None and not (repeatable or approved):
-        return {"error": DOUBTFUL.format(name=name), "unknown_outcome": True}
-    return None
+    return {"error": f'There is no tool "{name}"; the tools are: {listed(tools)}.'}
+
+
+async def _result_of(tool: Tool, arguments: Mapping[str, Any], claim: Claim, seconds: float, approved: bool) -> Result:
+    """Run the call, unless it must not run now or its check knows what it came to."""
+    repeatable = tool.idempotent or tool.read_only
+    if claim.state == "interrupted":
+        current_call.set(replace(current_call.get(), attempt=2))
+        settled = None if claim.moved else await _ask_check(tool, arguments, seconds)
+        if settled is not NOT_DONE and not (settled is None and repeatable):
+            return settled or unknown_outcome(INTERRUPTED.format(name=tool.name))
+    if tool.needs_approval and not approved:
+        return {"error": f"{tool.name} needs a person's approval and has none, so it was not run."}
+    if claim.state == "doubtful" and not (repeatable or approved):
+        return {"error": DOUBTFUL.format(name=tool.name), "unknown_outcome": True}
+    return await _attempt(tool, arguments, seconds)
+
+
+async def _ask_check(tool: Tool, arguments: Mapping[str, Any], seconds: float) -> Any:
+    """The result that the tool's check gives for an interrupted call, `NOT_DONE`, or None if nothing can tell."""
+    check = tool.effect_check if isinstance(tool, BoundTool) else None
+    if check is None:
+        return None
+    known = {name: value for name, value in arguments.items() if name in check.parameters}
+    answer = await _attempt(check, known, seconds, lambda value: value if value is NOT_DONE else json_value(value))
+    value = answer.get("success")
+    if value is None and "error" in answer:
+        logger.warning("The check of the tool %s failed: %s", tool.name, answer["error"])
+    if value is None or value is NOT_DONE:
+        return value
+    return answer
 
 
 def misfit(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
@@ -114,14 +151,10 @@ def unknown_outcome(what: str) -> Result:
 
 
 async def _attempt(
-    tools: Mapping[str, Tool], name: str, arguments: Mapping[str, Any], default_timeout: float
+    tool: Tool, arguments: Mapping[str, Any], seconds: float, read: Callable[[Any], Any] = json_value
 ) -> Result:
     """Run the tool in a task of its own, so that its cancellations and timeouts are told apart from ours."""
-    tool = tools.get(name)
-    if tool is None:
-        return {"error": f'There is no tool "{name}"; the tools are: {listed(tools)}.'}
-    seconds = tool.timeout or default_timeout
-    running = asyncio.create_task(_outcome(tool, arguments), name=f"tool {name}")
+    running = asyncio.create_task(_outcome(tool, arguments, read), name=f"tool {tool.name}")
     _calls.add(running)
     running.add_done_callback(_forget)
     try:
@@ -132,14 +165,14 @@ async def _attempt(
     return _result(tool, running) if running.done() else await _timed_out(tool, running, seconds)
 
 
-async def _outcome(tool: Tool, arguments: Mapping[str, Any]) -> Result:
+async def _outcome(tool: Tool, arguments: Mapping[str, Any], read: Callable[[Any], Any]) -> Result:
     ran = ""
     try:
         value = await tool.call(arguments)
         ran = f"{tool.name} ran, but what it returned cannot be read: "
         if isinstance(value, ToolMessage) and value.status == "error":
             return {"error": _sentence(value.text)}
-        return {"success": json_value(value)}
+        return {"success": read(value)}
     except (GraphBubbleUp, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except BadArguments as error:

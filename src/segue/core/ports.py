@@ -156,10 +156,12 @@ class Claim:
 
     `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended.
     `doubtful`: it never ran, but one like it, of the same task, may or may not have taken effect.
+    `moved`: the interrupted call was made from another place, so its idempotency key was another one.
     """
 
     state: Literal["fresh", "finished", "interrupted", "doubtful"]
     outcome: Mapping[str, Any] | None = None
+    moved: bool = False
 
 
 class Ledger(Protocol):
