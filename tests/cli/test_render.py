@@ -13,7 +13,6 @@ from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveView
 from segue.cli.views.plain import JsonView, PlainView
 from segue.cli.views.progress import subtask_table
-from segue.cli.views.task_view import Scene
 from segue.core.events import (
     Action,
     Answer,
@@ -42,6 +41,7 @@ from segue.core.events import (
 )
 from segue.prompts.language import Language, language_of
 from segue.prompts.phrases import phrase
+from segue.runtime.projection import Projection
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
@@ -392,16 +392,16 @@ def test_a_step_with_a_call_whose_outcome_is_unknown_is_not_ticked_off(shown_by:
 
 
 def test_a_subtask_with_a_call_whose_outcome_is_unknown_is_not_ticked_off_in_the_table() -> None:
-    scene = Scene()
+    task = Projection()
     for event in (
         PlanUpdate(goal="pay", steps=[step("1", "Pay"), step("2", "Tell")], **TASK),
         ToolResult(step_id="1", index=0, name="pay", arguments={}, result=LOST, **ROUND),
         StepUpdate(step_id="1", status="done", **TASK),
         StepUpdate(step_id="2", status="done", **TASK),
     ):
-        scene.fold(event)
+        task.fold(event)
     console = terminal()
-    console.print(subtask_table(scene.items.values(), SIGNS, "en", 0.0))
+    console.print(subtask_table(task.plan.values(), SIGNS, "en", 0.0))
     assert "? done" in written(console)
     assert written(console).count("☑ done") == 1
 

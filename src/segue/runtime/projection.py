@@ -1,6 +1,6 @@
 """A task as its events describe it: its rounds, calls, plan, statuses and usage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
@@ -32,9 +32,8 @@ def call_id(event: ToolCall | ToolResult) -> CallId:
     return (event.trace_id or event.step_id, event.index)
 
 
-def is_unknown(result: ToolResult) -> bool:
-    """Whether nobody knows if the call took effect."""
-    outcome = result.result
+def is_unknown(outcome: Mapping[str, Any]) -> bool:
+    """Whether nobody knows if a call with this outcome took effect."""
     return bool(outcome.get("unknown_outcome")) or str(outcome.get("error", "")).startswith("unknown_outcome:")
 
 
@@ -174,7 +173,7 @@ class Projection:
         self.running.pop(call_id(event), None)
         if kept := self._round(event):
             kept.results.append(event)
-        if is_unknown(event):
+        if is_unknown(event.result):
             self.unknown_steps |= {event.step_id}
         if item := self.plan.get(event.step_id):
             item.calls.append(event)

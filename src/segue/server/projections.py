@@ -1,12 +1,12 @@
-"""A task's events, folded: its rounds, the statuses it went through, its plan."""
+"""The rounds, statuses and plan of a task as the service answers them."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-Form = Mapping[str, Any]
-Folded = dict[str, Any]
+from ..core.events import Event
+from ..runtime.projection import PlanItem, Projection
+from .views import Row
 
 
 class CallMade(BaseModel):
@@ -65,65 +65,38 @@ class PlanView(BaseModel):
     steps: list[PlanStep]
 
 
-def recursions(forms: Iterable[Form]) -> list[Folded]:
+def recursions(task: Projection) -> list[Row]:
     """The rounds in their order."""
-    rounds: dict[str, Folded] = {}
-    for form in forms:
-        trace_id, data = form["trace_id"], form["data"]
-        if not trace_id:
-            continue
-        kept = rounds.setdefault(trace_id, _empty_round(trace_id, form["iteration"]))
-        match form["type"]:
-            case "observe" | "thought" as kind:
-                kept[kind] = data["text"]
-            case "action":
-                kept["step_id"] = form["step_id"] or kept["step_id"]
-                kept["action"] = {"action_type": data["action_type"], "output": data["output"]}
-            case "tool_call":
-                kept["calls"].append(_call(form, CallMade))
-            case "tool_result":
-                kept["results"].append(_call(form, CallEnded))
-            case "error":
-                kept["errors"].append(data["message"])
-    return list(rounds.values())
-
-
-def _call(form: Form, kind: type[CallMade]) -> Folded:
-    return {name: form["step_id"] if name == "step_id" else form["data"][name] for name in kind.model_fields}
-
-
-def _empty_round(trace_id: str, iteration: int) -> Folded:
-    return {
-        "trace_id": trace_id,
-        "iteration": iteration,
-        "step_id": "",
-        "observe": "",
-        "thought": "",
-        "action": None,
-        "calls": [],
-        "results": [],
-        "errors": [],
-    }
-
-
-def states(forms: Iterable[Form]) -> list[Folded]:
-    """The statuses that the task went through."""
-    changes = (form for form in forms if form["type"] == "state_changed")
     return [
-        {"seq": form["seq"], "timestamp": form["timestamp"], "old": form["data"]["old"], "new": form["data"]["new"]}
-        for form in changes
+        {
+            "trace_id": each.trace_id,
+            "iteration": each.iteration,
+            "observe": each.observe,
+            "thought": each.thought,
+            "action": {"action_type": each.action.action_type, "output": each.action.output} if each.action else None,
+            "calls": [_fields(CallMade, call) for call in each.calls],
+            "results": [_fields(CallEnded, result) for result in each.results],
+            "errors": each.errors,
+        }
+        for each in task.rounds.values()
     ]
 
 
-def plan(forms: Iterable[Form]) -> Folded:
-    """The newest plan, each step as the events after it left it."""
-    goal, steps = "", dict[str, Folded]()
-    for form in forms:
-        data = form["data"]
-        if form["type"] == "plan_update":
-            goal = data["goal"]
-            steps = {str(step["step_id"]): {"description": "", "status": "pending", **step} for step in data["steps"]}
-        elif form["type"] == "step_update" and form["step_id"] in steps:
-            changed = {"status": data["status"], **({"note": data["note"]} if data.get("note") else {})}
-            steps[form["step_id"]] = {**steps[form["step_id"]], **changed}
-    return {"goal": goal, "steps": list(steps.values())}
+def states(task: Projection) -> list[Row]:
+    """The statuses that the task went through."""
+    return [_fields(StatusChange, change) for change in task.statuses]
+
+
+def plan(task: Projection) -> Row:
+    """The newest plan, each step as it is now."""
+    return {"goal": task.goal, "steps": [_step(item) for item in task.plan.values()]}
+
+
+def _step(item: PlanItem) -> Row:
+    """The step, with a note only where there is one."""
+    return {name: value for name, value in item.as_dict().items() if name != "note" or value or name in item.fields}
+
+
+def _fields(model: type[BaseModel], event: Event) -> Row:
+    """The fields of the model, from the event's of the same names."""
+    return {name: getattr(event, name) for name in model.model_fields}

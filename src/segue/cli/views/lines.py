@@ -20,8 +20,8 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
+from ...runtime.projection import PlanItem, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
-from .task_view import Item, is_unknown
 from .texts import told
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
@@ -121,14 +121,14 @@ def _call(name: str, arguments: Mapping[str, Any]) -> Text:
     return Text.assemble((one_line(name), "bold"), (f"({arguments_line(arguments)})", "dim"))
 
 
-def item_sign(item: Item, signs: Signs) -> tuple[str, str]:
+def item_sign(item: PlanItem, signs: Signs) -> tuple[str, str]:
     """The sign and the style of a step; one that is done is not ticked off where nobody knows what its calls did."""
-    if item.status == "done" and item.unsure:
+    if item.status == "done" and item.unknown_outcome:
         return signs.unknown, UNKNOWN_STYLE
     return signs.steps.get(item.status, "?"), STYLES.get(item.status, "")
 
 
-def item_line(item: Item, signs: Signs) -> Text:
+def item_line(item: PlanItem, signs: Signs) -> Text:
     """A step with its status, and why it has it."""
     sign, style = item_sign(item, signs)
     text = Text.assemble(

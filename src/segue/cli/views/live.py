@@ -31,9 +31,10 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
+from ...runtime.projection import PlanItem
 from . import lines
 from .sanitize import markdown_text, one_line
-from .task_view import Item, Scene, is_banner
+from .task_view import TaskView, is_banner
 
 ITEMS_BESIDE = 8
 """Rows kept free for the rest when a long plan is shown only around what is under way."""
@@ -62,7 +63,7 @@ class LiveView:
     def __init__(self, console: Console, language: Language = "en") -> None:
         self._console = console
         self._signs = lines.signs_for(console)
-        self._scene = Scene(language)
+        self._view = TaskView(language=language)
         self._headings: list[list[str]] = []
         self._doing = ""
         self._notice = ""
@@ -75,7 +76,7 @@ class LiveView:
         return Live(console=self._console, transient=True, refresh_per_second=10, get_renderable=self.moving)
 
     def recall(self, event: Event) -> None:
-        self._scene.fold(event)
+        self._view.fold(event)
 
     def show(self, event: Event) -> None:
         if not self._live.is_started:
@@ -83,11 +84,11 @@ class LiveView:
         if not isinstance(event, Thinking | Thought):
             self._flush_thought()
         if isinstance(event, _ENDS):
-            self._scene.fold(event)
+            self._view.fold(event)
             self._show(event)
         else:
             self._show(event)
-            self._scene.fold(event)
+            self._view.fold(event)
 
     def notice(self, sentence: str) -> None:
         self._notice = sentence
@@ -105,8 +106,8 @@ class LiveView:
     def finish(self) -> None:
         self._flush_thought()
         self._flush_plan()
-        if self._scene.answer:
-            self._print(_markdown(self._scene.answer))
+        if self._view.answer:
+            self._print(_markdown(self._view.answer))
         self._live.stop()
 
     # What is finished
@@ -118,14 +119,14 @@ class LiveView:
         self._console.print(what)
 
     def _flush_thought(self) -> None:
-        if thought := self._scene.take_thought():
+        if thought := self._view.take_thought():
             self._print(lines.thought_text(thought))
 
     def _flush_plan(self) -> None:
         """Let the plan as it stands, and the headings that came since it was made, scroll up."""
-        finished = list(self._plan_and_headings(list(self._scene.items.values())))
+        finished = list(self._plan_and_headings(list(self._view.task.plan.values())))
         self._headings = []
-        self._scene.items = {}
+        self._view.task.plan = {}
         for part in finished:
             self._print(part)
 
@@ -142,7 +143,7 @@ class LiveView:
         if not is_banner(event) or not (banner := lines.banner_lines(event)):
             return
         self._doing = banner[-1]
-        if not self._scene.items:
+        if not self._view.task.plan:
             self._print(Group(Text(), lines.banner_text(banner)))
         elif banner[0] not in [shown[0] for shown in self._headings]:
             # Under a step the plan itself says what goes on.
@@ -150,12 +151,12 @@ class LiveView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        if not self._scene.was_told(event):
+        if not self._view.was_printed(event):
             self._print(lines.thought_text(event.text))
 
     @_show.register
     def _(self, event: ToolResult) -> None:
-        if event.step_id not in self._scene.items:
+        if event.step_id not in self._view.task.plan:
             self._print(Padding(self._outcome(event), (0, 0, 0, 2)))
 
     @_show.register
@@ -187,7 +188,7 @@ class LiveView:
     @_show.register
     def _(self, event: ApprovalGiven) -> None:
         for verdict in event.verdicts:
-            call = self._scene.asked.get(verdict["index"], {})
+            call = self._view.task.asked.get(verdict["index"], {})
             self._print(Padding(lines.verdict_line(verdict, call, self._signs), (0, 0, 0, 2)))
 
     @_show.register
@@ -199,7 +200,7 @@ class LiveView:
         self._flush_plan()
         if event.partial:
             self._print(Group(Text(), _markdown(event.partial)))
-        self._print(lines.cancelled_line(event, self._scene.language))
+        self._print(lines.cancelled_line(event, self._view.language))
 
     @_show.register
     def _(self, event: ErrorRaised) -> None:
@@ -210,14 +211,14 @@ class LiveView:
 
     def moving(self) -> RenderableType:
         """What is redrawn; another thread asks for it, so it goes by copies of what the events change."""
-        scene = self._scene
+        view = self._view
         parts = list(self._plan_and_headings(self._around_the_running()))
-        for call in list(scene.running.values()):
-            if call.step_id not in scene.items:
+        for call in list(view.task.running.values()):
+            if call.step_id not in view.task.plan:
                 parts.append(Padding(lines.call_line(call, self._signs), (0, 0, 0, 2)))
-        if thought := scene.thought:
+        if thought := view.thought:
             parts.append(lines.thought_text(thought[-THOUGHT_CHARS:]))
-        if answer := scene.answer:
+        if answer := view.answer:
             parts += [Text(), _markdown(answer)]
         if self._notice:
             parts.append(Text(self._notice, style="bold yellow"))
@@ -226,15 +227,15 @@ class LiveView:
 
     def _progress(self) -> Text:
         """What is being done, how many steps are, and for how long."""
-        items = list(self._scene.items.values())
+        items = list(self._view.task.plan.values())
         finished = sum(item.status in ("done", "skipped") for item in items)
         parts = [one_line(self._doing, self._room()), f"{finished}/{len(items)}" if items else ""]
         seconds = time.monotonic() - self._began
         return Text(" · ".join(part for part in (*parts, f"{seconds:.0f} s") if part), style="dim")
 
-    def _around_the_running(self) -> list[Item]:
+    def _around_the_running(self) -> list[PlanItem]:
         """The plan's steps, or those around the first unfinished one where the terminal is too low for all."""
-        items = list(self._scene.items.values())
+        items = list(self._view.task.plan.values())
         most = max((self._console.height - ITEMS_BESIDE) // 2, 3)
         if len(items) <= most:
             return items
@@ -242,7 +243,7 @@ class LiveView:
         start = max(0, min((unfinished or [len(items)])[0] - 1, len(items) - most))
         return items[start : start + most]
 
-    def _plan_and_headings(self, items: list[Item]) -> Iterator[RenderableType]:
+    def _plan_and_headings(self, items: list[PlanItem]) -> Iterator[RenderableType]:
         headings = list(self._headings)
         for banner in headings[:1]:
             yield Group(Text(), lines.banner_text(banner))
@@ -250,14 +251,14 @@ class LiveView:
             yield Padding(lines.item_line(item, self._signs), (0, 0, 0, 2))
             for outcome in list(item.calls):
                 yield Padding(self._outcome(outcome), (0, 0, 0, 6))
-            for call in list(self._scene.running.values()):
+            for call in list(self._view.task.running.values()):
                 if call.step_id == item.step_id:
                     yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 6))
         for banner in headings[1:]:
             yield Group(Text(), lines.banner_text(banner))
 
     def _outcome(self, result: ToolResult) -> Text:
-        return lines.outcome_line(result, self._signs, self._room(), self._scene.language)
+        return lines.outcome_line(result, self._signs, self._room(), self._view.language)
 
     def _room(self) -> int:
         return max(self._console.width - 14, 20)

@@ -30,11 +30,12 @@ from ...core.events import (
     Waiting,
     to_dict,
 )
+from ...runtime.projection import PlanItem, Projection
 from ..exits import complain
 from . import lines
 from .consoles import write_json
 from .sanitize import printable
-from .task_view import Item, Scene, is_banner
+from .task_view import TaskView, is_banner
 
 
 class View(Protocol):
@@ -93,18 +94,18 @@ class PlainView:
     def __init__(self, console: Console, language: Language = "en") -> None:
         self._console = console
         self._signs = lines.signs_for(console)
-        self._scene = Scene(language)
+        self._view = TaskView(language=language)
         self._heading = ""
         self._line_is_open = False
 
     def recall(self, event: Event) -> None:
-        self._scene.fold(event)
+        self._view.fold(event)
 
     def show(self, event: Event) -> None:
         if not isinstance(event, Thinking | Thought):
             self._flush_thought()
         self._show(event)
-        self._scene.fold(event)
+        self._view.fold(event)
 
     def notice(self, sentence: str) -> None:
         complain(sentence)
@@ -127,7 +128,7 @@ class PlainView:
             self._line_is_open = False
 
     def _flush_thought(self) -> None:
-        if thought := self._scene.take_thought():
+        if thought := self._view.take_thought():
             self._print(lines.thought_text(thought))
 
     @singledispatchmethod
@@ -153,7 +154,7 @@ class PlainView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        if not self._scene.was_told(event):
+        if not self._view.was_printed(event):
             self._print(lines.thought_text(event.text))
 
     @_show.register
@@ -162,20 +163,21 @@ class PlainView:
 
     @_show.register
     def _(self, event: ToolResult) -> None:
-        self._print(Text("  ") + lines.outcome_line(event, self._signs, language=self._scene.language))
+        self._print(Text("  ") + lines.outcome_line(event, self._signs, language=self._view.language))
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
-        shown = Scene(unsure=self._scene.unsure)
+        shown = Projection(unknown_steps=self._view.task.unknown_steps)
         shown.fold(event)
-        for item in shown.items.values():
+        for item in shown.plan.values():
             self._print(Text("  ") + lines.item_line(item, self._signs))
 
     @_show.register
     def _(self, event: StepUpdate) -> None:
-        known = self._scene.items.get(event.step_id)
+        known = self._view.task.plan.get(event.step_id)
         described = event.description or (known.description if known else "")
-        item = Item(event.step_id, described, event.status, event.note, unsure=event.step_id in self._scene.unsure)
+        unknown = event.step_id in self._view.task.unknown_steps
+        item = PlanItem(event.step_id, described, event.status, event.note, unknown_outcome=unknown)
         self._print(Text("  ") + lines.item_line(item, self._signs))
 
     @_show.register
@@ -188,7 +190,7 @@ class PlainView:
 
     @_show.register
     def _(self, event: Answer) -> None:
-        if self._scene.answer.strip() != event.answer.strip():
+        if self._view.answer.strip() != event.answer.strip():
             self._print(Text("\n" + printable(event.answer)))
 
     @_show.register
@@ -212,7 +214,7 @@ class PlainView:
     @_show.register
     def _(self, event: ApprovalGiven) -> None:
         for verdict in event.verdicts:
-            call = self._scene.asked.get(verdict["index"], {})
+            call = self._view.task.asked.get(verdict["index"], {})
             self._print(Text("  ") + lines.verdict_line(verdict, call, self._signs))
 
     @_show.register
@@ -221,9 +223,9 @@ class PlainView:
 
     @_show.register
     def _(self, event: Cancelled) -> None:
-        if event.partial and not self._scene.answer.strip().startswith(event.partial.strip()):
+        if event.partial and not self._view.answer.strip().startswith(event.partial.strip()):
             self._print(Text("\n" + printable(event.partial)))
-        self._print(lines.cancelled_line(event, self._scene.language))
+        self._print(lines.cancelled_line(event, self._view.language))
 
     @_show.register
     def _(self, event: ErrorRaised) -> None:
@@ -231,5 +233,5 @@ class PlainView:
             self._print(lines.error_line(event))
 
     def _discard(self) -> None:
-        if self._scene.answer:
+        if self._view.answer:
             self._print(Text("(the answer above is discarded)", style="yellow"))

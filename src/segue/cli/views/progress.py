@@ -11,11 +11,12 @@ from rich.text import Text
 
 from ...core.events import Event, Lifecycle, PlanUpdate, Resumed, StepUpdate, Thinking, Thought, ToolCall, ToolResult
 from ...core.lifecycle import EngineEventType
+from ...runtime.projection import PlanItem
 from . import lines
 from .live import LiveView
 from .plain import PlainView
 from .sanitize import one_line, result_line
-from .task_view import Item, is_banner
+from .task_view import is_banner
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "zh": ("编号", "子任务", "优先级", "状态", "秒", "结果"),
@@ -36,7 +37,7 @@ class LiveProgress(LiveView):
             case Thought():
                 pass
             case PlanUpdate() | StepUpdate():
-                self._scene.fold(event)
+                self._view.fold(event)
             case _:
                 super().show(event)
 
@@ -44,14 +45,14 @@ class LiveProgress(LiveView):
         if is_banner(event) and (banner := lines.banner_lines(event)):
             self._doing = banner[-1]
 
-    def _plan_and_headings(self, items: list[Item]) -> Iterator[RenderableType]:
-        scene = self._scene
-        everything = list(scene.items.values())
+    def _plan_and_headings(self, items: list[PlanItem]) -> Iterator[RenderableType]:
+        view = self._view
+        everything = list(view.task.plan.values())
         if everything:
-            yield Group(Text(), subtask_table(items, self._signs, scene.language, time.time()))
+            yield Group(Text(), subtask_table(items, self._signs, view.language, time.time()))
             yield progress_bar(everything)
-        for call in list(scene.running.values()):
-            if call.step_id in scene.items:
+        for call in list(view.task.running.values()):
+            if call.step_id in view.task.plan:
                 yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 2))
 
     def _progress(self) -> Text:
@@ -72,12 +73,12 @@ class PlainProgress(PlainView):
             case Thinking() | Thought():
                 pass
             case PlanUpdate() | Resumed():
-                self._scene.fold(event)
+                self._view.fold(event)
                 self._list()
             case StepUpdate():
-                self._scene.fold(event)
+                self._view.fold(event)
             case Lifecycle():
-                self._scene.fold(event)
+                self._view.fold(event)
                 self._tell(event)
             case ToolCall() | ToolResult():
                 self._head(event.step_id)
@@ -87,17 +88,17 @@ class PlainProgress(PlainView):
 
     def _list(self) -> None:
         self._under = ""
-        for item in self._scene.items.values():
+        for item in self._view.task.plan.values():
             self._print(Text("  ") + planned_line(item, self._signs))
 
     def _head(self, step_id: str) -> None:
         """Say which subtask is spoken of, unless it is the one above."""
-        if step_id != self._under and step_id in self._scene.items:
+        if step_id != self._under and step_id in self._view.task.plan:
             self._under = step_id
-            self._print(lines.item_line(self._scene.items[step_id], self._signs))
+            self._print(lines.item_line(self._view.task.plan[step_id], self._signs))
 
     def _tell(self, event: Lifecycle) -> None:
-        items = self._scene.items
+        items = self._view.task.plan
         item = items.get(str(event.details.get("task_id")))
         if item is None:
             return
@@ -109,7 +110,7 @@ class PlainProgress(PlainView):
                 self._print(ended_line(item, items.values(), self._signs, event.timestamp))
 
 
-def subtask_table(items: Collection[Item], signs: lines.Signs, language: str, now: float) -> Table:
+def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Table:
     """One row a subtask; what is too long for the terminal is cut."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=True)
     for name, ratio in zip(COLUMNS[language], (None, 4, None, None, None, 5), strict=True):
@@ -121,7 +122,7 @@ def subtask_table(items: Collection[Item], signs: lines.Signs, language: str, no
     return table
 
 
-def _row(item: Item, signs: lines.Signs, language: str, now: float) -> tuple[Text, ...]:
+def _row(item: PlanItem, signs: lines.Signs, language: str, now: float) -> tuple[Text, ...]:
     style = lines.STYLES.get(item.status, "")
     sign, sign_style = lines.item_sign(item, signs)
     seconds = item.seconds(now)
@@ -139,14 +140,14 @@ def _status(status: str, language: str) -> str:
     return _CHINESE.get(status, status) if language == "zh" else status
 
 
-def _outcome(item: Item) -> Text:
+def _outcome(item: PlanItem) -> Text:
     """What a subtask came to, or why it came to nothing, in a line."""
     if item.status in ("error", "skipped"):
         return Text(one_line(item.note, RESULT_CHARS), style=lines.STYLES[item.status])
     return Text(result_line({"success": {"summary": item.result}}, RESULT_CHARS) if item.result else "")
 
 
-def progress_bar(items: Collection[Item]) -> RenderableType:
+def progress_bar(items: Collection[PlanItem]) -> RenderableType:
     """How many of the subtasks are done, and how many failed or were given up."""
     row = Table.grid(padding=(0, 2, 0, 0))
     bar = ProgressBar(total=max(len(items), 1), completed=_done(items), width=BAR_WIDTH)
@@ -154,27 +155,27 @@ def progress_bar(items: Collection[Item]) -> RenderableType:
     return Padding(row, (1, 0, 0, 0))
 
 
-def done_of(items: Collection[Item]) -> str:
+def done_of(items: Collection[PlanItem]) -> str:
     """The subtasks that are done, of all: 2/3."""
     return f"{_done(items)}/{len(items)}"
 
 
-def _done(items: Collection[Item]) -> int:
+def _done(items: Collection[PlanItem]) -> int:
     return sum(item.status == "done" for item in items)
 
 
-def _undone(items: Collection[Item]) -> str:
+def _undone(items: Collection[PlanItem]) -> str:
     counted = {status: sum(item.status == status for item in items) for status in ("error", "skipped")}
     return "".join(f"  {number} {status}" for status, number in counted.items() if number)
 
 
-def planned_line(item: Item, signs: lines.Signs) -> Text:
+def planned_line(item: PlanItem, signs: lines.Signs) -> Text:
     """A subtask that waits for its turn."""
     text = lines.item_line(item, signs)
     return text if item.priority is None else text.append(f"  priority {item.priority}", style="dim")
 
 
-def ended_line(item: Item, items: Collection[Item], signs: lines.Signs, now: float) -> Text:
+def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Signs, now: float) -> Text:
     """A subtask that ended, how far the whole is with it, and what it came to."""
     text = lines.item_line(item, signs).append(f"  {item.seconds(now):.1f} s  {done_of(items)}", style="dim")
     outcome = _outcome(item) if item.status == "done" else Text()

@@ -34,11 +34,12 @@ from ...core.events import (
     from_dict,
 )
 from ...core.task_status import ACTIVE
+from ...runtime.projection import CallId, call_id
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
 from .tables import status_text, when
-from .task_view import CallKey, Item, Scene, call_key
+from .task_view import TaskView
 from .texts import told
 
 MOST = 160
@@ -83,13 +84,13 @@ class _Drawing:
         self._here = root
         """Where the task stands: what has no place of its own happened there."""
         self._recursions: dict[str, Tree] = {}
-        self._decided: dict[CallKey, tuple[ToolCall, Tree]] = {}
+        self._decided: dict[CallId, tuple[ToolCall, Tree]] = {}
         """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
-        self._scene = Scene()
+        self._view = TaskView()
         self._steps: dict[str, Tree] = {}
 
     def add(self, event: Event) -> None:
-        self._scene.fold(event)
+        self._view.fold(event)
         self._add(event)
 
     def end(self) -> None:
@@ -159,11 +160,11 @@ class _Drawing:
     @_add.register
     def _(self, event: PlanUpdate) -> None:
         plan = self._place(event).add(_named("plan", event.goal))
-        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self._scene.items.items()}
+        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self._view.task.plan.items()}
 
     @_add.register
     def _(self, event: StepUpdate) -> None:
-        item: Item = self._scene.items[event.step_id]
+        item = self._view.task.plan[event.step_id]
         line = lines.item_line(item, self._signs)
         if event.step_id in self._steps:
             self._steps[event.step_id].label = line
@@ -172,11 +173,11 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ToolCall) -> None:
-        self._decided[call_key(event)] = event, self._place(event)
+        self._decided[call_id(event)] = event, self._place(event)
 
     @_add.register
     def _(self, event: ToolResult) -> None:
-        self._decided.pop(call_key(event), None)
+        self._decided.pop(call_id(event), None)
         self._place(event).add(lines.outcome_line(event, self._signs, MOST, self._language))
 
     @_add.register
@@ -207,7 +208,7 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ApprovalGiven) -> None:
-        calls = [self._scene.asked.get(verdict["index"], {}) for verdict in event.verdicts]
+        calls = [self._view.task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
         self._branches(
             "approval given",
             (
@@ -232,12 +233,12 @@ def _named(name: str, text: str) -> Text:
     return Text.assemble((f"{name}: ", "dim"), one_line(text, MOST))
 
 
-def begun_at(calls: Sequence[Call], key: CallKey, after: float) -> float:
+def begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
     """When the call that was decided on at a time was begun; infinity if it was not."""
     return min((c["started_at"] for c in calls if _key(c) == key and c["started_at"] >= after), default=math.inf)
 
 
-def _key(call: Call) -> CallKey:
+def _key(call: Call) -> CallId:
     """What the events name the call by; a step's scope is step_id#attempt."""
     return call["scope"].rpartition("#")[0] or call["scope"], call["idx"]
 
@@ -277,7 +278,7 @@ def _how_long(call: Call, events: Events) -> str:
     return ", run again" if took is None else f", run again  {took:.2f} s"
 
 
-def _key_of_result(form: Mapping[str, Any]) -> CallKey:
+def _key_of_result(form: Mapping[str, Any]) -> CallId:
     return form["trace_id"] or form["step_id"], form["data"]["index"]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Query
 
 from ...core.errors import StorageError, TaskError
-from .. import projections as folding
+from .. import projections
 from ..errors import Json
 from ..views import EventView, Page, TraceView, event_view, trace_view
 from .wiring import Caller, Limit, Serving, TaskId, routes
@@ -41,23 +41,23 @@ async def events(
     return Json({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
 
 
-@router.get("/api/tasks/{task_id}/recursions", response_model=Page[folding.Recursion])
+@router.get("/api/tasks/{task_id}/recursions", response_model=Page[projections.Recursion])
 async def recursions(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
     """The task round by round: what the machine observed, thought, decided, called and got."""
     await service.own_task(tenant, task_id)
-    found = folding.recursions(await service.app.events(task_id))
+    found = projections.recursions(await service.app.queries.projection(task_id))
     return Json({"items": found, "next": None})
 
 
-@router.get("/api/tasks/{task_id}/states", response_model=Page[folding.StatusChange])
+@router.get("/api/tasks/{task_id}/states", response_model=Page[projections.StatusChange])
 async def states(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
-    return Json({"items": folding.states(await service.app.events(task_id)), "next": None})
+    return Json({"items": projections.states(await service.app.queries.projection(task_id)), "next": None})
 
 
-@router.get("/api/tasks/{task_id}/plan", response_model=folding.PlanView)
+@router.get("/api/tasks/{task_id}/plan", response_model=projections.PlanView)
 async def plan(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
     """The task's newest plan, each step as it stands."""
     await service.own_task(tenant, task_id)
-    return Json(folding.plan(await service.app.events(task_id)))
+    return Json(projections.plan(await service.app.queries.projection(task_id)))
