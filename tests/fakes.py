@@ -21,7 +21,7 @@ from segue.core.ports import CallKey, Claim
 PIECE = 7
 """Characters in a streamed piece."""
 
-Written = Callable[[Sequence[BaseMessage]], str]
+Written = Callable[[Sequence[BaseMessage]], str | AIMessage]
 Item = str | AIMessage | Exception | Written
 """One reply: text, a message, an error to raise, or a function of the messages."""
 
@@ -119,7 +119,8 @@ class ScriptedChatModel(BaseChatModel):
             raise item
         if isinstance(item, AIMessage):
             return item
-        return AIMessage(item(messages) if callable(item) else item)
+        said = item(messages) if callable(item) else item
+        return said if isinstance(said, AIMessage) else AIMessage(said)
 
     def _generate(
         self,

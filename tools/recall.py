@@ -1,4 +1,4 @@
-"""`recall`: open a tool's result that was truncated in the prompt."""
+"""`recall`: open an earlier result of a tool that the prompt does not hold whole."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -11,17 +11,20 @@ LookUp = Callable[[str], Awaitable[str | None]]
 
 
 def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
-    """The tool over `look_up`, which gives a result's whole text by its ref; it opens `chars` characters at a time."""
+    """The tool over `look_up`, which gives a result's whole text by its ref; it opens `chars` characters at a time.
+
+    For an empty ref `look_up` lists the results.
+    """
 
     @tool(read_only=True)
     async def recall(
-        ref: Annotated[str, Field(description="the ref in the note where the result was truncated")],
+        ref: Annotated[str, Field(description="the result's ref; empty: list all earlier results and their refs")] = "",
         offset: Annotated[int, Field(ge=0, description="the character to go on from")] = 0,
     ) -> dict[str, Any]:
-        """Open a result that was truncated, from `offset` on."""
+        """Open an earlier result that was truncated or is no longer shown, from `offset` on."""
         text = await look_up(ref)
         if text is None:
-            raise ValueError(f"There is no result {ref!r}: copy the ref from the note where a result was truncated.")
+            raise ValueError(f"There is no result {ref!r}: call recall without a ref to list the refs there are.")
         end = offset + chars
         following = end if end < len(text) else None
         return {

@@ -12,11 +12,12 @@ from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
-from ..shared.prompt_budget import as_json, truncate_result, truncate_together
+from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
 from ..shared.steering import amended, take_up
-from ..shared.task import compose_result
+from ..shared.task import before_objective, compose_result
 from .state import PlanState, PlanUpdate
 from .steps import behind, in_doubt, step_event, thought_through, unmended
 
@@ -57,12 +58,12 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 
 async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
-    language, budget = state["language"], work.agent.budget
-    results = truncate_together(
-        [_seen(outcome) for outcome in state["outcomes"]], budget.result_chars, budget.prompt_tokens * 3 // 4
-    )
+    language, chars, most = state["language"], work.agent.budget.result_chars, work.agent.budget.prompt_tokens
+    results = truncate_together([_seen(outcome) for outcome in state["outcomes"]], chars, most // 2)
+    past = conversation(window(before_objective(state["messages"]), most // 4, chars), chars)
     own = agent_prompt(work.agent, language, state["objective"])
-    system = render("plan_answer", language, agent_prompt=own, results=as_json(results))
+    shown = {"conversation": as_json(past), "results": as_json(results)}
+    system = render("plan_answer", language, agent_prompt=own, **shown)
     request = ModelRequest(
         purpose="answer",
         messages=[SystemMessage(system), HumanMessage(state["objective"])],

@@ -13,13 +13,14 @@ from .state import ReactState, ReactUpdate
 
 async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Close the plan and write the result."""
-    text = decision_of(state).answer
+    decision = decision_of(state)
+    text, chars = decision.answer, node_context(runtime).agent.budget.result_chars
     steps = tuple(Step(**step) for step in state["plan"])
     closed = close_steps(steps)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
     whole = whole_answer(state, text)
-    result = react_result({**state, "plan": plan}, whole, node_context(runtime).agent.budget.result_chars)
+    result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
     done = [] if state["nested"] else [TaskComplete(status="done", result=result, **ids)]
     return {
         "messages": [AIMessage(text)],

@@ -17,9 +17,9 @@ from segue.prompts.load import agent_prompt, render
 
 from ..shared.context import NodeContext
 from ..shared.history_window import Exchange, shown_text, split, window
-from ..shared.prompt_budget import as_json, tokens
+from ..shared.prompt_budget import as_json, ref_of, tokens
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state, tools_at_hand
+from .prompt_state import LINE_CHARS, current_state, tools_at_hand, with_refs
 from .state import ReactState
 
 
@@ -60,7 +60,8 @@ def _line(unit: Exchange) -> str:
     first = unit[0]
     if isinstance(first, AIMessage) and first.tool_calls:
         names = ", ".join(call["name"] for call in first.tool_calls)
-        return f"called {names}: {' | '.join(m.text for m in unit[1:])}"[:LINE_CHARS]
+        line = f"called {names}: {' | '.join(m.text for m in unit[1:])}"[:LINE_CHARS]
+        return with_refs(line, [ref_of(m) for m in unit[1:] if ref_of(m)])
     return f"{'user' if first.type == 'human' else 'assistant'}: {first.text}"[:LINE_CHARS]
 
 

@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AnyMessage
-
-from segue.core.ports import CallKey, Tool
+from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.recall import recall_tool
 
 from ..shared.context import NodeContext
 from ..shared.prompt_budget import as_json, ref_of, tokens, truncate
+from .earlier_results import EarlierResult, earlier_results, text_of
 from .state import ReactState
 
 LINE_CHARS = 160
 MEMORY_SHARE = 8
 """One part in so many of the prompt's budget goes to lines of what no longer fits whole."""
+ROOM_SHARE = 8
+"""With fewer characters of results than one part in so many of the prompt's tokens, all of them are shown."""
 
 
 def current_state(
@@ -72,32 +73,43 @@ def _last(state: ReactState, result_chars: int) -> dict[str, Any]:
 
 
 def line_of(record: dict[str, Any]) -> str:
-    """A record in one line."""
+    """A record in one line, with the refs of its results."""
     outcome = "error" if record.get("error") else "ok"
-    names = ", ".join(o["name"] for o in record.get("results", ()))
+    results = record.get("results", ())
+    names = ", ".join(o["name"] for o in results)
     line = f"#{record['iteration']} {record['action_type']} {names} {outcome}: {record.get('thought', '')}"
-    return truncate(line, LINE_CHARS)
+    return with_refs(truncate(line, LINE_CHARS), [o["ref"] for o in results])
+
+
+def with_refs(line: str, refs: Sequence[str]) -> str:
+    """A line of memory that says how its results are opened."""
+    return f"{line} [recall: {', '.join(refs)}]" if refs else line
 
 
 def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
-    """What the model may call this round."""
+    """What the model may call this round; `recall` once the prompt may not hold every result whole."""
     chars = work.agent.budget.result_chars
-    if "recall" in work.tools or not any(ref_of(m) and len(m.text) > chars for m in state["messages"]):
+    if "recall" in work.tools or _all_shown(state, chars, work.agent.budget.prompt_tokens // ROOM_SHARE):
         return work.tools
 
     async def look_up(ref: str) -> str | None:
-        found = next((m for m in reversed(state["messages"]) if ref_of(m) == ref), None)
-        return None if found is None else await _whole(found, work)
+        earlier = earlier_results(state)
+        if not ref:
+            return "\n".join(result.line for result in earlier.values())
+        return await _whole(earlier[ref], work) if ref in earlier else None
 
     return {**work.tools, "recall": recall_tool(look_up, chars // 2)}
 
 
-async def _whole(message: AnyMessage, work: NodeContext) -> str:
-    """The result as the ledger has it, or as the history kept it."""
-    key = CallKey(**message.additional_kwargs["key"])
-    stored: Mapping[str, Any] | None = await work.services.ledger.read(key) if work.services.ledger else None
-    outcome = (stored or {}).get("outcome")
-    if not outcome:
-        return message.text
-    value = outcome.get("error", outcome.get("success"))
-    return value if isinstance(value, str) else as_json(value)
+def _all_shown(state: ReactState, result_chars: int, most_chars: int) -> bool:
+    """Whether there is no doubt that every result is in the prompt, whole."""
+    sizes = [len(message.text) for message in state["messages"] if ref_of(message)]
+    if sum(sizes) > most_chars or max(sizes, default=0) > result_chars:
+        return False
+    return not sizes or len(as_json(state["records"])) <= most_chars
+
+
+async def _whole(result: EarlierResult, work: NodeContext) -> str:
+    """The result as the ledger has it, or as the state kept it."""
+    stored: Mapping[str, Any] | None = await work.services.ledger.read(result.key) if work.services.ledger else None
+    return text_of((stored or {}).get("outcome") or result.outcome)

@@ -117,13 +117,16 @@ def history_entries(state: ReactState, result_chars: int) -> list[dict[str, Any]
     ]
 
 
-def react_result(state: ReactState, answer: str, result_chars: int, error: str = "") -> dict[str, Any]:
-    """The task's result."""
+def react_result(
+    state: ReactState, answer: str, result_chars: int, thought: str = "", error: str = ""
+) -> dict[str, Any]:
+    """The task's result; `thought` is that of the round which answers."""
+    thoughts = [*((r["iteration"], r["thought"]) for r in state["records"]), (state["iteration"], thought)]
     return compose_result(
         "react",
         answer,
         history=history_entries(state, result_chars),
-        reasoning="\n".join(f"[{r['iteration']}] {r['thought']}" for r in state["records"] if r["thought"]),
+        reasoning="\n".join(f"[{iteration}] {text}" for iteration, text in thoughts if text),
         total_steps=state["iteration"],
         plan=state["plan"],
         usage=state["usage"],

@@ -101,13 +101,13 @@ def _place(messages: Sequence[AnyMessage]) -> int:
 
 
 def objective_of(messages: Sequence[AnyMessage]) -> str:
-    """The text of the latest user message.
+    """The text of the latest user message, verbatim.
 
     Raises:
         InvalidMessage: there is none, or it is empty.
     """
-    text = messages[_place(messages)].text.strip()
-    if not text:
+    text = messages[_place(messages)].text
+    if not text.strip():
         raise InvalidMessage("The message is empty: write what you want to be done.")
     return text
 

@@ -1,14 +1,17 @@
-"""The chat modes and their stream."""
+"""The chat modes: what is answered, from what, and how it is streamed."""
 
 import asyncio
+import re
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage
 
-from segue import Agent
+from segue import Agent, Budget
 from segue.app import App
-from tests.fakes import answer
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import Deltas, LoopbackServer, Text, ToolCalls
 
 from .conftest import Chat
@@ -87,3 +90,72 @@ async def test_every_banner_begins_a_line(chat: Chat) -> None:
     lines = talk.text("thinking").splitlines()
     assert [place for place, line in enumerate(lines) if "━" in line and set(line) != {"━"}] == []
     assert sum(set(line) == {"━"} for line in lines) == 2
+
+
+def weather(city: str) -> str:
+    """Today's weather."""
+    return "sunny"
+
+
+def scripted(app: App, script: Sequence[Any], **fields: Any) -> ScriptedChatModel:
+    model = ScriptedChatModel(script)
+    app.register(Agent(**{"agent_id": "a", "model": model, "tools": (weather,), **fields}))
+    return model
+
+
+async def test_plan_mode_answers_with_the_conversation_in_mind(app: App) -> None:
+    steps = [{"action": "weather", "params": {"city": "Beijing"}, "description": "look"}]
+    model = scripted(app, ["Noted.", plan_json("lunch", steps), "No peanuts."])
+    await app.ask("I am allergic to peanuts.", agent="a", session_id="s", mode="direct")
+    result = await app.ask("Plan my lunch outside.", agent="a", session_id="s", mode="plan")
+    assert result["answer"] == "No peanuts."
+    planning, answering = model.calls[1:]
+    assert all("allergic to peanuts" in str(prompt[0].content) for prompt in (planning, answering))
+
+
+async def test_reasoning_contains_the_thought_of_the_answering_round(app: App) -> None:
+    scripted(
+        app, [call_tool(("weather", {"city": "Beijing"}), thought="look first"), answer("Go.", thought="it is dry")]
+    )
+    result = await app.ask("Shall I go out?", agent="a", mode="react")
+    assert result["reasoning"]["text"] == "<thinking>\n[1] look first\n[2] it is dry\n</thinking>"
+
+
+@pytest.mark.parametrize("mode", ["direct", "react", "plan"])
+async def test_a_message_is_stored_and_sent_verbatim(app: App, mode: str) -> None:
+    message = "  def f():\n    return 1\n\n"
+    script = {"direct": ["yes"], "react": [answer("yes")], "plan": [plan_json("", [{"action": "none"}]), "yes"]}
+    model = scripted(app, script[mode])
+    result = await app.ask(message, agent="a", session_id="s", mode=mode)
+    assert (await app.task(result["task_id"]))["message"] == message
+    assert (await app.history("s"))[0] == {"role": "user", "content": message}
+    assert message in [sent.content for sent in model.calls[-1]]
+
+
+def report(number: int) -> str:
+    """A report."""
+    return f"report {number}: " + "data " * 60
+
+
+def batch(protocol: str, name: str, given: Sequence[Mapping[str, Any]]) -> str | AIMessage:
+    """A reply that calls one tool several times."""
+    if protocol == "json":
+        return call_tool(*((name, arguments) for arguments in given))
+    return AIMessage("", tool_calls=[{"id": f"c{n}", "name": name, "args": dict(a)} for n, a in enumerate(given)])
+
+
+@pytest.mark.parametrize("protocol", ["json", "native"])
+async def test_recall_opens_every_earlier_result_also_of_collapsed_rounds(app: App, protocol: str) -> None:
+    def open_all(messages: Sequence[BaseMessage]) -> str | AIMessage:
+        refs = re.findall(r"([\w-]{8}\.[\w-]{8}\.\d+) report", str(messages))
+        return batch(protocol, "recall", [{"ref": ref} for ref in refs])
+
+    rounds = [batch(protocol, "report", [{"number": n + 10 * i} for n in range(10)]) for i in range(3)]
+    last = AIMessage("ok") if protocol == "native" else answer("ok")
+    script = [*rounds, batch(protocol, "recall", [{}]), open_all, last]
+    model = scripted(app, script, tools=(report,), protocol=protocol, budget=Budget(prompt_tokens=2500))
+    result = await app.ask("go", agent="a", mode="react")
+    model.assert_spent()
+    opened = [entry["result"]["success"] for entry in result["history"] if entry["action"] == "recall"][1:]
+    assert [page["text"] for page in opened] == [report(n) for n in range(30)]
+    assert "[recall: " in str(model.calls[3]), "the line of a collapsed round names its results"

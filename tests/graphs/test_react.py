@@ -303,7 +303,7 @@ async def test_recall_opens_what_was_cut_and_is_offered_only_then(bed: Make) -> 
     await test.send("go")
     first, second, third = (event["data"]["result"] for event in test.of_type("tool_result"))
     assert second["success"]["text"].startswith("000000050;") and second["success"]["next_offset"] == 750
-    assert "copy the ref" in third["error"]
+    assert "call recall without a ref" in third["error"]
     assert "`recall`" not in str(test.model.calls[0][1].content)
     assert "`recall`" in str(test.model.calls[1][1].content)
     assert first != second

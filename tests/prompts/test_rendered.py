@@ -67,11 +67,21 @@ def test_every_prompt_is_there_in_both_languages() -> None:
     assert names
     for name in names:
         chinese, english = template(name, "zh"), template(name, "en")
-        slots = ("agent_prompt", "tools", "current_state", "results", "schema", "goal", "rules", "knowledge")
+        slots = (
+            "agent_prompt",
+            "tools",
+            "current_state",
+            "conversation",
+            "results",
+            "schema",
+            "goal",
+            "rules",
+            "knowledge",
+        )
         assert [has_slot(chinese, slot) for slot in slots] == [has_slot(english, slot) for slot in slots]
 
 
 def test_values_are_never_read_as_templates() -> None:
     assert fill("{{a}} {{b}}", a="{{b}}", b="x") == "{{b}} x"
-    shown = render("plan_answer", "en", agent_prompt="{{results}}", results="r")
+    shown = render("plan_answer", "en", agent_prompt="{{results}}", conversation="[]", results="r")
     assert shown.startswith("{{results}}")

@@ -9,7 +9,7 @@ from segue.tools.binding import BadArguments
 from segue.tools.calls.run import run_call
 from segue.tools.recall import recall_tool
 
-STORED = {"t.1.0": "0123456789", "t.1.1": ""}
+STORED = {"t.1.0": "0123456789", "t.1.1": "", "": "t.1.0"}
 
 
 async def look_up(ref: str) -> str | None:
@@ -47,17 +47,18 @@ async def test_it_only_reads_and_is_called_recall() -> None:
     assert (TOOL.name, TOOL.read_only) == ("recall", True)
     function = TOOL.spec["function"]
     assert list(function["parameters"]["properties"]) == ["ref", "offset"]
-    assert function["parameters"]["required"] == ["ref"]
+    assert "required" not in function["parameters"]
+    assert (await TOOL.call({}))["text"] == "t.1."
 
 
 async def test_an_unknown_ref_is_a_sentence() -> None:
     with pytest.raises(ValueError, match="There is no result 'x'"):
         await TOOL.call({"ref": "x"})
     outcome = await run_call({"recall": TOOL}, "recall", {"ref": "x"}, CallKey("t", "s", 0), None, 10)
-    assert outcome.result["error"].startswith("ValueError: There is no result 'x': copy the ref")
+    assert outcome.result["error"].startswith("ValueError: There is no result 'x': call recall without")
 
 
-@pytest.mark.parametrize("given", [{}, {"ref": "t.1.0", "offset": -1}, {"ref": "t.1.0", "page": 2}])
+@pytest.mark.parametrize("given", [{"ref": "t.1.0", "offset": -1}, {"ref": "t.1.0", "page": 2}])
 async def test_arguments_that_do_not_fit(given: dict[str, Any]) -> None:
     with pytest.raises(BadArguments):
         await TOOL.call(given)

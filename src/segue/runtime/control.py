@@ -71,7 +71,7 @@ class Control:
         mode, language = await self._mode(request, agent), self._registry.language(request.language)
         self._check(request, agent, thread_id)
         await self._registry.prepare(agent)
-        if request.steer and (steered := await self._steered(thread_id, request.message.strip())):
+        if request.steer and (steered := await self._steered(thread_id, request.message)):
             return steered
         self._runner.capacity.check()
         async with self._runner.leased(thread_id, request.wait) as begin:
@@ -83,7 +83,7 @@ class Control:
                 user_id=request.user_id,
                 mode=mode,
                 model=request.model or self._registry.environment_model(agent),
-                message=request.message.strip(),
+                message=request.message,
                 fence=self._runner.saver.fence(thread_id),
             )
             row = await self._created(asyncio.create_task(creating))

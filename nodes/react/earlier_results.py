@@ -1,0 +1,74 @@
+"""The results of tool calls that `recall` opens: those of earlier turns and of this task's rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from segue.core.ports import CallKey
+
+from ..shared.prompt_budget import as_json, ref_of, truncate
+from .state import ReactState
+
+ARGUMENT_CHARS = 120
+
+
+@dataclass(frozen=True)
+class EarlierResult:
+    """One call's result as the state kept it; `key` is its place in the ledger, which has the whole."""
+
+    ref: str
+    name: str
+    arguments: Mapping[str, Any]
+    key: CallKey
+    outcome: Mapping[str, Any]
+
+    @property
+    def line(self) -> str:
+        """How the list of results shows it."""
+        state = "error" if "error" in self.outcome else "ok"
+        arguments = truncate(as_json(self.arguments), ARGUMENT_CHARS)
+        return f"{self.ref} {self.name} {arguments} {state}, {len(text_of(self.outcome))} characters"
+
+
+def text_of(outcome: Mapping[str, Any]) -> str:
+    """A result's text, or its value as JSON."""
+    value = outcome.get("error", outcome.get("success"))
+    return value if isinstance(value, str) else as_json(value)
+
+
+def earlier_results(state: ReactState) -> dict[str, EarlierResult]:
+    """All results by ref, oldest first; those of `recall` itself aside."""
+    found = [*_of_messages(state), *_of_records(state)]
+    return {result.ref: result for result in found if result.name != "recall"}
+
+
+def _of_messages(state: ReactState) -> list[EarlierResult]:
+    calls: dict[str, Any] = {}
+    found = []
+    for message in state["messages"]:
+        if isinstance(message, AIMessage):
+            calls = {call["id"]: call for call in message.tool_calls}
+        elif message.type == "tool" and (ref := ref_of(message)):
+            call = calls.get(message.tool_call_id, {})
+            outcome = {"error" if message.status == "error" else "success": message.text}
+            key = CallKey(**message.additional_kwargs["key"])
+            found.append(EarlierResult(ref, call.get("name", ""), call.get("args", {}), key, outcome))
+    return found
+
+
+def _of_records(state: ReactState) -> list[EarlierResult]:
+    """A repair's calls are in the records alone."""
+    return [
+        EarlierResult(
+            outcome["ref"],
+            outcome["name"],
+            outcome["arguments"],
+            CallKey(state["task_id"], record["trace_id"], outcome["index"]),
+            outcome["result"],
+        )
+        for record in state["records"]
+        if record["trace_id"]  # what another mode did has its messages
+        for outcome in record["results"]
+    ]
