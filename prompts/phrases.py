@@ -60,6 +60,15 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
     "spent_calls": ("已达到最多 {n} 次工具调用的上限", "the limit of {n} tool calls was reached"),
     "spent_seconds": ("已达到 {n} 秒的时间上限", "the time limit of {n} seconds was reached"),
+    "spent_unreadable": ("连续 {n} 次回复无法读取", "{n} replies in a row could not be read"),
+    "prose_answer": (
+        "连续 {n} 次回复无法读取：最后一次的文字作为回答。",
+        "{n} replies in a row could not be read: the text of the last one is the answer.",
+    ),
+    "repeated_call": (
+        "这个调用已经以同样的结果成功过 {n} 次，没有再次运行：请根据已有的结果回答。",
+        "This call has succeeded {n} times with this result and was not run again: answer with what there is.",
+    ),
     "unfinished": (
         "任务未能完成：{why}。以下是目前的进展，回复“继续”可以接着做。\n\n{found}",
         "The task is not finished: {why}. This is what was found so far; write “go on” to continue.\n\n{found}",

@@ -2,19 +2,23 @@
 
 from typing import Any
 
+from segue.prompts.phrases import phrase
+
 from ..shared.approval import approved
 from .state import ReactState
 
 MOST_FAILURES = 2
 """How often in a row the same call may fail before it is refused."""
 
+MOST_SUCCESSES = 2
+"""In how many rounds in a row the same call may have the same result; a further one gets it without being run."""
 
 SAME_ROUNDS = 3
 """Rounds alike in a row after which a model that takes a schema can only answer."""
 
 
 def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[str, Any] | None:
-    """The result of a call that is not run, or None: {"error", "over_budget"}.
+    """The result of a call that is not run, or None: {"error", "over_budget"}, or {"success", "repeated"}.
 
     A rejected call frees no place in the budget for those behind it, about which no one was asked; one that a person
     approved may fail as often as they like.
@@ -29,7 +33,21 @@ def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[st
             "refused: change the arguments, use another tool, or answer with what there is."
         )
         return {"error": why, "over_budget": False}
-    return None
+    return _stored(call, state)
+
+
+def _stored(call: dict[str, Any], state: ReactState) -> dict[str, Any] | None:
+    """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
+    rounds = [record["results"] for record in state["records"] if record["results"]][-MOST_SUCCESSES:]
+    made = (call["name"], call["arguments"])
+    same = [[o["result"] for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds]
+    if len(same) < MOST_SUCCESSES or not all(same):
+        return None
+    last = [results[-1] for results in same]
+    if any("success" not in result or result["success"] != last[0]["success"] for result in last):
+        return None
+    request = phrase("repeated_call", state["language"], n=MOST_SUCCESSES)
+    return {"success": last[0]["success"], "repeated": request}
 
 
 def stuck(state: ReactState) -> bool:
@@ -39,7 +57,7 @@ def stuck(state: ReactState) -> bool:
 
 
 def _made(record: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(outcome["name"], outcome["arguments"], outcome["result"]) for outcome in record["results"]]
+    return [(o["name"], o["arguments"], o["result"] | {"repeated": ""}) for o in record["results"]]
 
 
 def only_over_budget(state: ReactState) -> bool:

@@ -7,11 +7,13 @@ from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought, Token
 from segue.core.plan import Step
+from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.model_call import ask_model
+from ..shared.model_call import CompletedCall, ask_model
 from ..shared.steering import amended, take_up
 from .plan_progress import begin_steps, step_events
+from .prose import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of
 from .records import call_events, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
@@ -26,12 +28,13 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     asked = await ask_model(work, protocol.request(state, work), protocol.listen, state["usage"], ids)
     try:
         decision = protocol.read(asked.reply, state, work)
+        said: list[ErrorRaised] = []
     except UnreadableReply as error:
-        if asked.streamed:
-            work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
-        record = record_of(state, "UNREADABLE", error=str(error))
-        events = announce(asked.event, ErrorRaised(message=str(error), **ids))
-        return {**added, "decision": None, "records": [record], "usage": asked.usage, "events": events}
+        prose = prose_answer(asked.reply, state, work)
+        if prose is None:
+            return {**added, **_unreadable(asked, str(error), state, work)}
+        why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
+        decision, said = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     decision = _streamed(decision, asked.streamed, work, ids)
     steps = tuple(Step(**step) for step in state["plan"])
@@ -41,13 +44,23 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
-        "events": announce(asked.event, *_events(state, decision, step_events(steps, moved, ids), calls)),
+        "events": announce(asked.event, *said, *_events(state, decision, step_events(steps, moved, ids), calls)),
     }
     if calls:
         update["calls"] = calls
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
     return update
+
+
+def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeContext) -> ReactUpdate:
+    """The error for the next round; what was streamed as the answer is discarded."""
+    ids = ids_of(state)
+    if asked.streamed:
+        work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
+    record = record_of(state, "UNREADABLE", error=why)
+    events = announce(asked.event, ErrorRaised(message=why, **ids))
+    return {"decision": None, "records": [record], "usage": asked.usage, "events": events}
 
 
 def _streamed(decision: Decision, streamed: str, work: NodeContext, ids: Mapping[str, Any]) -> Decision:

@@ -53,7 +53,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     update: ReactUpdate = {
         "calls": left,
         "outcomes": outcomes,
-        "tool_calls": state["tool_calls"] + sum(not {"over_budget", "rejected"} & o.result.keys() for o in ran),
+        "tool_calls": state["tool_calls"]
+        + sum(not {"over_budget", "rejected", "repeated"} & o.result.keys() for o in ran),
         "events": announce(*(_result_event(state, work, call, o) for call, o in zip(group, ran, strict=True))),
     }
     return update if left else _settle(update, state, outcomes)

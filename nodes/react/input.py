@@ -5,6 +5,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .call_limits import only_over_budget
+from .prose import MOST_UNREADABLE, unreadable_in_a_row
 from .state import ReactState, ReactUpdate
 
 
@@ -29,6 +30,8 @@ def _spent(state: ReactState, work: NodeContext) -> str:
         return phrase("spent_iterations", language, n=agent.max_iteration)
     if only_over_budget(state):
         return phrase("spent_calls", language, n=agent.budget.tool_calls)
+    if unreadable_in_a_row(state) >= MOST_UNREADABLE:
+        return phrase("spent_unreadable", language, n=MOST_UNREADABLE)
     if work.seconds_since(state["started_at"]) > agent.budget.seconds:
         return phrase("spent_seconds", language, n=f"{agent.budget.seconds:g}")
     return ""

@@ -48,8 +48,9 @@ def exchange(thought: str, calls: Sequence[Settled]) -> list[AnyMessage]:
 def _result(call: Settled) -> ToolMessage:
     value = call.result["error"] if "error" in call.result else call.result["success"]
     place = {"ref": recall_ref(call.key), "key": asdict(call.key)} if call.key else {}
+    text = value if isinstance(value, str) else as_json(value)
     return ToolMessage(
-        value if isinstance(value, str) else as_json(value),
+        f"{text}\n\n{call.result['repeated']}" if "repeated" in call.result else text,
         tool_call_id=call.call_id,
         status="error" if "error" in call.result else "success",
         additional_kwargs=place,

@@ -103,6 +103,11 @@ _GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
 _DECODER = json.JSONDecoder(strict=False)
 
 
+def holds_object(text: str) -> bool:
+    """Whether a text holds what may be the beginning of a JSON object."""
+    return bool(_OPENING.search(text))
+
+
 def read_object(text: str) -> dict[str, Any]:
     """The first JSON object in a reply.
 
