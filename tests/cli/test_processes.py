@@ -159,6 +159,7 @@ def test_a_paused_task_can_be_given_up(pages: Shell, let_go: Callable[[], None])
     assert pages("resume", task["task_id"], "--agents", "agents.toml").returncode == 1
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_cannot_be_reached_leaves_a_task_to_resume(shell: Shell) -> None:
     failed = shell("chat", "hello", OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY="sk-x")
     assert failed.returncode == 1

@@ -17,6 +17,7 @@ MADE = [
     errors.UnknownAgent("x", ["travel", "support"]),
     errors.UnknownMode("x", ["direct", "react"]),
     errors.UnknownTool("x", []),
+    errors.UnknownLanguage("x"),
     errors.UnknownModel("gpt"),
     errors.MissingKey("openai:gpt-4.1-mini"),
     errors.MissingExtra("The server", "serve"),

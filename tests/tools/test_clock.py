@@ -63,6 +63,7 @@ def without_zone_data(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
 
 
+@pytest.mark.slow
 def test_utc_works_without_zone_data_and_others_name_the_remedy() -> None:
     assert "UTC" in without_zone_data("UTC").stdout
     assert "pip install tzdata" in without_zone_data("Asia/Shanghai").stderr

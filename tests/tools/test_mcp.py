@@ -19,6 +19,7 @@ from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from segue.tools.calls.run import run_call
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
+pytestmark = pytest.mark.slow
 PROGRAM = str(Path(__file__).parents[1] / "mcp_server.py")
 
 
@@ -54,14 +55,14 @@ async def tools_of(opened: McpTools, *servers: McpServer) -> dict[str, McpTool]:
 
 
 async def test_a_tool_keeps_its_name_schema_and_hints(opened: McpTools) -> None:
-    tools = await tools_of(opened, shop(needs_approval=["die"], read_only=["picture"], timeout=5))
+    tools = await tools_of(opened, shop(needs_approval=["die"], read_only=["picture"], timeout=50))
 
     stock = tools["stock"]
     function = stock.spec["function"]
     assert (function["name"], function["description"]) == ("stock", "How many of an item there are.")
     assert list(function["parameters"]["properties"]) == function["parameters"]["required"] == ["item"]
     assert stock.spec["segue"] == {"keywords": [], "title": "Stock", "read_only": True}
-    assert (stock.read_only, stock.idempotent, stock.needs_approval, stock.timeout) == (True, True, False, 5)
+    assert (stock.read_only, stock.idempotent, stock.needs_approval, stock.timeout) == (True, True, False, 50)
     assert (tools["label"].read_only, tools["label"].idempotent) == (False, True)
     assert (tools["die"].read_only, tools["die"].idempotent, tools["die"].needs_approval) == (False, False, True)
     assert tools["picture"].read_only

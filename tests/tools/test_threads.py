@@ -97,6 +97,7 @@ def test_a_thread_that_outlives_its_loop_ends_quietly(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_hanging_tool_does_not_keep_the_interpreter() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
     assert "unknown_outcome" in done.stdout

@@ -215,6 +215,7 @@ def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
     assert settings() == before
 
 
+@pytest.mark.slow
 def test_a_process_loads_what_it_uses_and_ends_without_a_word(folder: Folder) -> None:
     """Neither engine nor drawing is loaded before it is used, no window system ever."""
     program = (
