@@ -72,6 +72,11 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self._fences: dict[str, int] = {}
         self._lost_writes: dict[tuple[str, str, str], BaseException] = {}
 
+    @property
+    def checkpointer(self) -> "FencedSqliteSaver":
+        """What a graph is compiled with."""
+        return self
+
     def hold(self, thread_id: str, fence: int) -> None:
         """From now on write to the thread only while `fence` is the lease's."""
         self._fences[thread_id] = fence

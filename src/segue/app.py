@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
-from .checkpoints.sqlite.database import Database, open_database
+from .checkpoints.ports import Storage, open_storage
 from .core.agents import Agent
 from .core.errors import ConfigurationError
 from .core.events import Event
@@ -37,14 +37,14 @@ class App:
     """
 
     def __init__(
-        self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity
+        self, storage: Storage, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity
     ) -> None:
-        self._database = database
+        self._storage = storage
         self._modes = modes
-        self._runner = Runner(database, registry, modes, capacity)
+        self._runner = Runner(storage, registry, modes, capacity)
         self.registry = registry
-        self.queries = Queries(database, self._runner)
-        self.sessions = Sessions(database, self._runner)
+        self.queries = Queries(storage, self._runner)
+        self.sessions = Sessions(storage, self._runner)
         self.control = Control(registry, self._runner, self.queries, self.sessions, modes)
 
     # Agents and modes.
@@ -360,7 +360,7 @@ class App:
         """Pause what runs, end the MCP servers' sessions and close the database."""
         await self._runner.close()
         await self.registry.close()
-        await self._database.close()
+        await self._storage.close()
 
 
 async def open_app(
@@ -376,7 +376,7 @@ async def open_app(
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
     capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
-    return App(await open_database(str(path)), registry, graphs, capacity)
+    return App(await open_storage(str(path)), registry, graphs, capacity)
 
 
 @asynccontextmanager

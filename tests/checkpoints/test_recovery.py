@@ -18,11 +18,11 @@ from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.repair.recover import recover
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
-from segue.checkpoints.sqlite.state_reading import state_at
 from segue.core.agents import Agent
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.recovery import recover_session
 from segue.runtime.runner import thread_config
+from segue.runtime.thread_state import state_at
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 LABELS = ("one", "two", "three")
@@ -72,7 +72,7 @@ class Work:
 
 
 def recovered(app: App) -> Any:
-    return recover_session(app._database, app._runner, "s")
+    return recover_session(app._storage, app._runner, "s")
 
 
 def rows(path: Path, query: str) -> list[Any]:
@@ -272,7 +272,7 @@ async def test_another_session_is_left_alone_and_an_unknown_one_is_said(tmp_path
     async with work.opened(path) as app:
         assert (await recovered(app))["dropped"] == 1
         with pytest.raises(UnknownThread):
-            await recover_session(app._database, app._runner, "nobody")
+            await recover_session(app._storage, app._runner, "nobody")
     assert rows(path, f"SELECT * FROM checkpoints WHERE NOT {MINE}") == others
 
 
@@ -299,7 +299,7 @@ async def test_an_in_memory_database_is_not_copied() -> None:
     work = Work()
     async with work.opened(":memory:") as app:
         await app.ask("do it", session_id="s", agent="a")
-        with closing(sqlite3.connect(app._database.path)) as connection, connection:
+        with closing(sqlite3.connect(app._storage.database.path)) as connection, connection:
             last = "(SELECT max(checkpoint_id) FROM checkpoints)"
             connection.execute(f"UPDATE checkpoints SET checkpoint = x'00' WHERE checkpoint_id = {last}")
         back = await recovered(app)

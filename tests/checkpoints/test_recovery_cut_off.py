@@ -5,7 +5,7 @@ from pathlib import Path
 from langchain_core.runnables import RunnableConfig
 
 from segue.checkpoints.sqlite.repair.recover import recover
-from segue.checkpoints.sqlite.state_reading import state_at
+from segue.runtime.thread_state import state_at
 
 from .test_recovery import ANSWER, OUTER, Work, garble, rows
 
@@ -20,7 +20,7 @@ async def test_a_recovery_that_is_cut_off_loses_nothing_of_the_last_turn(tmp_pat
         async def readable(config: RunnableConfig) -> None:
             await state_at(app._runner.graph, config)
 
-        back = await recover(app._database, app._runner.saver, readable, "s")  # the process dies right after it
+        back = await recover(app._storage.database, app._runner.saver, readable, "s")  # the process dies right after it
         assert back["dropped"] == 2
     async with work.opened(path) as app:
         await app.recover("s")

@@ -9,6 +9,8 @@ import pytest
 
 import segue
 from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite import storage
+from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from segue.core.events import Paused
@@ -27,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 def holder(database: Database) -> LeaseHolder:
-    return LeaseHolder(database, lambda _: None, lambda *_: None, ttl=TTL)
+    return LeaseHolder(SqliteStorage(database), lambda _: None, lambda *_: None, ttl=TTL)
 
 
 async def jump(database: Database) -> None:
@@ -73,7 +75,7 @@ class NoDescriptors:
 
 
 async def test_a_task_whose_lease_cannot_be_renewed_pauses_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_holder, "Renewal", NoDescriptors)
+    monkeypatch.setattr(storage, "Renewal", NoDescriptors)
     monkeypatch.setattr(lease_holder, "Heartbeat", partial(Heartbeat, clock=lambda: next(ticks)))
     ticks = iter(range(0, 10_000_000, 20))  # each look at the clock is later than a lease lives
 

@@ -41,7 +41,7 @@ async def test_every_task_ends_well_beside_others_and_readers(world: worlds.Worl
 
 async def full(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, and stays so."""
-    await world.app._database.write(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
+    await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
 
 
 async def locked(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +64,6 @@ async def test_a_task_that_the_database_failed_is_resumed_with_all_others(
         pass
     (task,) = await world.app.resumable()
     assert (task["status"], task["wanted"]) == (status, None)
-    await world.app._database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+    await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert (await world.app.resume(task["task_id"]))["answer"] == "all noted"
     assert set(world.noted) == {1}

@@ -136,7 +136,7 @@ def test_a_header_with_more_lines_in_it_is_no_request(served: Served) -> None:
 
 
 def test_the_tables_stand_and_nothing_was_stored_that_was_not_said(served: Served, client: httpx.Client) -> None:
-    path = Path(served.service.app._database.path)
+    path = Path(served.service.app._storage.database.path)
     assert {row[0] for row in rows(path, "SELECT thread_id FROM tasks")} == {"alpha:said", "alpha:objects"}
     assert {row[0] for row in rows(path, "SELECT user_id FROM tasks")} == {"alpha:default"}
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]

@@ -9,7 +9,6 @@ from typing import Any
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
-from ..checkpoints.sqlite.state_reading import state_at
 from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
@@ -28,6 +27,7 @@ from .request import Request
 from .run import Run
 from .runner import Runner, thread_config
 from .sessions import Sessions, check_session
+from .thread_state import state_at
 
 CANCEL_SECONDS = 10.0
 """How long another process may take to cancel a task that it runs."""

@@ -7,8 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.leases import Lease, Renewal
+from ..checkpoints.ports import Storage
 from ..core.errors import ThreadBusy
 from .heartbeat import TTL, Heartbeat
 
@@ -25,13 +24,13 @@ class LeaseHolder:
 
     def __init__(
         self,
-        database: Database,
+        storage: Storage,
         on_lost: Callable[[str], None],
         on_overdue: Callable[[str, str], None],
         ttl: float = TTL,
     ) -> None:
-        self._lease = Lease(database)
-        self._heartbeat = Heartbeat(Renewal(database), on_lost, on_overdue, ttl=ttl)
+        self._lease = storage.leases
+        self._heartbeat = Heartbeat(storage.renewal(), on_lost, on_overdue, ttl=ttl)
         self._owner = f"{_here()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def take(self, thread_id: str, wait: float = 0.0) -> int:

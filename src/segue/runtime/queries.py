@@ -6,9 +6,7 @@ from functools import partial
 
 from langchain_core.messages import convert_to_openai_messages
 
-from ..checkpoints.sqlite.database import Database, touch
-from ..checkpoints.sqlite.ledger import calls_of
-from ..checkpoints.sqlite.state_reading import state_at
+from ..checkpoints.ports import Storage
 from ..core.errors import TaskError, UnknownThread
 from ..core.events import Event, from_dict
 from ..core.records import Json, Task, Thread
@@ -18,6 +16,7 @@ from .lease_holder import lives
 from .projection import Projection, project
 from .run import question_of
 from .runner import Runner, thread_config
+from .thread_state import state_at
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at a task that another process runs."""
@@ -32,8 +31,8 @@ def is_over(row: Task) -> bool:
 class Queries:
     """Reads only."""
 
-    def __init__(self, database: Database, runner: Runner) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, runner: Runner) -> None:
+        self._storage = storage
         self._runner = runner
         self._closing = False
 
@@ -120,7 +119,7 @@ class Queries:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await calls_of(self._database, row.thread_id, task_id)
+        calls = await self._storage.ledger(row.thread_id).calls(task_id)
         events = await self._runner.log.read(task_id)
         return {"task": row.json(), "events": events, "calls": [call.json() for call in calls]}
 
@@ -140,7 +139,7 @@ class Queries:
         Raises:
             DatabaseUnavailable.
         """
-        await self._database.write(touch)
+        await self._storage.check_writable()
 
     async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The task's durable events after number `after`, then the live ones until it stops."""

@@ -2,17 +2,16 @@
 
 from langchain_core.runnables import RunnableConfig
 
-from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.repair.recover import recover
-from ..checkpoints.sqlite.state_reading import state_at
+from ..checkpoints.ports import Storage
 from ..core.records import Json
 from .runner import Runner, thread_config
+from .thread_state import state_at
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
 
 
-async def recover_session(database: Database, runner: Runner, thread_id: str) -> Json:
+async def recover_session(storage: Storage, runner: Runner, thread_id: str) -> Json:
     """Repair the records and go back to the newest state that can be read.
 
     Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was repaired.
@@ -25,7 +24,7 @@ async def recover_session(database: Database, runner: Runner, thread_id: str) ->
         await state_at(runner.graph, config)
 
     async with runner.leased(thread_id):
-        return await recover(database, runner.saver, readable, thread_id)
+        return await storage.sessions.recover(runner.saver, readable, thread_id)
 
 
 async def make_again(runner: Runner, thread_id: str) -> None:

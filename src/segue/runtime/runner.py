@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
@@ -10,13 +9,7 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
-from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.event_log import EventLog
-from ..checkpoints.sqlite.ledger import ToolLedger
-from ..checkpoints.sqlite.saver import FencedSqliteSaver
-from ..checkpoints.sqlite.schema import SCHEMA_VERSION
-from ..checkpoints.sqlite.state_reading import state_at
-from ..checkpoints.sqlite.tasks import Tasks
+from ..checkpoints.ports import Storage
 from ..core.agents import Budget
 from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting, from_dict
@@ -34,6 +27,7 @@ from .event_stream import Hub
 from .lease_holder import LeaseHolder
 from .projection import project
 from .run import LEASE_LOST, Run, given, knows, look_at, question_of
+from .thread_state import state_at
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +45,16 @@ class Runner:
     """Owns the running tasks of one process."""
 
     def __init__(
-        self, database: Database, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity | None = None
+        self, storage: Storage, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity | None = None
     ) -> None:
         self.capacity = capacity or Capacity()
         self.hub = Hub()
-        self.tasks = Tasks(database)
-        self.log = EventLog(database)
-        self.leases = LeaseHolder(database, self._lost, self._overdue)
-        self.saver = FencedSqliteSaver(database, self._publish, self._pause_run)
-        self.graph = build_chat(modes).compile(checkpointer=self.saver)
-        self._database = database
+        self.tasks = storage.tasks
+        self.log = storage.events
+        self.leases = LeaseHolder(storage, self._lost, self._overdue)
+        self.saver = storage.saver(self._publish, self._pause_run)
+        self.graph = build_chat(modes).compile(checkpointer=self.saver.checkpointer)
+        self._storage = storage
         self._registry = registry
         self._runs: dict[str, Run] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -149,7 +143,7 @@ class Runner:
     async def _watch(self) -> None:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
         while self._runs:
-            with suppress(DatabaseUnavailable, sqlite3.Error):
+            with suppress(DatabaseUnavailable):
                 for task_id, what in (await self.tasks.wanted(self._runs)).items():
                     run = self.run_of(task_id)
                     if run and what == "cancel":
@@ -251,7 +245,7 @@ class Runner:
         config: RunnableConfig = {
             **thread_config(row.thread_id),
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
-            "metadata": {"segue_schema": SCHEMA_VERSION, "segue_task": row.task_id},
+            "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
         state = await state_at(self.graph, thread_config(row.thread_id))
         if knows(state, row.task_id) and not state.tasks and state.values.get("result"):
@@ -273,7 +267,7 @@ class Runner:
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)
 
-        ledger = ToolLedger(self._database, row.thread_id, run.fence)
+        ledger = self._storage.ledger(row.thread_id, run.fence)
         services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(services, **names, language=run.language or "")
@@ -298,7 +292,7 @@ class Runner:
         """Put what a task did into its thread's history, so that the thread can take another message."""
         row = await self.tasks.get(row.task_id)
         fence = self.saver.fence(row.thread_id)
-        ledger = ToolLedger(self._database, row.thread_id, fence)
+        ledger = self._storage.ledger(row.thread_id, fence)
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
         agent = self._registry.agents.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}

@@ -6,18 +6,13 @@ from typing import Any
 from langchain_core.messages import convert_to_openai_messages, messages_to_dict
 from langgraph.graph.state import CompiledStateGraph
 
-from ..checkpoints.sqlite.database import Database
-from ..checkpoints.sqlite.preferences import Preferences
-from ..checkpoints.sqlite.sessions import export as portable
-from ..checkpoints.sqlite.sessions import fork as forking
-from ..checkpoints.sqlite.sessions.snapshots import snapshots
-from ..checkpoints.sqlite.state_reading import state_at
-from ..checkpoints.sqlite.tasks import Tasks
+from ..checkpoints.ports import Storage
 from ..core.errors import InvalidExport, InvalidMessage
 from ..core.nesting import DEEPEST, is_too_deep
 from ..core.records import Json
 from .recovery import recover_session
 from .runner import Runner
+from .thread_state import state_at
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -39,10 +34,10 @@ def check_session(name: str) -> None:
 class Sessions:
     """Sessions as a whole, and their users."""
 
-    def __init__(self, database: Database, runner: Runner) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, runner: Runner) -> None:
+        self._storage = storage
         self._runner = runner
-        self._preferences = Preferences(database)
+        self._preferences = storage.preferences
 
     async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
         """A page of the session's snapshots, the latest first.
@@ -50,7 +45,7 @@ class Sessions:
         Raises:
             UnknownThread.
         """
-        return await snapshots(self._database, session_id, limit, before)
+        return await self._storage.sessions.snapshots(session_id, limit, before)
 
     async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
@@ -59,7 +54,7 @@ class Sessions:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
         check_session(session_id)
-        return await fork(self._database, from_session, checkpoint_id, session_id)
+        return await fork(self._storage, from_session, checkpoint_id, session_id)
 
     async def export(self, session_id: str) -> Json:
         """The session as a JSON document.
@@ -67,7 +62,7 @@ class Sessions:
         Raises:
             UnknownThread, DamagedSession.
         """
-        return await export(self._database, self._runner.graph, session_id)
+        return await export(self._storage, self._runner.graph, session_id)
 
     async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Json:
         """Store an exported session as a new one; returns its newest task.
@@ -78,7 +73,7 @@ class Sessions:
         check_session(session_id)
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
-        return await import_(self._database, document, session_id, user_id)
+        return await import_(self._storage, document, session_id, user_id)
 
     async def recover(self, session_id: str) -> Json:
         """Repair a damaged session; the database is copied first.
@@ -86,7 +81,7 @@ class Sessions:
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
-        return await recover_session(self._database, self._runner, session_id)
+        return await recover_session(self._storage, self._runner, session_id)
 
     async def preferences(self, user_id: str) -> Json:
         """The user's default mode, and the latest answers with their ratings."""
@@ -109,26 +104,26 @@ class Sessions:
         await self._preferences.rate(task_id, rating)
 
 
-async def fork(database: Database, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Json:
+async def fork(storage: Storage, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Json:
     """Copy a thread's rows, and return the copy's newest task."""
-    return await _newest(database, new_thread_id, await forking.fork(database, thread_id, checkpoint_id, new_thread_id))
+    return await _newest(storage, new_thread_id, await storage.sessions.fork(thread_id, checkpoint_id, new_thread_id))
 
 
-async def import_(database: Database, document: Any, new_thread_id: str, user_id: str | None = None) -> Json:
+async def import_(storage: Storage, document: Any, new_thread_id: str, user_id: str | None = None) -> Json:
     """Store a document's rows, as `user_id`'s if one is given, and return the newest task."""
-    return await _newest(database, new_thread_id, await portable.import_(database, document, new_thread_id, user_id))
+    return await _newest(storage, new_thread_id, await storage.sessions.import_(document, new_thread_id, user_id))
 
 
-async def _newest(database: Database, thread_id: str, task_id: str | None) -> Json:
+async def _newest(storage: Storage, thread_id: str, task_id: str | None) -> Json:
     """A task; only the thread's id where there is none, as in a graph that ran without the app."""
     if task_id is None:
         return {"thread_id": thread_id, "task_id": None, "status": None}
-    return (await Tasks(database).get(task_id)).json()
+    return (await storage.tasks.get(task_id)).json()
 
 
-async def export(database: Database, graph: Graph, thread_id: str) -> Json:
+async def export(storage: Storage, graph: Graph, thread_id: str) -> Json:
     """A thread's rows and messages as a document."""
-    document = await portable.export(database, thread_id)
+    document = await storage.sessions.export(thread_id)
     place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}
     state = await state_at(graph, {"configurable": place}) if place["checkpoint_id"] else None
     messages = state.values.get("messages", []) if state else []

@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.text import Text
 
 from ...app import open as open_app
-from ...checkpoints.sqlite.database import open_database
 from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
 from ...checkpoints.sqlite.integrity import ReadRow
 from ...checkpoints.sqlite.repair.survey import Survey
-from ...checkpoints.sqlite.state_reading import state_at
+from ...checkpoints.sqlite.storage import open_sqlite
 from ...core.agents import Agent
 from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
 from ...registry import Registry
 from ...runtime.runner import Runner
+from ...runtime.thread_state import state_at
 from ...tools.builtin import BUILTIN
 from ..exits import FAILED
 from ..settings import Settings
@@ -306,17 +306,17 @@ async def unreadable_sessions(file: Path, most: int) -> dict[str, Unreadable]:
 
 async def _lost(file: Path, session: str) -> str:
     """Why nobody can go back to an older state of a session; empty where that can be done."""
-    database = await open_database(str(file))
-    runner = Runner(database, Registry(), MODES)
+    storage = await open_sqlite(str(file))
+    runner = Runner(storage, Registry(), MODES)
 
     async def readable(config: RunnableConfig) -> None:
         await state_at(runner.graph, config)
 
     try:
-        await Survey(database, runner.saver, readable, session).damage()
+        await Survey(storage.database, storage.saver(), readable, session).damage()
     except (NothingReadable, UnknownThread) as error:
         return str(error) if isinstance(error, NothingReadable) else ""
     finally:
         await runner.close()
-        await database.close()
+        await storage.close()
     return ""

@@ -1,0 +1,83 @@
+"""SQLite behind the ports: one object for everything that an open database offers."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from segue.core.records import Json
+
+from ..ports import Readable, Saver
+from .database import Database, open_database, touch
+from .event_log import EventLog
+from .leases import Lease, Renewal
+from .ledger import ToolLedger
+from .preferences import Preferences
+from .repair.recover import recover
+from .saver import FencedSqliteSaver
+from .schema import SCHEMA_VERSION
+from .sessions.export import export, import_
+from .sessions.fork import fork
+from .sessions.snapshots import snapshots
+from .tasks import Tasks
+
+
+class SqliteSessions:
+    """Whole threads of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+        return await snapshots(self._database, thread_id, limit, before)
+
+    async def fork(self, thread_id: str, checkpoint_id: str, new_thread_id: str) -> str | None:
+        return await fork(self._database, thread_id, checkpoint_id, new_thread_id)
+
+    async def export(self, thread_id: str) -> Json:
+        return await export(self._database, thread_id)
+
+    async def import_(self, document: Any, thread_id: str, user_id: str | None = None) -> str | None:
+        return await import_(self._database, document, thread_id, user_id)
+
+    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Json:
+        return await recover(self._database, cast(FencedSqliteSaver, saver), readable, thread_id)
+
+
+class SqliteStorage:
+    """An open SQLite database."""
+
+    schema_version = SCHEMA_VERSION
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.tasks = Tasks(database)
+        self.events = EventLog(database)
+        self.leases = Lease(database)
+        self.preferences = Preferences(database)
+        self.sessions = SqliteSessions(database)
+
+    def ledger(self, thread_id: str, fence: int = 0) -> ToolLedger:
+        return ToolLedger(self.database, thread_id, fence)
+
+    def renewal(self) -> Renewal:
+        return Renewal(self.database)
+
+    def saver(
+        self, on_events: Callable[[list[Json]], None] | None = None, on_pause: Callable[[str], None] | None = None
+    ) -> FencedSqliteSaver:
+        return FencedSqliteSaver(self.database, on_events, on_pause)
+
+    async def check_writable(self) -> None:
+        """Make sure that the database can be written.
+
+        Raises:
+            DatabaseUnavailable: saying why it cannot.
+        """
+        await self.database.write(touch)
+
+    async def close(self) -> None:
+        await self.database.close()
+
+
+async def open_sqlite(path: str) -> SqliteStorage:
+    """Open the SQLite file at `path`."""
+    return SqliteStorage(await open_database(path))
