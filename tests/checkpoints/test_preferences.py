@@ -8,6 +8,7 @@ import pytest
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.preferences import Preferences
 from segue.checkpoints.sqlite.sessions.snapshots import snapshots
+from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.errors import InvalidAnswer, UnknownTask
 from segue.runtime.sessions import export, fork, import_
 
@@ -71,13 +72,13 @@ async def test_copies_count_only_where_they_are_rated_themselves(here: World) ->
     task_id = await here.run("turn 1", agent="a")
     await preferences.rate(task_id, 5)
     newest, *_ = await snapshots(here.database, "s")
-    copied = await fork(here.database, "s", newest["checkpoint_id"], "f")
+    copied = await fork(here.storage, "s", newest["checkpoint_id"], "f")
     assert copied["rating"] is None
     assert len((await preferences.get("default"))["mode_history"]) == 1
     await preferences.rate(copied["task_id"], 1)
     assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
-    document = await export(here.database, here.app._runner.graph, "s")
-    await import_(here.database, document, "g")
+    document = await export(here.storage, here.app._runner.graph, "s")
+    await import_(here.storage, document, "g")
     assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
 
 
@@ -85,9 +86,9 @@ async def test_an_import_from_elsewhere_counts_for_the_user_that_it_is_given_to(
     here.register("a", note_the_turn, "react")
     await Preferences(here.database).rate(await here.run("turn 1", agent="a", user_id="ana"), 5)
     await here.run("turn 2", agent="a", user_id="ana")
-    document = await export(here.database, here.app._runner.graph, "s")
+    document = await export(here.storage, here.app._runner.graph, "s")
     async with await open_database(str(tmp_path / "elsewhere.db")) as elsewhere:
-        await import_(elsewhere, document, "t", user_id="ben")
+        await import_(SqliteStorage(elsewhere), document, "t", user_id="ben")
         preferences = Preferences(elsewhere)
         assert (await preferences.get("ana"))["mode_history"] == []
         assert [entry["rating"] for entry in (await preferences.get("ben"))["mode_history"]] == [None, 5]

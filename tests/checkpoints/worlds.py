@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 import segue
 from segue.app import App
 from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
 from segue.tools.binding import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
@@ -27,6 +28,7 @@ class World:
     def __init__(self, app: App, database: Database) -> None:
         self.app = app
         self.database = database
+        self.storage = SqliteStorage(database)
         self.effects: list[tuple[int, float]] = []
         self.hook: Hook | None = None
 

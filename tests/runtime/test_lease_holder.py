@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite import storage
+from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
