@@ -17,14 +17,17 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         RULE + "\n【规划模式 - 阶段一：修订计划】\n{why}\n\n",
         RULE + "\n[Plan mode - phase 1: revise the plan]\n{why}\n\n",
     ),
-    "plan_2": (
-        RULE + "\n【规划模式 - 阶段二：分解任务】\n目标: {goal}\n共 {n} 个执行步骤\n\n",
-        RULE + "\n[Plan mode - phase 2: break it down]\nGoal: {goal}\n{n} steps\n\n",
+    "plan_made": (
+        RULE + "\n【规划模式】计划生成完成\n目标: {goal}\n共 {n} 个执行步骤\n\n",
+        RULE + "\n[Plan mode] The plan is complete\nGoal: {goal}\n{n} steps\n\n",
     ),
-    "plan_3": (
-        RULE + "\n【规划模式 - 阶段三：执行工具】\n[{i}/{n}] {description}\n\n",
-        RULE + "\n[Plan mode - phase 3: carry it out]\n[{i}/{n}] {description}\n\n",
+    "plan_step": (
+        RULE + "\n【规划模式 - {phase}】\n[{i}/{n}] {description}\n\n",
+        RULE + "\n[Plan mode - {phase}]\n[{i}/{n}] {description}\n\n",
     ),
+    "phase_planning": ("阶段二：分解任务", "phase 2: break it down"),
+    "phase_execution": ("阶段三：执行工具", "phase 3: carry it out"),
+    "phase_generation": ("阶段四：生成回答", "phase 4: answer"),
     "plan_4": (
         RULE + "\n【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
         RULE + "\n[Plan mode - phase 4: answer]\nPutting the results together...\n\n",

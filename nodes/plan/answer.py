@@ -19,7 +19,7 @@ from ..shared.prompt_budget import as_json, conversation, truncate_result, trunc
 from ..shared.steering import amended, take_up
 from ..shared.task import before_objective, compose_result
 from .state import PlanState, PlanUpdate
-from .steps import behind, in_doubt, step_event, thought_through, unmended
+from .steps import behind, emit_thoughts, in_doubt, step_event, thought_through, unmended
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -28,10 +28,11 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     added = cast(PlanUpdate, await take_up(state, work))
     state = amended(state, added)
     task_id, language = state["task_id"], state["language"]
-    work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
-    asked = await _ask(state, work)
     old = tuple(Step(**step) for step in state["plan"])
     steps, error = _close(old, state)
+    emit_thoughts(old, steps, state, work)
+    work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
+    asked = await _ask(state, work)
     text = "\n\n".join([whole_answer(asked.reply, language), *_unknown(old, state)])
     plan = [step.model_dump(mode="json") for step in steps]
     result = compose_result(

@@ -34,7 +34,7 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         event = ErrorRaised(task_id=state["task_id"], message=str(error))
         return {"complaint": str(error), "draft": None, "events": announce(event)}
     steps = [step.model_dump(mode="json") for step in merged]
-    banner = phrase("plan_2", state["language"], goal=goal, n=len(steps))
+    banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
     work.emit(Thinking(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
     update: PlanUpdate = {"goal": goal, "plan": steps, "mended": mended, "draft": None, "asked": 0, "complaint": ""}

@@ -1,7 +1,6 @@
 """EXECUTE_STEP: carry out one step's tool call."""
 
-from segue.core.events import Thinking, ToolResult
-from segue.prompts.phrases import phrase
+from segue.core.events import ToolResult
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, rejection
@@ -10,15 +9,14 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
 from .state import PlanUpdate, StepWork
-from .steps import key_of
+from .steps import key_of, step_banner
 
 
 async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
     """Run the call through the ledger; its outcome is folded into the plan by SCHEDULE."""
     work = node_context(runtime)
     item = state["item"]
-    banner = phrase("plan_3", state["language"], i=state["place"], n=state["total"], description=item["description"])
-    work.emit(Thinking(task_id=state["task_id"], step_id=item["step_id"], content=banner))
+    work.emit(step_banner(state["task_id"], item, state["place"], state["total"], state["language"]))
     key = key_of(state["task_id"], item)
     outcome = await _run(state, work)
     event = ToolResult(

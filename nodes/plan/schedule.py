@@ -16,7 +16,7 @@ from ..shared.steering import take_up
 from ..shared.tool_messages import Settled, exchange
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
-from .steps import key_of, step_event, thought_through, unmended
+from .steps import emit_thoughts, key_of, step_event, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -31,6 +31,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     spent = _spent(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
     chosen = () if spent else _choose(settled, work.tools)[: min(left, work.agent.budget.parallel_calls)]
+    before, settled = settled, _thoughts_before(chosen, settled)
     wave, broken = _wave(chosen, state)
     begun = _begin(settled, [], broken)
     failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)
@@ -47,6 +48,7 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
         return {**update, "complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
     wave, given = await _approved(wave, state, work)
+    emit_thoughts(before, settled, state, work)
     return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave, given)}
 
 
@@ -114,6 +116,13 @@ def _choose(steps: tuple[Step, ...], tools: Mapping[str, Tool]) -> tuple[Step, .
     """All ready steps where they only read, else the first; steps without a tool are left to ANSWER."""
     waiting = tuple(step for step in ready(thought_through(steps)) if step.uses_tool)
     return waiting if all(_reads_only(tools.get(step.action)) for step in waiting) else waiting[:1]
+
+
+def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The plan with the steps without a tool done that come before the chosen ones."""
+    ids = [step.step_id for step in steps]
+    first = min((ids.index(step.step_id) for step in chosen), default=0)
+    return thought_through(steps)[:first] + steps[first:]
 
 
 def _reads_only(tool: Tool | None) -> bool:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.events import StepUpdate
+from segue.core.events import StepUpdate, Thinking
 from segue.core.plan import Status, Step, ready, set_status
 from segue.core.ports import CallKey
+from segue.prompts.phrases import phrase
 
+from ..shared.context import NodeContext
 from .state import PlanState
+
+_PHASES = ("planning", "execution", "generation")
 
 
 def key_of(task_id: str, item: Mapping[str, Any]) -> CallKey:
@@ -20,6 +24,20 @@ def step_event(task_id: str, step: Step) -> StepUpdate:
     return StepUpdate(
         task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
     )
+
+
+def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Thinking:
+    """The banner of a step, or of a wave's entry, under the phase that the plan gave it."""
+    phase = item["phase"] if item["phase"] in _PHASES else "execution"
+    about = {"phase": phrase(f"phase_{phase}", language), "i": place, "n": total, "description": item["description"]}
+    return Thinking(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
+
+
+def emit_thoughts(before: Sequence[Step], after: Sequence[Step], state: PlanState, work: NodeContext) -> None:
+    """Stream the banners of the steps without a tool that are done by now."""
+    for place, (old, new) in enumerate(zip(before, after, strict=True), start=1):
+        if old.status is Status.PENDING and new.status is Status.DONE and not new.uses_tool:
+            work.emit(step_banner(state["task_id"], new.model_dump(), place, len(after), state["language"]))
 
 
 def thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:

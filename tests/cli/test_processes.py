@@ -20,7 +20,7 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
     said = planned.stdout.decode()
     assert planned.returncode == 0, planned.stderr
     assert planned.stderr == b""
-    for phase in ("阶段一", "阶段二", "阶段三", "阶段四"):
+    for phase in ("阶段一", "计划生成完成", "阶段三", "阶段四"):
         assert said.count(phase) == 1
     assert "☑ 1 " in said
     assert "2495" in said

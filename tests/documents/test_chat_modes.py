@@ -159,3 +159,22 @@ async def test_recall_opens_every_earlier_result_also_of_collapsed_rounds(app: A
     opened = [entry["result"]["success"] for entry in result["history"] if entry["action"] == "recall"][1:]
     assert [page["text"] for page in opened] == [report(n) for n in range(30)]
     assert "[recall: " in str(model.calls[3]), "the line of a collapsed round names its results"
+
+
+async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat) -> None:
+    steps = [
+        {"action": "none", "description": "理清需求", "phase": "planning"},
+        {"action": "double", "params": {"number": 2}, "description": "加倍", "phase": "execution"},
+        {"action": "none", "description": "写出结果", "phase": "generation"},
+    ]
+    talk = await chat([Text(plan_json("算出四", steps)), Text("四")], "把二加倍", mode="plan", tools=(double,))
+    rule = "━" * 35
+    assert talk.text("thinking").split(f"{rule}\n")[1:] == [
+        "【规划模式 - 阶段一：制定计划】\n正在分析任务并生成执行计划...\n\n",
+        "【规划模式】计划生成完成\n目标: 算出四\n共 3 个执行步骤\n\n",
+        "【规划模式 - 阶段二：分解任务】\n[1/3] 理清需求\n\n",
+        "【规划模式 - 阶段三：执行工具】\n[2/3] 加倍\n\n",
+        "【规划模式 - 阶段四：生成回答】\n[3/3] 写出结果\n\n",
+        "【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
+    ]
+    assert talk.result["answer"] == "四"
