@@ -8,7 +8,7 @@ from segue.tools.registry import ToolSets
 from segue.tools.travel.tools import TRAVEL
 
 if TYPE_CHECKING:
-    from segue.tools.binding import BoundTool
+    from segue.tools.bound_tool import BoundTool
 
 
 def _data() -> "tuple[BoundTool, ...]":

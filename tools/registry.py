@@ -7,7 +7,7 @@ from segue.core.agents import load_attribute
 from segue.core.errors import ConfigurationError, UnknownTool
 
 from .adapters.functions import bind_function
-from .binding import BadArguments, BoundTool, Marks, tool
+from .bound_tool import BadArguments, BoundTool, Marks, tool
 
 __all__ = ["BadArguments", "BoundTool", "Marks", "ToolSets", "as_tool", "tool"]
 

@@ -14,7 +14,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
-from ..shared.steering import amended, take_up
+from ..shared.notes import amended, take_up
 from ..shared.task import compose_result
 from .state import DirectState, DirectUpdate
 

@@ -9,7 +9,7 @@ from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.steering import take_up
+from ..shared.notes import take_up
 from .events import tasks_of, told
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState

@@ -18,8 +18,8 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
+from ..shared.notes import amended, take_up
 from ..shared.prompt_budget import as_json, conversation
-from ..shared.steering import amended, take_up
 from ..shared.task import before_objective
 from ..shared.tool_schemas import MOST_STEPS, described
 from .events import as_steps, changed, tasks_of, told

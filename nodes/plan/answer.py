@@ -15,8 +15,8 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
+from ..shared.notes import amended, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
-from ..shared.steering import amended, take_up
 from ..shared.task import before_objective, compose_result
 from .state import PlanState, PlanUpdate
 from .steps import behind, emit_thoughts, in_doubt, step_event, thought_through, unmended

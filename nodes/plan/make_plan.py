@@ -16,9 +16,9 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
+from ..shared.notes import amended, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_together
 from ..shared.quotation import refuse_quotation
-from ..shared.steering import amended, take_up
 from ..shared.task import before_objective
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate

@@ -12,7 +12,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.approval import ask_person, because, decided, question_of, undecided, verdicts_of
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.steering import take_up
+from ..shared.notes import take_up
 from ..shared.tool_messages import Settled, exchange
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate

@@ -11,7 +11,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model
-from ..shared.steering import amended, take_up
+from ..shared.notes import amended, take_up
 from .plan_progress import begin_steps, step_events
 from .prose import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of

@@ -45,7 +45,7 @@ def earlier_results(state: ReactState) -> dict[str, EarlierResult]:
 
 
 def _of_messages(state: ReactState) -> list[EarlierResult]:
-    calls: dict[str, Any] = {}
+    calls: dict[str | None, Any] = {}
     found = []
     for message in state["messages"]:
         if isinstance(message, AIMessage):

@@ -15,6 +15,7 @@ from .core.agents import Agent
 from .core.errors import ConfigurationError
 from .core.events import Event
 from .core.ports import Model
+from .core.records import Json
 from .graphs.chat import MODES
 from .nodes.chat.run_mode import ModeGraph
 from .registry import Registry
@@ -25,9 +26,6 @@ from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
-
-Row = dict[str, Any]
-"""A JSON object."""
 
 
 class App:
@@ -84,7 +82,7 @@ class App:
 
     # Messages. The options are those of `MessageOptions`.
 
-    async def start(self, message: str, **options: Unpack[MessageOptions]) -> Row:
+    async def start(self, message: str, **options: Unpack[MessageOptions]) -> Json:
         """Run a message's task in the background; returns the task.
 
         `wait` is how many seconds to wait if the session is busy. With `steer` the message joins the session's
@@ -108,7 +106,7 @@ class App:
 
     async def ask(
         self, message: str, *, response_model: type[BaseModel] | None = None, **options: Unpack[MessageOptions]
-    ) -> Row:
+    ) -> Json:
         """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
 
         With `response_model` the answer is also given as an object of it, under `object`.
@@ -142,7 +140,7 @@ class App:
         """
         await self.control.pause(task_id)
 
-    async def resume(self, task_id: str, *, model: str = "") -> Row:
+    async def resume(self, task_id: str, *, model: str = "") -> Json:
         """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
 
         `model` takes the place of the one that it began with.
@@ -158,12 +156,12 @@ class App:
         async for event in self.control.resume_and_follow(task_id, model=model):
             yield event
 
-    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Row:
+    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Json:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
         task, _ = await self.control.resume(task_id, model=model, answer=answer)
         return task.json()
 
-    async def question(self, task_id: str) -> Row:
+    async def question(self, task_id: str) -> Json:
         """What a task waits with: {"interrupt_id", "kind": "approval", "calls": [{"index", "name", "arguments"}]}.
 
         Raises:
@@ -172,7 +170,7 @@ class App:
         """
         return await self.queries.question(task_id)
 
-    async def answer(self, task_id: str, answer: Any) -> Row:
+    async def answer(self, task_id: str, answer: Any) -> Json:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
         `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?, "reason"?}]}, or "approve"
@@ -211,7 +209,7 @@ class App:
 
     # Looking things up.
 
-    async def task(self, task_id: str) -> Row:
+    async def task(self, task_id: str) -> Json:
         """One task.
 
         Raises:
@@ -227,7 +225,7 @@ class App:
         limit: int = 50,
         before: str | None = None,
         session_prefix: str = "",
-    ) -> list[Row]:
+    ) -> list[Json]:
         """Tasks, the latest first; `before` is the id that the last page ended with."""
         tasks = await self.queries.tasks(agent_id, session_id, limit, before, session_prefix)
         return [task.json() for task in tasks]
@@ -241,15 +239,15 @@ class App:
         """
         return await self.queries.find_task(text)
 
-    async def resumable(self) -> list[Row]:
+    async def resumable(self) -> list[Json]:
         """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
         return await self.queries.resumable()
 
-    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Row]:
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
         """A task's durable events in their dict form, those after number `after`, at most `limit`."""
         return await self.queries.events(task_id, after, limit)
 
-    async def trace(self, task_id: str) -> Row:
+    async def trace(self, task_id: str) -> Json:
         """Everything about a task: {"task": {…}, "events": […], "calls": […]}.
 
         Raises:
@@ -257,7 +255,7 @@ class App:
         """
         return await self.queries.trace(task_id)
 
-    async def usage(self, agent_id: str | None = None) -> Row:
+    async def usage(self, agent_id: str | None = None) -> Json:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
         return await self.queries.usage(agent_id)
 
@@ -271,7 +269,7 @@ class App:
 
     # Sessions.
 
-    async def history(self, session_id: str) -> list[Row]:
+    async def history(self, session_id: str) -> list[Json]:
         """The session's messages in OpenAI's format: user, assistant (with tool_calls), tool.
 
         Raises:
@@ -279,14 +277,14 @@ class App:
         """
         return await self.queries.history(session_id)
 
-    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Row]:
+    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Json]:
         """The sessions whose names begin with `prefix`: turns, last message, last status and when.
 
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
         return [thread.json() for thread in await self.queries.threads(limit, prefix)]
 
-    async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Row]:
+    async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
         """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.
 
         Raises:
@@ -294,7 +292,7 @@ class App:
         """
         return await self.sessions.snapshots(session_id, limit, before)
 
-    async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Row:
+    async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
 
         A task that had not ended there can be resumed in the copy: what had run is not run again.
@@ -304,7 +302,7 @@ class App:
         """
         return await self.sessions.fork(from_session, checkpoint_id, session_id)
 
-    async def export(self, session_id: str) -> Row:
+    async def export(self, session_id: str) -> Json:
         """A session as a JSON document that `import_` takes, here or elsewhere.
 
         Raises:
@@ -312,7 +310,7 @@ class App:
         """
         return await self.sessions.export(session_id)
 
-    async def import_(self, document: Any, *, session_id: str, user_id: str | None = None) -> Row:
+    async def import_(self, document: Any, *, session_id: str, user_id: str | None = None) -> Json:
         """Store an exported session as a new one; returns its newest task.
 
         Raises:
@@ -320,7 +318,7 @@ class App:
         """
         return await self.sessions.import_(document, session_id, user_id)
 
-    async def recover(self, session_id: str) -> Row:
+    async def recover(self, session_id: str) -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
 
         Returns {checkpoint_id, created_at, dropped, copy, mended}; `dropped` is 0 and `mended`, the sentences on its
@@ -334,7 +332,7 @@ class App:
 
     # Users.
 
-    async def preferences(self, user_id: str) -> Row:
+    async def preferences(self, user_id: str) -> Json:
         """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the latest first."""
         return await self.sessions.preferences(user_id)
 
@@ -415,10 +413,10 @@ def _max_running() -> int:
     return int(given)
 
 
-def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Row:
+def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Json:
     """Ask one question and wait for the result; options as in `App.start`."""
 
-    async def once() -> Row:
+    async def once() -> Json:
         async with open(db) as app:
             return await app.ask(message, **options)
 

@@ -29,7 +29,7 @@ from segue.core.errors import (
 )
 from segue.core.ids import Ids
 from segue.runtime.runner import thread_config
-from segue.tools.binding import tool
+from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .graphs import HELLO, Steps, compiled, config_of, run

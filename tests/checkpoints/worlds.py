@@ -15,7 +15,7 @@ from segue.app import App
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
-from segue.tools.binding import tool
+from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 TABLES = ("tasks", "events", "calls", "checkpoints", "writes")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.nesting import DEEPEST
+from segue.core.json_depth import DEEPEST
 from segue.server import ServerSettings
 from segue.server.keys import Keys
 from segue.server.middleware.body_limit import depth

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from segue.core.errors import ConfigurationError
 
-from ..binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
+from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
 from ..calls.context import CallContext
 
 Function = Callable[..., Any]

@@ -14,7 +14,7 @@ from pydantic.errors import PydanticUserError
 
 from segue.core.errors import ConfigurationError
 
-from ..binding import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
+from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
 from ..calls.context import CallContext
 from .functions import bind_check, refused_injection
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from segue.core.agents import McpServer
 from segue.core.errors import ConfigurationError, MissingExtra, ToolServerUnavailable, listed
 
-from ..binding import Marked
+from ..bound_tool import Marked
 from ..calls.context import current_call
 from ..registry import Marks
 from .mcp_session import ServerDown, Session

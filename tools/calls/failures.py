@@ -18,7 +18,7 @@ MESSAGE_CHARS = 10_000
 
 _TOOLS = Path(__file__).parents[1]
 _MACHINERY = (
-    *(str(_TOOLS / f"{name}.py") for name in ("binding", "calls/run", "calls/threads")),
+    *(str(_TOOLS / f"{name}.py") for name in ("bound_tool", "calls/run", "calls/threads")),
     *(str(_TOOLS / "adapters" / f"{name}.py") for name in ("functions", "langchain")),
     *(os.path.dirname(inspect.getfile(package)) + os.sep for package in (asyncio, langchain_core)),
 )

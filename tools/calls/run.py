@@ -13,7 +13,7 @@ from langgraph.errors import GraphBubbleUp
 from segue.core.errors import listed
 from segue.core.ports import CallKey, Claim, Ledger, Tool
 
-from ..binding import BadArguments, BoundTool
+from ..bound_tool import BadArguments, BoundTool
 from .context import NOT_DONE, CallContext, current_call, idempotency_key
 from .failures import failure
 from .json_values import json_value

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from segue.tools.adapters.functions import bind_function
-from segue.tools.binding import BoundTool
+from segue.tools.bound_tool import BoundTool
 
 from .engine import need_extra
 from .folder import DataFile, DataFolder

@@ -60,7 +60,7 @@ def chat(
     steer: options.Steer = False,
     language: options.Language = "",
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Send a message, or start an interactive conversation."""
     settings = Settings(db, agents, agent, mode, model, user, session, wait, language)
@@ -92,7 +92,7 @@ def run(
     steer: options.Steer = False,
     language: options.Language = "",
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Break a goal down into subtasks and run them.
 
@@ -159,7 +159,7 @@ def answer(
     reject: options.Reject = None,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
-    as_json: options.Json = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Approve, edit or reject calls, and resume the task.
 

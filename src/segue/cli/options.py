@@ -35,7 +35,7 @@ Language = Annotated[
     ),
 ]
 Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: one event per line, then the result.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one event per line, then the result.")]
 JsonOfResumed = Annotated[
     bool,
     typer.Option(

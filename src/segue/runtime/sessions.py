@@ -8,7 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from ..checkpoints.ports import Storage
 from ..core.errors import InvalidExport, InvalidMessage
-from ..core.nesting import DEEPEST, is_too_deep
+from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json
 from .recovery import recover_session
 from .runner import Runner

@@ -1,7 +1,7 @@
 """The HTTP service: `create_app()` makes it, `serve()` runs it."""
 
 from .app import create_app
-from .logging import configure_logs
+from .log_config import configure_logs
 from .run import serve
 from .settings import ServerSettings, check_address, from_environment
 

@@ -16,7 +16,7 @@ from ..app import open as open_app
 from ..core.agents import Agent
 from ..core.errors import SegueError
 from .auto_resume import Resuming
-from .errors import Json, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
+from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .middleware.authentication import Gate
 from .middleware.body_limit import BodyLimit
 from .middleware.own_host import OwnHostOnly
@@ -47,7 +47,7 @@ def create_app(
         docs_url=None,  # they load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        default_response_class=Json,
+        default_response_class=JsonResponse,
         generate_unique_id_function=_operation_id,
         lifespan=_lifespan(database, told, tuple(agents), modes),
     )

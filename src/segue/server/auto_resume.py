@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from ..core.errors import SegueError
-from .logging import logger
+from ..core.records import Json
+from .log_config import logger
 from .service import Service
-from .views import Row
 
 AT_ONCE = 4
 LOOK_EVERY = 30.0
@@ -71,7 +71,7 @@ class Resuming:
                 self._service.came(task_id)
 
 
-def _hopeless(forms: Iterable[Row]) -> bool:
+def _hopeless(forms: Iterable[Json]) -> bool:
     """Whether a task was resumed again and again, and nothing happened: it may be what brings its process down."""
     resumed = 0
     for form in forms:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from ..core import errors
 from ..core.task_status import ACTIVE
-from .logging import logger
+from .log_config import logger
 from .sse.truncation import encoded, readable
 from .tenants import Tenant
 
@@ -56,7 +56,7 @@ def not_found(what: str, name: str) -> Problem:
     return Problem(404, "NotFound", f"There is no {what} '{name[:SHOWN]}'.")
 
 
-class Json(JSONResponse):
+class JsonResponse(JSONResponse):
     """JSON as people read it, in UTF-8; in ASCII where a text that is stored is none."""
 
     def render(self, content: Any) -> bytes:
@@ -99,7 +99,7 @@ def error_body(kind: str, message: str, error_id: str, task_id: str = "") -> dic
     return {"error": {"type": kind, "message": message, "error_id": error_id, **in_the_way}}
 
 
-def told(problem: Problem, cause: BaseException | None = None) -> Json:
+def told(problem: Problem, cause: BaseException | None = None) -> JsonResponse:
     """The answer that tells of a problem; the log has it with the same id, and the trace of what the server caused."""
     error_id = new_error_id()
     trace = cause if problem.status >= 500 else None
@@ -107,16 +107,16 @@ def told(problem: Problem, cause: BaseException | None = None) -> Json:
     extra = {"error_id": error_id, "type": problem.kind, "status": problem.status}
     logger.log(level, "problem", extra=extra, exc_info=trace)
     body = error_body(problem.kind, problem.message, error_id, problem.task_id)
-    return Json(body, problem.status, dict(problem.headers))
+    return JsonResponse(body, problem.status, dict(problem.headers))
 
 
-async def answer_problem(_: Request, error: Exception) -> Json:
+async def answer_problem(_: Request, error: Exception) -> JsonResponse:
     """For `Problem`."""
     assert isinstance(error, Problem)
     return told(error)
 
 
-async def answer_segue_error(request: Request, error: Exception) -> Json:
+async def answer_segue_error(request: Request, error: Exception) -> JsonResponse:
     """For Segue's own errors: their sentence, with names as the tenant knows them."""
     assert isinstance(error, errors.SegueError)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
@@ -137,14 +137,14 @@ async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     return next((row["task_id"] for row in latest if row["status"] in ACTIVE), "")
 
 
-async def answer_invalid(_: Request, error: Exception) -> Json:
+async def answer_invalid(_: Request, error: Exception) -> JsonResponse:
     """For a request that does not fit: where, and why, but not what it held."""
     assert isinstance(error, RequestValidationError)
     reasons = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
     return told(Problem(422, "InvalidRequest", "; ".join(reasons)[:1000] + "."))
 
 
-async def answer_http(_: Request, error: Exception) -> Json:
+async def answer_http(_: Request, error: Exception) -> JsonResponse:
     """For what the framework refuses: an unknown path, a wrong method, a body that is no JSON."""
     assert isinstance(error, HTTPException)
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..core.events import Event
+from ..core.records import Json
 from ..runtime.projection import PlanItem, Projection
-from .views import Row
 
 
 class CallMade(BaseModel):
@@ -65,7 +65,7 @@ class PlanView(BaseModel):
     steps: list[PlanStep]
 
 
-def recursions(task: Projection) -> list[Row]:
+def recursions(task: Projection) -> list[Json]:
     """The rounds in their order."""
     return [
         {
@@ -82,21 +82,21 @@ def recursions(task: Projection) -> list[Row]:
     ]
 
 
-def states(task: Projection) -> list[Row]:
+def states(task: Projection) -> list[Json]:
     """The statuses that the task went through."""
     return [_fields(StatusChange, change) for change in task.statuses]
 
 
-def plan(task: Projection) -> Row:
+def plan(task: Projection) -> Json:
     """The newest plan, each step as it is now."""
     return {"goal": task.goal, "steps": [_step(item) for item in task.plan.values()]}
 
 
-def _step(item: PlanItem) -> Row:
+def _step(item: PlanItem) -> Json:
     """The step, with a note only where there is one."""
     return {name: value for name, value in item.as_dict().items() if name != "note" or value or name in item.fields}
 
 
-def _fields(model: type[BaseModel], event: Event) -> Row:
+def _fields(model: type[BaseModel], event: Event) -> Json:
     """The fields of the model, from the event's of the same names."""
     return {name: getattr(event, name) for name in model.model_fields}

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from .logging import configure_logs
+from .log_config import configure_logs
 from .settings import ServerSettings, check_address
 
 if TYPE_CHECKING:

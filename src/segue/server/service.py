@@ -10,11 +10,12 @@ from typing import Any
 
 from ..app import App
 from ..core.errors import UnknownTask
+from ..core.records import Json
 from .errors import Problem, not_found
 from .settings import ServerSettings
 from .sse.frames import Framed
 from .tenants import Tenant
-from .views import Row, task_view
+from .views import task_view
 
 
 @dataclass
@@ -88,7 +89,7 @@ class Service:
     def leave_place(self, tenant: Tenant) -> None:
         self._places[tenant.name] -= 1
 
-    async def own_task(self, tenant: Tenant, task_id: str) -> Row:
+    async def own_task(self, tenant: Tenant, task_id: str) -> Json:
         """The row of a task of the tenant's; a 404 for any other."""
         try:
             row = await self.app.task(task_id)
@@ -98,7 +99,7 @@ class Service:
             raise not_found("task", task_id)
         return row
 
-    async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Row:
+    async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Json:
         """A page of the tenant's tasks, the latest first."""
         if before is not None:
             await self.own_task(tenant, before)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from .logging import logger
+from .log_config import logger
 from .service import Service
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

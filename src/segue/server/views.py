@@ -6,11 +6,10 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, Field
 
 from ..app import App
+from ..core.records import Json
 from .sse.frames import flat
 from .tenants import Tenant
 
-Row = dict[str, Any]
-"""JSON values by name, as the app returns them and as the service answers them."""
 Item = TypeVar("Item")
 TASK_ID = "2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"
 
@@ -107,7 +106,7 @@ class TraceView(BaseModel):
     question: dict[str, Any] | None = Field(description="what a person is asked, while it waits")
 
 
-def task_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
+def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `TaskView`."""
     view = {name: row.get(name) for name in TaskView.model_fields}
     view["session_id"], view["user_id"] = tenant.shown(row["thread_id"]), tenant.shown(row["user_id"])
@@ -118,13 +117,13 @@ def task_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
     return view
 
 
-def session_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
+def session_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
     kept = {name: row[name] for name in SessionView.model_fields if name != "session_id"}
     return {"session_id": tenant.shown(row["thread_id"]), **kept}
 
 
-def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
+def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `SnapshotView`."""
     view = {name: row.get(name) for name in SnapshotView.model_fields}
     if origin := row.get("forked_from"):
@@ -133,18 +132,18 @@ def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Row:
     return view
 
 
-def event_view(form: Mapping[str, Any], tenant: Tenant) -> Row:
+def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
     """An event of the log, whole."""
     view = flat(form)
     return {**view, "message": tenant.told(view["message"])} if view["type"] == "error" else view
 
 
-def call_view(row: Mapping[str, Any]) -> Row:
+def call_view(row: Mapping[str, Any]) -> Json:
     """The fields of a `CallView`."""
     return {name: row[name] for name in CallView.model_fields}
 
 
-def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Row | None) -> Row:
+def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Json | None) -> Json:
     """The fields of a `TraceView`."""
     return {
         "task": task_view(trace["task"], tenant),
@@ -154,7 +153,7 @@ def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Row | None) -
     }
 
 
-async def outcome(app: App, tenant: Tenant, task_id: str) -> Row:
+async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     """The task's result with its ids and its status; of one that has none, why: its error, or its question."""
     row = await app.task(task_id)
     result = row["result"] or {"success": False, "answer": "", "mode": row["mode"]}

@@ -5,12 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from ...core.errors import SegueError, ThreadBusy
+from ...core.records import Json
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.stage import Stage
 from ..exits import FAILED, PAUSED, WAITING, complain
@@ -23,7 +24,6 @@ from ..views.sanitize import one_line
 if TYPE_CHECKING:
     from ...app import App
 
-Row = dict[str, Any]
 AT_ONCE = 4
 OUTCOMES = {
     "done": "done",
@@ -73,7 +73,7 @@ class Everything:
         latest = [await self.app.tasks(session_id=thread_id, limit=1) for thread_id in waiting]
         return [row["task_id"] for rows in latest for row in rows]
 
-    async def _one(self, row: Row, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
+    async def _one(self, row: Json, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Go on with one task until it stands, say what became of it, and return that."""
         task_id = row["task_id"]
         async with gate:
@@ -95,7 +95,7 @@ class Everything:
             outcome = "failed" if refused or task["status"] not in OUTCOMES else task["status"]
             return self._say(outcome, task, refused or task["error"] or "", time.monotonic() - began)
 
-    def _say(self, outcome: str, task: Row, problem: str, seconds: float) -> str:
+    def _say(self, outcome: str, task: Json, problem: str, seconds: float) -> str:
         if self.as_json:
             write_json(result_form(task, outcome=outcome, error=problem or None))
             return outcome

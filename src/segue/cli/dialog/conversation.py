@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -12,6 +12,7 @@ from rich.text import Text
 from segue.prompts.language import Language
 
 from ...core.events import Event, Paused, StateChanged, from_dict
+from ...core.records import Json
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
 from ..settings import Settings
 from ..views.lines import signs_for, status_line, unknown_calls
@@ -28,7 +29,6 @@ from .verdicts import Answer
 if TYPE_CHECKING:
     from ...app import App
 
-Row = dict[str, Any]
 LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
@@ -43,8 +43,8 @@ class Turn:
     """How a task, or a stretch of it, ended: an exit code, or the question that is put to the person."""
 
     code: int
-    task: Row | None = None
-    question: Row | None = None
+    task: Json | None = None
+    question: Json | None = None
 
 
 @dataclass
@@ -111,13 +111,13 @@ class Conversation:
         first = await anext(events, None)  # an answer that does not fit leaves the view as it is
         return await self._carry(task_id, _with_first(first, events))
 
-    async def _go_on(self, trace: Row, events: AsyncIterator[Event]) -> Turn:
+    async def _go_on(self, trace: Json, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
         task = trace["task"]
         self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
         return await self._carry(task["task_id"], _with_first(first, events))
 
-    async def _latest(self) -> Row | None:
+    async def _latest(self) -> Json | None:
         tasks = await self.app.tasks(session_id=self.session, limit=1)
         return await self.app.trace(tasks[0]["task_id"]) if tasks else None
 
@@ -129,7 +129,7 @@ class Conversation:
         if self.settings.wait:
             remark(f"Waiting for session '{self.session}'… (Ctrl-C stops waiting)")
 
-    def _begin(self, task: Row, seen: list[Row]) -> None:
+    def _begin(self, task: Json, seen: list[Json]) -> None:
         """A view of the task that knows what was seen of it before."""
         self.view = self._new_view(task)
         self.seconds = 0.0
@@ -140,7 +140,7 @@ class Conversation:
             heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
             greet(self.console, model, heading, self._reads(task))
 
-    def _new_view(self, task: Row) -> View:
+    def _new_view(self, task: Json) -> View:
         if self.as_json:
             return JsonView()
         in_subtasks, language = task["mode"] == LIFECYCLE, self._reads(task)
@@ -148,7 +148,7 @@ class Conversation:
             return (LiveProgress if in_subtasks else LiveView)(self.console, language)
         return (PlainProgress if in_subtasks else PlainView)(self.console, language)
 
-    def _reads(self, task: Row) -> Language:
+    def _reads(self, task: Json) -> Language:
         return self.settings.reads(task["message"])
 
     async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
@@ -172,7 +172,7 @@ class Conversation:
             return self._leave_to_others(task)
         return await self._judge(task, interrupted=interrupts.count > 0)
 
-    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Row:
+    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Json:
         """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
         deadline = time.monotonic() + TAKING_UP
         while True:
@@ -181,7 +181,7 @@ class Conversation:
                 return task
             await asyncio.sleep(LOOK_EVERY)
 
-    def _leave_to_others(self, task: Row) -> Turn:
+    def _leave_to_others(self, task: Json) -> Turn:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):
@@ -195,7 +195,7 @@ class Conversation:
             raise RuntimeError("No task is shown yet.")
         return self.view
 
-    async def _judge(self, task: Row, *, interrupted: bool = False) -> Turn:
+    async def _judge(self, task: Json, *, interrupted: bool = False) -> Turn:
         """Close the view of a task that stands, or keep it for one that a person is asked about."""
         view = self._shown()
         question = None
@@ -214,7 +214,7 @@ class Conversation:
             self._conclude(task)
         return Turn(self._say_what_it_needs(task, question))
 
-    def _conclude(self, task: Row) -> None:
+    def _conclude(self, task: Json) -> None:
         self.console.print()
         if unknown := unknown_calls(task, signs_for(self.console), self._reads(task)):
             self.console.print(unknown, soft_wrap=True)
@@ -223,18 +223,18 @@ class Conversation:
             if self.framed:
                 self.say_how_to_go_on(task)
 
-    def say_how_to_go_on(self, task: Row) -> None:
+    def say_how_to_go_on(self, task: Json) -> None:
         """Print the command that continues a task's session with its agent in another process, ready to be copied."""
         heading, command = how_to_go_on(self.app, self.settings, task)
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
-    def say_how_to_answer(self, task: Row, question: Row) -> int:
+    def say_how_to_answer(self, task: Json, question: Json) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
         remark("The task is waiting for an answer.", *answering(self.settings, task["task_id"], question["calls"]))
         return WAITING
 
-    def _say_what_it_needs(self, task: Row, question: Row | None) -> int:
+    def _say_what_it_needs(self, task: Json, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
         resume = self.settings.command_on("resume", task["task_id"])
         if question:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
+from ...core.records import Json
 from ..exits import FAILED, complain
 from ..settings import Settings
 from ..views.consoles import output
 from .approval import Questioner
-from .conversation import Conversation, Row, Turn
+from .conversation import Conversation, Turn
 from .next_commands import instead, meanwhile
 from .verdicts import answer_of
 
@@ -68,7 +69,7 @@ class Stage:
             turn = self._asked(talk, turn.task, turn.question)
         return turn.code
 
-    def _asked(self, talk: Conversation, task: Row, question: Row) -> Turn:
+    def _asked(self, talk: Conversation, task: Json, question: Json) -> Turn:
         answer = Questioner(talk.console, talk.settings.reads(task["message"])).ask(question)
         if answer is None:
             return Turn(talk.say_how_to_answer(task, question))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import InvalidAnswer
-from ...core.nesting import DEEPEST, is_too_deep
+from ...core.json_depth import DEEPEST, is_too_deep
 from ..views.sanitize import one_line
 
 Call = Mapping[str, Any]

@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from ...core.nesting import DEEPEST
+from ...core.json_depth import DEEPEST
 from ..errors import Problem
 from .asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
 

@@ -7,7 +7,7 @@ import uuid
 import structlog
 
 from ..errors import internal, told
-from ..logging import logger
+from ..log_config import logger
 from .asgi import ASGIApp, Message, Receive, Scope, Send, header
 
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)

@@ -3,9 +3,10 @@
 from pydantic import BaseModel
 
 from ...core.agents import Agent
-from ..errors import Json, not_found
-from ..views import Page, Row, TaskView
-from .wiring import Before, Caller, Limit, Serving, routes
+from ...core.records import Json
+from ..errors import JsonResponse, not_found
+from ..views import Page, TaskView
+from .dependencies import Before, Caller, Limit, Serving, routes
 
 router = routes("agents")
 
@@ -20,24 +21,24 @@ class AgentView(BaseModel):
     default: bool
 
 
-def _view(agent: Agent, default: str) -> Row:
+def _view(agent: Agent, default: str) -> Json:
     told = {name: getattr(agent, name) for name in AgentView.model_fields if name != "default"}
     return {**told, "default": agent.agent_id == default}
 
 
 @router.get("/api/agents", response_model=Page[AgentView])
-async def agents(service: Serving, _: Caller) -> Json:
+async def agents(service: Serving, _: Caller) -> JsonResponse:
     """The agents; a message that names none goes to the default one."""
     known = service.app.agents
     default = service.settings.default_agent or next(iter(known))
-    return Json({"items": [_view(agent, default) for agent in known.values()], "next": None})
+    return JsonResponse({"items": [_view(agent, default) for agent in known.values()], "next": None})
 
 
 @router.get("/api/agents/{agent_id}/tasks", response_model=Page[TaskView])
 async def agent_tasks(
     agent_id: str, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
-) -> Json:
+) -> JsonResponse:
     """The tasks that an agent was given, the latest first."""
     if agent_id not in service.app.agents:
         raise not_found("agent", agent_id)
-    return Json(await service.page_of_tasks(tenant, limit, before, agent_id=agent_id))
+    return JsonResponse(await service.page_of_tasks(tenant, limit, before, agent_id=agent_id))

@@ -8,12 +8,12 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.ids import Ids
+from ...core.records import Json
 from ..service import Service
 from ..sse.frames import position
 from ..sse.stream import EventStream
 from ..tenants import Tenant
-from ..views import Row
-from .wiring import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
 
 router = routes("chat")
 
@@ -88,7 +88,7 @@ async def stream(
     return _stream(service, tenant, row, position(last_event_id, task_id) if after is None else after)
 
 
-async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Row:
+async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Json:
     thread_id = tenant.stored(body.session_id or Ids().thread())
     with service.starting_task(tenant, thread_id):
         return await service.app.start(
@@ -103,13 +103,13 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Row:
         )
 
 
-async def _already_told(service: Service, row: Row) -> int:
+async def _already_told(service: Service, row: Json) -> int:
     """The number of the event before the task was steered; 0 for a task that has only begun."""
     forms = await service.app.events(row["task_id"])
     return max((form["seq"] - 1 for form in forms if form["type"] == "steered"), default=0)
 
 
-def _stream(service: Service, tenant: Tenant, row: Row, after: int) -> EventStream:
+def _stream(service: Service, tenant: Tenant, row: Json, after: int) -> EventStream:
     ids = {"X-Task-Id": row["task_id"], "X-Session-Id": _header(tenant.shown(row["thread_id"]))}
     return EventStream(service, tenant, row, after, ids)
 

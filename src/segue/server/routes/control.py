@@ -6,11 +6,12 @@ from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ...core.approval import Verdict
-from ..errors import Json
+from ...core.records import Json
+from ..errors import JsonResponse
 from ..service import Service
 from ..tenants import Tenant
-from ..views import Row, TaskView, task_view
-from .wiring import CONFLICT, MODEL_DOWN, Caller, Serving, TaskId, routes
+from ..views import TaskView, task_view
+from .dependencies import CONFLICT, MODEL_DOWN, Caller, Serving, TaskId, routes
 
 router = routes("control")
 
@@ -47,11 +48,11 @@ class Rating(BaseModel):
 
 
 @router.post("/api/tasks/{task_id}/pause", status_code=202, response_model=TaskView, responses=CONFLICT)
-async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
     """Ask a task to pause at its next checkpoint; it can be resumed."""
     await service.own_task(tenant, task_id)
     await service.app.pause(task_id)
-    return Json(await _now(service, tenant, task_id), 202)
+    return JsonResponse(await _now(service, tenant, task_id), 202)
 
 
 @router.post(
@@ -59,41 +60,41 @@ async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
 )
 async def resume(
     task_id: TaskId, service: Serving, tenant: Caller, body: Annotated[ResumeRequest | None, Body()] = None
-) -> Json:
+) -> JsonResponse:
     """Resume a task that was paused, interrupted or failed; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
     with service.starting_task(tenant, task["thread_id"]):
         row = await service.app.take_up(task_id, model=(body.model if body else None) or "")
-    return Json(task_view(row, tenant), 202)
+    return JsonResponse(task_view(row, tenant), 202)
 
 
 @router.post("/api/tasks/{task_id}/cancel", response_model=TaskView, responses=CONFLICT)
-async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> Json:
+async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
     """Cancel a task, running or not; what it did stays in the session's history."""
     await service.own_task(tenant, task_id)
     await service.app.cancel(task_id)
-    return Json(await _now(service, tenant, task_id))
+    return JsonResponse(await _now(service, tenant, task_id))
 
 
 @router.post(
     "/api/tasks/{task_id}/answer", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
-async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> Json:
+async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> JsonResponse:
     """Answer the question that a task waits with, which resumes it; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
     with service.starting_task(tenant, task["thread_id"]):
         row = await service.app.take_up(task_id, answer=_answer(body))
-    return Json(task_view(row, tenant), 202)
+    return JsonResponse(task_view(row, tenant), 202)
 
 
 @router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)
-async def rate(task_id: TaskId, body: Rating, service: Serving, tenant: Caller) -> Json:
+async def rate(task_id: TaskId, body: Rating, service: Serving, tenant: Caller) -> JsonResponse:
     """Rate a task from 1 to 5."""
     await service.own_task(tenant, task_id)
     await service.app.rate(task_id, body.rating)
-    return Json(await _now(service, tenant, task_id))
+    return JsonResponse(await _now(service, tenant, task_id))
 
 
 def _answer(body: AnswerRequest) -> Any:
@@ -102,5 +103,5 @@ def _answer(body: AnswerRequest) -> Any:
     return {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in body.verdicts]}
 
 
-async def _now(service: Service, tenant: Tenant, task_id: str) -> Row:
+async def _now(service: Service, tenant: Tenant, task_id: str) -> Json:
     return task_view(await service.app.task(task_id), tenant)

@@ -3,8 +3,8 @@
 from pydantic import BaseModel
 
 from ...runtime.drawings import drawing
-from ..errors import Json, not_found
-from .wiring import Caller, Serving, routes
+from ..errors import JsonResponse, not_found
+from .dependencies import Caller, Serving, routes
 
 router = routes("graphs")
 
@@ -23,15 +23,15 @@ class Drawing(BaseModel):
 
 
 @router.get("/api/modes", response_model=Modes)
-async def modes(service: Serving, _: Caller) -> Json:
+async def modes(service: Serving, _: Caller) -> JsonResponse:
     """The modes that a message may ask for."""
-    return Json({"items": service.app.modes})
+    return JsonResponse({"items": service.app.modes})
 
 
 @router.get("/api/graphs/{name}", response_model=Drawing)
-async def graph(name: str, _: Caller) -> Json:
+async def graph(name: str, _: Caller) -> JsonResponse:
     """A graph's diagram: react, direct, plan, chat, …"""
     mermaid = drawing(name)
     if mermaid is None:
         raise not_found("graph", name)
-    return Json({"name": name, "mermaid": mermaid})
+    return JsonResponse({"name": name, "mermaid": mermaid})

@@ -3,8 +3,8 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from ..errors import ErrorBody, Json
-from .wiring import Serving
+from ..errors import ErrorBody, JsonResponse
+from .dependencies import Serving
 
 router = APIRouter(tags=["health"])
 
@@ -16,15 +16,15 @@ class Health(BaseModel):
 
 
 @router.get("/healthz", response_model=Health)
-async def healthz() -> Json:
+async def healthz() -> JsonResponse:
     """The process is running."""
-    return Json({"status": "alive"})
+    return JsonResponse({"status": "alive"})
 
 
 @router.get(
     "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "No work is accepted now."}}
 )
-async def readyz(service: Serving) -> Json:
+async def readyz(service: Serving) -> JsonResponse:
     """The database can be written, and the service is not stopping."""
     await service.check_ready()
-    return Json({"status": "ready"})
+    return JsonResponse({"status": "ready"})

@@ -6,9 +6,9 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.ids import Ids
-from ..errors import Json
+from ..errors import JsonResponse
 from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
-from .wiring import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
+from .dependencies import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
 
 router = routes("sessions")
 
@@ -31,19 +31,19 @@ class ForkView(BaseModel):
 
 
 @router.get("/api/sessions", response_model=Page[SessionView])
-async def sessions(service: Serving, tenant: Caller, limit: Limit = 50) -> Json:
+async def sessions(service: Serving, tenant: Caller, limit: Limit = 50) -> JsonResponse:
     """The sessions, the last used first."""
     rows = await service.app.threads(limit=limit, prefix=tenant.prefix)
-    return Json({"items": [session_view(row, tenant) for row in rows], "next": None})
+    return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
 
 
 @router.get("/api/sessions/{session_id}/tasks", response_model=Page[TaskView])
 async def session_tasks(
     session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
-) -> Json:
+) -> JsonResponse:
     """The session's tasks, the latest first."""
     thread_id = await service.own_session(tenant, session_id)
-    return Json(await service.page_of_tasks(tenant, limit, before, session_id=thread_id))
+    return JsonResponse(await service.page_of_tasks(tenant, limit, before, session_id=thread_id))
 
 
 @router.get("/api/sessions/{session_id}/history", response_model=Page[dict[str, Any]], responses=CONFLICT)
@@ -53,29 +53,29 @@ async def history(
     tenant: Caller,
     limit: Limit = 100,
     before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
-) -> Json:
+) -> JsonResponse:
     """The messages in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
     messages = await service.app.history(await service.own_session(tenant, session_id))
     end = len(messages) if before is None else min(before, len(messages))
     start = max(0, end - limit)
-    return Json({"items": messages[start:end], "next": start or None})
+    return JsonResponse({"items": messages[start:end], "next": start or None})
 
 
 @router.get("/api/sessions/{session_id}/snapshots", response_model=Page[SnapshotView], responses=CONFLICT)
 async def snapshots(
     session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
-) -> Json:
+) -> JsonResponse:
     """The snapshots that the session can be forked at, newest first."""
     thread_id = await service.own_session(tenant, session_id)
     rows = await service.app.snapshots(thread_id, limit=limit + 1, before=before)
     items = [snapshot_view(row, tenant) for row in rows[:limit]]
-    return Json({"items": items, "next": rows[limit - 1]["checkpoint_id"] if len(rows) > limit else None})
+    return JsonResponse({"items": items, "next": rows[limit - 1]["checkpoint_id"] if len(rows) > limit else None})
 
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
-async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenant: Caller) -> Json:
+async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenant: Caller) -> JsonResponse:
     """Start a new session from a snapshot of this one."""
     thread_id = await service.own_session(tenant, session_id)
     new = tenant.stored(body.session_id or Ids().thread())
     row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)
-    return Json({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)
+    return JsonResponse({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)

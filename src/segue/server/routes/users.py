@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import Json, not_found
-from .wiring import LONGEST, NAME, Caller, Serving, routes
+from ..errors import JsonResponse, not_found
+from .dependencies import LONGEST, NAME, Caller, Serving, routes
 
 router = routes("users")
 UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST, examples=["alice"])]
@@ -36,16 +36,16 @@ class PreferencesView(BaseModel):
 
 
 @router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
-async def preferences(user_id: UserId, service: Serving, tenant: Caller) -> Json:
+async def preferences(user_id: UserId, service: Serving, tenant: Caller) -> JsonResponse:
     """What the user prefers."""
     found = await service.app.preferences(tenant.stored(user_id))
     if not any(found.values()):
         raise not_found("user", user_id)
-    return Json(found)
+    return JsonResponse(found)
 
 
 @router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)
-async def prefer(user_id: UserId, body: Preferences, service: Serving, tenant: Caller) -> Json:
+async def prefer(user_id: UserId, body: Preferences, service: Serving, tenant: Caller) -> JsonResponse:
     """Say what the user prefers."""
     await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
-    return Json(await service.app.preferences(tenant.stored(user_id)))
+    return JsonResponse(await service.app.preferences(tenant.stored(user_id)))

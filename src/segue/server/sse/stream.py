@@ -8,19 +8,20 @@ from typing import cast
 from fastapi.responses import StreamingResponse
 
 from ...core.errors import SegueError
+from ...core.records import Json
 from ..errors import new_error_id
-from ..logging import logger
+from ..log_config import logger
 from ..middleware.asgi import Receive, Scope, Send
 from ..service import Service
 from ..tenants import Tenant
-from ..views import Row, outcome
+from ..views import outcome
 from .frames import HEARTBEAT, done_frame
 
 
 class EventStream(StreamingResponse):
     """One client's view of a task, which does not know of it; its place is free as soon as the client is gone."""
 
-    def __init__(self, service: Service, tenant: Tenant, row: Row, after: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, service: Service, tenant: Tenant, row: Json, after: int, headers: Mapping[str, str]) -> None:
         self._frames = cast("AsyncGenerator[bytes, None]", self._frames_of(row["task_id"], after))
         super().__init__(
             self._frames,
@@ -76,7 +77,7 @@ class EventStream(StreamingResponse):
             result = self._broken(task_id, error)
         yield done_frame(task_id, result)
 
-    def _broken(self, task_id: str, error: Exception) -> Row:
+    def _broken(self, task_id: str, error: Exception) -> Json:
         """What is told of a stream that broke off."""
         error_id = new_error_id()
         logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": task_id})
