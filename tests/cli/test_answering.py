@@ -220,7 +220,7 @@ def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> No
     assert Path(pages.folder / "segue.db").exists()
 
 
-def test_after_rows_were_mended_the_next_command_answers_or_names_the_agent(pages: Shell) -> None:
+def test_after_rows_were_repaired_the_next_command_answers_or_names_the_agent(pages: Shell) -> None:
     task_id = waiting(pages, "refund it")
     damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()

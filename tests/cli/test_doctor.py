@@ -162,7 +162,7 @@ def test_what_can_be_read_of_a_damaged_file_is_saved_by_the_commands(tmp_path: P
     assert (code, "no damage found" in report) == (0, True)
 
 
-async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_mended(tmp_path: Path) -> None:
+async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_repaired(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     await written(path, "s", "t")
     newest = "(SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = 't')"

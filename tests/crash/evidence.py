@@ -84,7 +84,7 @@ def contents(folder: Path) -> dict[str, list[Any]]:
 
 
 def rows_of(database: Path, session: str) -> Rows:
-    """A session's rows in the tables that hold it, from a copy: to open what a killed process left is to mend it."""
+    """A session's rows in the tables that hold it, from a copy: to open what a killed process left is to repair it."""
     found: Rows = {table: [] for table in ("tasks", "events", "calls", "checkpoints", "writes")}
     with tempfile.TemporaryDirectory() as folder:
         for file in (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-journal")):

@@ -268,7 +268,7 @@ async def test_rows_that_are_no_rows_of_ours_are_said(tmp_path: Path) -> None:
             await app.trace(task["task_id"])
 
 
-def test_damaged_rows_are_found_and_mended_by_the_commands_that_are_told(sound: Sound, tmp_path: Path) -> None:
+def test_damaged_rows_are_found_and_repaired_by_the_commands_that_are_named(sound: Sound, tmp_path: Path) -> None:
     path = sound.copy(tmp_path)
     sound_ones = [run(way, "--db", str(path))[1] for way in ("tasks", "threads")]
     damage(path, "UPDATE tasks SET notes = '{', status = 'dome' WHERE thread_id = 't'")

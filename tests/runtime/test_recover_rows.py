@@ -51,8 +51,8 @@ def test_recover_says_what_it_did_and_how_to_go_on(sound: Path, tmp_path: Path) 
     damage(path, "UPDATE tasks SET notes = '{', answer = '{' WHERE thread_id = 's' AND status = 'paused'")
     code, output = run(path, "recover", "s")
     mended, kept, go_on, command = output.splitlines()
-    assert (code, go_on) == (0, "To go on:")
-    assert mended.endswith("': lost, and empty now: notes, answer.")
+    assert (code, go_on) == (0, "To continue:")
+    assert mended.endswith("': damaged: notes, answer; they are empty now.")
     assert kept.startswith(f"The database as it was is kept in {path}.damaged-")
     assert command.startswith("segue resume ")
     assert run(path, "recover", "s") == (0, "Nothing of session s is damaged; nothing was changed.\n")
@@ -62,9 +62,9 @@ def test_recover_says_so_where_only_the_rows_can_be_saved(sound: Path, tmp_path:
     path = copied(sound, tmp_path)
     damage(path, "UPDATE tasks SET status = 'odd'", "UPDATE checkpoints SET checkpoint = x'00'")
     code, output = run(path, "recover", "s")
-    assert (code, output.count(": rebuilt: status.")) == (1, 2)
+    assert (code, output.count(": damaged: status; it ended with an error")) == (1, 2)
     assert "continue in a new session" in output.splitlines()[2]
-    assert "To go on" not in output
+    assert "To continue" not in output
     assert run(path, "tasks")[0] == 0
 
 

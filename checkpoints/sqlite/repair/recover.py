@@ -1,4 +1,4 @@
-"""A damaged thread: its rows are mended, and it goes back to the newest checkpoints that can be read."""
+"""Recovery of a damaged thread: back to the newest checkpoints that can be read, its damaged records replaced."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from ..event_log import insert_event
 from ..integrity import damaged_rows
 from ..leases import check_fence
 from ..saver import FencedSqliteSaver
-from .rows import mend
+from .rows import replace_damaged
 from .survey import Damage, Readable, Survey
 
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ async def recover(
     thread_id: str,
     clock: Callable[[], float] = time.time,
 ) -> Row:
-    """Let a thread that `saver` holds go back to the newest state that can be read, and mend its rows.
+    """Let a thread that `saver` holds go back to the newest state that can be read, and replace its damaged records.
 
     A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
     dropped, copy, mended}: where the thread stands, since when (Unix seconds), how many checkpoints and results of
@@ -54,8 +54,8 @@ async def recover(
     damaged, nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
     of any more are found again in the ledger, by their name and arguments.
 
-    A session that never had a checkpoint stands at "". Where there are some and none can be read, only the rows are
-    mended: `checkpoint_id` is None, and the last sentence says what that means.
+    A session that never had a checkpoint stands at "". Where there are some and none can be read, only the
+    records are replaced: `checkpoint_id` is None, and the last sentence says what that means.
 
     Raises:
         UnknownThread: it has no checkpoint, nor any damaged row.
@@ -78,7 +78,7 @@ async def recover(
 
     def work(connection: sqlite3.Connection) -> list[str]:
         check_fence(connection, thread_id, fence)
-        mended = mend(connection, thread_id, now)
+        mended = replace_damaged(connection, thread_id, now)
         if isinstance(found, Damage) and found.size:
             _drop(connection, found, saver, thread_id, now)
         return mended

@@ -1,57 +1,66 @@
-"""Mend the damaged rows of a session: from the log of its events, as far as that tells what they held."""
+"""Damaged records of a session, replaced by minimal ones that can be read."""
 
 import json
 import sqlite3
-from itertools import count as numbers
+from collections.abc import Iterable
 from typing import Any
 
 from segue.core.events import ErrorRaised, StateChanged, to_dict
 from segue.core.ids import Ids
-from segue.core.records import Json, Task, to_row
+from segue.core.records import Json, Task, listed_faults, to_row
 from segue.core.task_status import OPEN, TaskStatus
 
 from ..event_log import event_row, insert_event
 from ..integrity import ReadRow, rows_of
-from ..tasks import EMPTY
-from .calls import mended_call
 
-Log = list[Json]
-_S = TaskStatus
-_IDS = {"trace_id": str, "step_id": str, "iteration": int}
 _UNREADABLE = "What stood here was damaged and could not be read: the session was recovered."
-_NO_PLACE = "Events dropped, since nothing tells where they belong"
-_TAKEN = "Events dropped, since another one stands in their place by now"
+_LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
+_EMPTY: Json = {
+    **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
+    **dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of")),
+    "user_id": "default",
+    "notes": [],
+}
+_NEEDED = frozenset({"task_id", "agent_id", "mode", "model", "status", "message"})
+"""What a task cannot go on without."""
+_KNOWN = frozenset({"scope", "idx", "name", "arguments", "state", "outcome", "finished_at"})
+"""What a call counts as made without, its outcome unknown."""
 
-_DROP_EVENT = "DELETE FROM events WHERE task_id = ? AND seq = ?"
-_DROP_NAMELESS = """
+# A number or an id may be none any more: as bytes both can be compared all the same.
+_DROP_EVENT = """
     DELETE FROM events WHERE CAST(task_id AS BLOB) IS CAST(? AS BLOB) AND CAST(seq AS BLOB) IS CAST(? AS BLOB)
 """
+_NUMBERS = """
+    SELECT task_id, seq, json_extract(event, '$.timestamp') AS moment FROM events WHERE thread_id = ?
+    ORDER BY task_id, seq
+"""
 _PUT_EVENT = """
-    INSERT OR IGNORE INTO events (task_id, seq, thread_id, source, ordinal, event)
+    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
     VALUES (:task_id, :seq, :thread_id, :source, :ordinal, :event)
 """
-_NUMBERS = "SELECT seq FROM events WHERE task_id = ? AND typeof(seq) = 'integer'"
+_NAMELESS = """
+    SELECT task_id FROM (
+        SELECT task_id FROM events WHERE thread_id = :thread UNION SELECT task_id FROM calls WHERE thread_id = :thread
+    ) WHERE task_id NOT IN (SELECT task_id FROM tasks WHERE task_id NOTNULL)
+"""
+_LATEST = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 
 
-def mend(connection: sqlite3.Connection, thread_id: str, now: float) -> list[str]:
-    """Mend what is damaged, in the caller's transaction; returns what was done, a sentence each.
+def replace_damaged(connection: sqlite3.Connection, thread_id: str, now: float) -> list[str]:
+    """Replace what is damaged, in the caller's transaction; returns what was done, a sentence each.
 
-    An event that cannot be read keeps its number. A call that had ended stays one that is not made again.
+    An event that cannot be read keeps its number and says so. A task that lost what it needs ends with an error. A
+    call is never made again: where its outcome is lost, it is unknown.
     """
-    said = _mend_events(connection, thread_id, now)
-    log: dict[str, Log] = {}
-    for row in rows_of(connection, "events", thread_id):
-        log.setdefault(row.task_id, []).append({**row.values["event"], "source": row.values["source"]})
-    said += _mend_tasks(connection, thread_id, log, now)
-    tasks = [row.values for row in rows_of(connection, "tasks", thread_id)]
-    for call in [row for row in rows_of(connection, "calls", thread_id) if row.faults]:
-        new, sentence = mended_call(call, thread_id, tasks, log)
-        try:
-            _update(connection, "calls", call, new)
-        except sqlite3.IntegrityError:  # it was made again while it could not be found
-            _update(connection, "calls", call, {**new, "scope": f"damaged#{call.stored['position']}", "orphaned": 1})
-        said.append(sentence)
-    return said
+    damaged = {
+        table: [row for row in rows_of(connection, table, thread_id) if row.faults]
+        for table in ("events", "tasks", "calls")
+    }
+    return [
+        *_replace_events(connection, thread_id, damaged["events"], now),
+        *[_replace_task(connection, thread_id, row, now) for row in damaged["tasks"]],
+        *[_replace_call(connection, thread_id, row, now) for row in damaged["calls"]],
+    ]
 
 
 def _update(connection: sqlite3.Connection, table: str, row: ReadRow, new: Json) -> None:
@@ -60,112 +69,80 @@ def _update(connection: sqlite3.Connection, table: str, row: ReadRow, new: Json)
     connection.execute(f"UPDATE {table} SET {columns} WHERE position = :position", values)
 
 
-def _mend_events(connection: sqlite3.Connection, thread_id: str, now: float) -> list[str]:
-    rows = [*rows_of(connection, "events", thread_id)]
-    moments = {row.task_id: row.values["event"]["timestamp"] for row in reversed(rows) if "event" in row.values}
-    said: dict[str, list[str]] = {}
-    dropped = dict.fromkeys((_NO_PLACE, _TAKEN), 0)
+def _replace_events(connection: sqlite3.Connection, thread_id: str, rows: Iterable[ReadRow], now: float) -> list[str]:
+    dropped = 0
     for row in rows:
-        form = row.values.get("event")
-        if form:
-            moments[row.task_id] = form["timestamp"]
-        if not row.faults:
-            continue
-        drop = _DROP_NAMELESS if row.faults.keys() & {"task_id", "seq"} else _DROP_EVENT
-        connection.execute(drop, (row.stored["task_id"], row.stored["seq"]))
-        task_id = row.task_id or (form or {}).get("task_id", "")
-        new = _event(connection, row, thread_id, task_id, moments.get(task_id, now))
-        if not task_id:
-            dropped[_NO_PLACE] += 1
-        elif connection.execute(_PUT_EVENT, new).rowcount != 1:
-            dropped[_TAKEN] += 1
-        else:
-            what = "were put right" if form else "could not be read, and say so now"
-            said.setdefault(f"Events of task «{task_id}» that {what}", []).append(str(new["seq"]))
-    lines = [f"{what}: {', '.join(found)}." for what, found in said.items()]
-    return [*lines, *(f"{why}: {times}." for why, times in dropped.items() if times)]
+        dropped += connection.execute(_DROP_EVENT, (row.stored["task_id"], row.stored["seq"])).rowcount
+    if not dropped:
+        return []
+    filled: dict[str, list[str]] = {}
+    numbers: dict[str, int] = {}
+    moment = now
+    for task_id, seq, at in connection.execute(_NUMBERS, (thread_id,)).fetchall():
+        for gap in range(numbers.get(task_id, 0) + 1, seq):
+            form = to_dict(ErrorRaised(task_id=task_id, message=_UNREADABLE, timestamp=moment if gap > 1 else at))
+            connection.execute(_PUT_EVENT, {**event_row(thread_id, None, 0, form), "seq": gap})
+            filled.setdefault(task_id, []).append(str(gap))
+        numbers[task_id], moment = seq, at
+    said = [
+        f"Events of task '{task}' that cannot be read, and say so now: {', '.join(n)}." for task, n in filled.items()
+    ]
+    left = dropped - sum(map(len, filled.values()))
+    return [*said, f"Events dropped: {left}."] if left > 0 else said
 
 
-def _event(connection: sqlite3.Connection, row: ReadRow, thread_id: str, task_id: str, moment: float) -> Json:
-    """The row of an event; in place of one that cannot be read, one that says so."""
-    taken = {number for (number,) in connection.execute(_NUMBERS, (task_id,))} if "seq" in row.faults else ()
-    seq = row.values["seq"] if "seq" in row.values else next(number for number in numbers(1) if number not in taken)
-    placed = not row.faults.keys() & {"source", "ordinal"}
-    source, ordinal = (row.values["source"], row.values["ordinal"]) if placed else (None, 0)
-    form = row.values.get("event")
-    if not form:
-        ids = _salvaged(row.stored["event"])
-        form = to_dict(ErrorRaised(task_id=task_id, message=_UNREADABLE, timestamp=moment, **ids))
-    return {**event_row(thread_id, source, ordinal, {**form, "task_id": task_id}), "seq": seq}
+def _replace_task(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float) -> str:
+    task_id = row.task_id or _nameless(connection, thread_id)
+    whole = {**_EMPTY, "task_id": task_id, "thread_id": thread_id, "created_at": now, "updated_at": now}
+    new: Json = {column: whole.get(column) for column in row.faults}
+    status = row.values.get("status")
+    ended = bool(row.faults.keys() & _NEEDED) and (status is None or status in OPEN)
+    if ended:
+        error = f"The record of this task was damaged ({listed_faults(row.faults)}): send its message again."
+        new |= {"status": TaskStatus.ERROR.value, "error": error}
+    _update(connection, "tasks", row, to_row(Task, new))
+    if ended:
+        old = status or TaskStatus.PENDING
+        insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR))
+    what = "it ended with an error, send its message again" if ended else "they are empty now"
+    return f"Task '{task_id}': damaged: {', '.join(row.faults)}; {what}."
 
 
-def _salvaged(stored: Any) -> Json:
+def _nameless(connection: sqlite3.Connection, thread_id: str) -> str:
+    """The id that events or calls of the session name, and no task has; else a new one."""
+    row = connection.execute(_NAMELESS, {"thread": thread_id}).fetchone()
+    return str(row["task_id"]) if row and isinstance(row["task_id"], str) else Ids().task()
+
+
+def _replace_call(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float) -> str:
+    lost = f"damaged#{row.stored['position']}"
+    name = row.values.get("name", "unknown")
+    latest = connection.execute(_LATEST, (thread_id,)).fetchone()
+    whole: dict[str, Any] = {
+        "thread_id": thread_id,
+        "task_id": latest["task_id"] if latest else Ids().task(),
+        "scope": lost,
+        "idx": 0,
+        "name": name,
+        "arguments": "{}",
+        "fence": 0,
+        "started_at": row.values.get("finished_at") or now,
+        "orphaned": 0,
+    }
+    new: Json = {column: whole[column] for column in row.faults if column in whole}
+    if row.faults.keys() & _KNOWN:
+        outcome = {"error": _LOST.format(name=name), "unknown_outcome": True}
+        kept = row.values.get("outcome")
+        new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
+        new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now
+    if row.faults.keys() & {"scope", "idx"}:  # it is found again by its name and arguments
+        new |= {"scope": lost, "idx": 0, "orphaned": 1}
     try:
-        form = json.loads(stored)
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    known = form if isinstance(form, dict) else {}
-    return {field: known[field] for field, kind in _IDS.items() if isinstance(known.get(field), kind)}
-
-
-def _mend_tasks(connection: sqlite3.Connection, thread_id: str, log: dict[str, Log], now: float) -> list[str]:
-    rows = [*rows_of(connection, "tasks", thread_id)]
-    known = {row.task_id for row in rows}
-    nameless = sorted((found[0]["timestamp"], task_id) for task_id, found in log.items() if task_id not in known)
-    beside = {column: row.values[column] for row in rows for column in row.values.keys() & {"agent_id", "user_id"}}
-    said = []
-    for row in [row for row in rows if row.faults]:
-        task_id = row.task_id or (nameless.pop(0)[1] if nameless else Ids().task())
-        events = log.get(task_id, [])
-        told = {**_task_by_events(events), "thread_id": thread_id, **({"task_id": task_id} if events else {})}
-        guessed = {"task_id": task_id, "user_id": "default", "status": _S.PENDING.value, **beside}
-        whole = {**EMPTY, "created_at": now, "updated_at": now, **guessed, **told}
-        new = {column: whole[column] for column in row.faults}
-        status = {**row.values, **new}["status"]
-        passed = row is not rows[-1] and not new.keys().isdisjoint({"status", "thread_id"})
-        if given_up := status in OPEN and (passed or _cannot_begin(new, events)):
-            new["status"] = _S.CANCELLED.value
-        _update(connection, "tasks", row, to_row(Task, new))
-        if given_up:
-            insert_event(connection, thread_id, StateChanged(task_id=task_id, old=status, new=_S.CANCELLED))
-        said.append(_sentence(task_id, {column: new[column] for column in row.faults}, told, given_up))
-    return said
-
-
-def _cannot_begin(new: Json, events: Log) -> bool:
-    """Whether the message is lost of a task that no step was made of yet."""
-    return new.get("message") == "" and not any(event["source"] for event in events)
-
-
-def _task_by_events(events: Log) -> Json:
-    """What a task's events tell of its row."""
-    last = {event["type"]: event["data"] for event in events}
-    told: Json = {"notes": [event["data"]["message"] for event in events if event["type"] == "steered"]}
-    if started := last.get("task_started"):
-        # A chat model object goes by a name that nothing can be asked for by.
-        known = started["model"] == "offline" or started["model"].startswith(("openai:", "local:"))
-        told |= {"agent_id": started["agent_id"], "message": started["message"]}
-        told |= {"model": started["model"]} if known else {}
-    if chosen := last.get("mode_selected"):
-        told["mode"] = chosen["mode"]
-    ended = last.get("task_complete", {})
-    told |= {"result": ended["result"]} if ended else {}
-    status = last["state_changed"]["new"] if "state_changed" in last else ended.get("status")
-    if status in [*_S]:
-        told["status"] = status
-    failed = [event["data"]["message"] for event in events if event["type"] == "error" and event["data"].get("final")]
-    error = failed[-1] if failed else ended.get("result", {}).get("error")
-    if error and status == _S.ERROR:
-        told["error"] = str(error)
-    return told | ({"created_at": events[0]["timestamp"], "updated_at": events[-1]["timestamp"]} if events else {})
-
-
-def _sentence(task_id: str, new: Json, told: Json, given_up: bool) -> str:
-    lost = [column for column in new if new[column] == EMPTY[column]]
-    guessed = [column for column in new if column not in lost and column not in told]
-    rebuilt = [column for column in new if column not in lost and column in told]
-    kinds = {"rebuilt": rebuilt, "guessed": guessed, "lost, and empty now": lost}
-    said = [f"{kind}: {', '.join(columns)}" for kind, columns in kinds.items() if columns]
-    if given_up:
-        said.append("cancelled" + (", since its message is lost: send it again" if "message" in lost else ""))
-    return f"Task «{task_id}»: {'; '.join(said)}."
+        _update(connection, "calls", row, new)
+    except sqlite3.IntegrityError:  # it was made again while it could not be found
+        _update(connection, "calls", row, {**new, "scope": lost, "orphaned": 1})
+    unknown = (
+        "; it counts as made, its outcome is unknown" if "outcome" in new and not row.values.get("outcome") else ""
+    )
+    stuck = "; its task may stop there, cancel it then" if row.faults.keys() & {"name", "arguments"} else ""
+    return f"Call {name} of task '{row.task_id or whole['task_id']}': damaged: {', '.join(row.faults)}{unknown}{stuck}."

@@ -39,7 +39,7 @@ async def cancelled(app: "App", text: str) -> list[str]:
 
 
 async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
-    """Mend a session and take it back to the newest snapshot that can be read.
+    """Repair a session and take it back to the newest snapshot that can be read.
 
     Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
     """

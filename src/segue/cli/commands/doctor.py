@@ -170,7 +170,7 @@ def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
 def _damaged_sessions(
     settings: Settings, file: Path, rows: Mapping[str, list[ReadRow]], unreadable: Mapping[str, Unreadable]
 ) -> Iterator[Finding]:
-    """What is damaged of each session, and the command that mends it."""
+    """What is damaged of each session, and the command that repairs it."""
     sessions = [*dict.fromkeys((*rows, *unreadable))]
     for session in sessions[:THREADS]:
         damaged = rows.get(session, [])
