@@ -11,12 +11,16 @@ _NOT_THEIR_OWN = re.compile(
     r"|\w+://\S+|[\w/\\.~-]*\w\.[A-Za-z][A-Za-z0-9]{0,5}(?![A-Za-z0-9])",
     re.DOTALL,
 )
-"""Code, quotations, titles, addresses and file names."""
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uac00-\ud7af\u1100-\u11ff]")
 _WORD = re.compile(r"[^\W\d_\u1100-\u11ff\u3041-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _NAME = re.compile(r"[^A-Z]*[A-Z].*|.")
 """A word with a capital, or a single letter."""
+
+
+def own_words(text: str) -> str:
+    """The text without code, quotations, titles, addresses and file names."""
+    return _NOT_THEIR_OWN.sub(" ", text)
 
 
 def language_of(text: str) -> Language:
@@ -25,7 +29,7 @@ def language_of(text: str) -> Language:
     A Chinese character counts one, a Latin word one and a half, a name in Latin letters a half, since a Chinese
     sentence has them too. Among kana or hangul, Chinese characters are Japanese or Korean.
     """
-    own = _NOT_THEIR_OWN.sub(" ", text).lstrip()
+    own = own_words(text).lstrip()
     counted = own[:1].lower() + own[1:] if _HAN.search(own) or _WORD.search(own) else text
     han = len(_HAN.findall(counted))
     foreign = 2 * len(_KANA_OR_HANGUL.findall(counted))

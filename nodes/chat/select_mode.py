@@ -6,6 +6,7 @@ from typing import Literal
 
 from segue.core.errors import UnknownMode
 from segue.core.events import ModeSelected
+from segue.prompts.language import own_words
 
 from ..shared.context import NodeRuntime, announce, node_context
 from .state import ChatNode, ChatState, ChatUpdate
@@ -14,13 +15,32 @@ AUTO = "auto"
 Picked = Literal["direct", "react", "plan"]
 
 _GREETING = re.compile(
-    r"^(你好|您好|嗨|哈喽|哈啰|在吗|在么|早上好|早安|下午好|晚上好|晚安|谢谢|多谢|再见|拜拜|"
-    r"hello|hi|hey|hiya|good (morning|afternoon|evening|night)|thanks|thank you|bye|goodbye)"
-    r"([呀啊哦吗]| there| all| everyone)?$",
+    r"(?:(?:你好|您好|你们好|大家好|嗨|哈喽|哈啰|在吗|在么|在不在|早上好|早安|上午好|中午好|下午好|晚上好|晚安|"
+    r"(?:非常|十分|太|多)?(?:感谢|谢谢|谢)|辛苦了|不客气|再见|拜拜|回头见|最近好|最近怎么样|你怎么样)"
+    r"(?:[呀啊哦吗呢啦了]|[你您]们?|大家|世界|朋友|再见)*|"
+    r"(?:hello|hi|hey|hiya|howdy|good (?:morning|afternoon|evening|night)|how are you|how do you do|how's it going|"
+    r"what's up|(?:nice|pleased|good) to meet you|(?:many )?thanks|thank you|cheers|bye|goodbye|see you|take care)"
+    r"(?: (?:there|all|everyone|world|again|friend|my friend|you|doing|today|a lot|very much|so much|later|soon|"
+    r"tomorrow))*"
+    r"(?![\w'])) ?",
     re.IGNORECASE,
 )
-_MARKS = re.compile(r"[\s!！?？。.,，~～、]+")
-_PLAN = re.compile(r"规划|计划|行程安排|行程|攻略|\b(plan|plans|planning|itinerary|itineraries)\b", re.IGNORECASE)
+_MARKS = re.compile(r"[^\w']+")
+_PLAN = re.compile(
+    r"(?:规划|计划)(?!经济|生育|专业|局|师|学)|行程|攻略|\b(?:plan|plans|planning|itinerary|itineraries)\b",
+    re.IGNORECASE,
+)
+_DEFINITION = re.compile(
+    r"什么是.{0,6}(?:规划|计划|行程|攻略)\W*$|(?:规划|计划|行程|攻略)(?:是什么|是啥|什么意思|的意思|的定义)|"
+    r"^(?:what(?:'s| is| are)|define|explain)(?: \w+)? (?:plans?|planning|itinerar(?:y|ies))\W*$",
+    re.IGNORECASE,
+)
+"""A question what a plan is."""
+_TARIFF = re.compile(
+    r"\b(?:phone|mobile|data|price|pricing|subscription|insurance|pension|floor|free|basic|pro|premium) plans?\b",
+    re.IGNORECASE,
+)
+"""A plan that is bought, or drawn."""
 
 
 def select_mode(modes: Collection[str]) -> ChatNode:
@@ -45,7 +65,13 @@ def select_mode(modes: Collection[str]) -> ChatNode:
 
 def pick_mode(message: str) -> Picked:
     """A mere greeting goes direct, a wish for a plan goes plan, all else goes react."""
-    parts = [part for part in _MARKS.split(message) if part]
-    if parts and (all(_GREETING.match(part) for part in parts) or _GREETING.match(" ".join(parts))):
+    text = message.replace("’", "'")
+    if _is_greeting(text):
         return "direct"
-    return "plan" if _PLAN.search(message) else "react"
+    own = own_words(text).strip() or text
+    return "plan" if _PLAN.search(_TARIFF.sub("", own)) and not _DEFINITION.search(own) else "react"
+
+
+def _is_greeting(text: str) -> bool:
+    words = _MARKS.sub(" ", text).strip()
+    return bool(words) and not _GREETING.sub("", words)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .app import App, ask, open
     from .core import errors, events
     from .core.agents import Agent, Budget, McpServer, Prices, load_agents
+    from .core.chat_mode import ChatMode
     from .core.errors import SegueError
     from .core.events import Event
     from .core.ports import RunContext
@@ -23,6 +24,7 @@ _HOMES = {
     "App": "app",
     "Budget": "core.agents",
     "CallContext": "tools.calls.context",
+    "ChatMode": "core.chat_mode",
     "ConversationEngine": "lifecycle",
     "Event": "core.events",
     "McpServer": "core.agents",
@@ -42,6 +44,7 @@ __all__ = [
     "App",
     "Budget",
     "CallContext",
+    "ChatMode",
     "ConversationEngine",
     "Event",
     "McpServer",

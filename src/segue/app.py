@@ -5,14 +5,14 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack, cast
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
 from .checkpoints.ports import Storage, open_storage
 from .core.agents import Agent
-from .core.errors import ConfigurationError
+from .core.errors import AppClosed, ConfigurationError, InsideEventLoop
 from .core.events import Event
 from .core.ports import Model
 from .core.records import Json
@@ -95,12 +95,12 @@ class App:
             ThreadBusy: another owner runs a task on the session.
             TooManyTasks: the queue of this process is full.
         """
-        task, _ = await self.control.start(Request(message, **options))
+        task, _ = await self.control.start(Request.of(message, options))
         return task.json()
 
     async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
-        task, _ = await self.control.start(Request(message, **options))
+        task, _ = await self.control.start(Request.of(message, options))
         async for event in self.queries.follow(task.task_id):
             yield event
 
@@ -115,7 +115,7 @@ class App:
             ModelError: the model failed; the task can be resumed.
             And those of `start`.
         """
-        return await self.control.ask(Request(message, **options), response_model)
+        return await self.control.ask(Request.of(message, options), response_model)
 
     # Tasks under way.
 
@@ -358,7 +358,19 @@ class App:
         """Pause what runs, end the MCP servers' sessions and close the database."""
         await self._runner.close()
         await self.registry.close()
+<<<<<<< HEAD
         await self._storage.close()
+=======
+        await self._database.close()
+        self.queries = self.control = self.sessions = cast(Any, _Closed())
+
+
+class _Closed:
+    """In the place of what worked on a database that is closed now."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AppClosed
+>>>>>>> 8c35d09 (Auto mode tells a question about plans from a wish for one; segue.ChatMode; misuse is answered in a sentence)
 
 
 async def open_app(
@@ -420,4 +432,10 @@ def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageO
         async with open(db) as app:
             return await app.ask(message, **options)
 
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise InsideEventLoop
     return asyncio.run(once())

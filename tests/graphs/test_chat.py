@@ -7,30 +7,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from segue.core.errors import ModelRefused, UnknownMode
 from segue.graphs.chat import MODES, build_chat
 from segue.graphs.direct import build_direct
-from segue.nodes.chat.select_mode import pick_mode
 from tests.fakes import answer, call_tool, plan_json
 from tests.graphs.conftest import Make
-
-
-@pytest.mark.parametrize(
-    ("message", "mode"),
-    [
-        ("你好", "direct"),
-        ("你好！在吗？", "direct"),
-        ("Hello there!", "direct"),
-        ("good morning", "direct"),
-        ("推荐一些适合美食游的城市", "react"),
-        ("北京有哪些景点", "react"),
-        ("你好，帮我规划北京3日游", "plan"),
-        ("hello, plan a trip", "plan"),
-        ("An itinerary for Xi'an", "plan"),
-        ("Explain the metro", "react"),
-        ("the planet Mars", "react"),
-        ("hi, what is 2+2?", "react"),
-    ],
-)
-def test_auto_picks_by_the_words(message: str, mode: str) -> None:
-    assert pick_mode(message) == mode
 
 
 async def test_direct_answers_without_tools_and_streams(bed: Make) -> None:

@@ -126,8 +126,6 @@ class Agent(BaseModel):
     protocol: Literal["json", "native"] = "json"
     """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
     mode: str = "auto"
-    auto: Literal["rules", "model"] = "rules"
-    """What `auto` picks the mode by; `model` asks the agent's model where the rules are unsure."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; None: the user's."""
     max_iteration: int = Field(default=30, ge=1)

@@ -2,9 +2,10 @@
 
 SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long: send another
+├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
-│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownModel
-│   ├── MissingKey · MissingExtra
+│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel
+│   ├── MissingKey · MissingExtra · InsideEventLoop
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
@@ -44,6 +45,13 @@ class InvalidMessage(SegueError):
     """The message cannot be sent: it is empty or longer than the budget allows."""
 
 
+class AppClosed(SegueError):
+    """The app was used after it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("The app is closed: use it inside `async with segue.open()`, or open it again.")
+
+
 class ConfigurationError(SegueError):
     """A setting is missing or wrong."""
 
@@ -67,6 +75,22 @@ class UnknownTool(ConfigurationError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"There is no tool '{name}'; use one of: {listed(known)}.")
+
+
+class UnknownOption(ConfigurationError):
+    """A message has no option of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no option “{name}”; use one of: {listed(known)}.")
+
+
+class InsideEventLoop(ConfigurationError):
+    """`segue.ask` is for code without an event loop."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "segue.ask cannot run inside an event loop: use `async with segue.open() as app` and `await app.ask(…)`."
+        )
 
 
 class UnknownLanguage(ConfigurationError):

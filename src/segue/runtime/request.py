@@ -1,7 +1,11 @@
 """What a message asks for."""
 
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Self, TypedDict
+
+from ..core.errors import InvalidMessage, UnknownOption
 
 
 class MessageOptions(TypedDict, total=False):
@@ -38,3 +42,18 @@ class Request:
     wait: float = 0.0
     steer: bool = False
     language: str = ""
+
+    @classmethod
+    def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
+        """What a caller asks for; a member of an enum stands for its value.
+
+        Raises:
+            InvalidMessage, UnknownOption.
+        """
+        if not isinstance(message, str):
+            raise InvalidMessage(f"The message is {type(message).__name__}, not text: pass a str.")
+        known = [field.name for field in fields(cls) if field.name != "message"]
+        if unknown := sorted(options.keys() - set(known)):
+            raise UnknownOption(unknown[0], known)
+        given = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
+        return cls(message, **{name: value for name, value in given.items() if value is not None})

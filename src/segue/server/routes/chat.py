@@ -1,6 +1,6 @@
 """Sending a message, and watching a task."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import Header, Query
@@ -56,6 +56,8 @@ class ChatRequest(BaseModel):
     """Another model for this task, by the agent's own endpoint."""
     wait: float = Field(default=0.0, ge=0, le=60)
     """Waits up to this many seconds if the session is busy."""
+    language: Literal["zh", "en"] | None = None
+    """The language of the answer; without it that of the message."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
 
@@ -100,6 +102,7 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Json:
             model=body.model or "",
             wait=body.wait,
             steer=body.steer,
+            language=body.language or "",
         )
 
 

@@ -1,0 +1,18 @@
+"""The built-in modes by name."""
+
+from enum import StrEnum
+
+
+class ChatMode(StrEnum):
+    """How a message is worked on; each is accepted wherever a mode's name is."""
+
+    DIRECT = "direct"
+    """One answer without tools."""
+    REACT = "react"
+    """Round by round, with tools."""
+    PLAN = "plan"
+    """A plan first, then its steps."""
+    PLAN_REACT = "plan_react"
+    """A plan whose steps are carried out round by round."""
+    AUTO = "auto"
+    """The one of the above that suits the message."""
