@@ -358,10 +358,7 @@ class App:
         """Pause what runs, end the MCP servers' sessions and close the database."""
         await self._runner.close()
         await self.registry.close()
-<<<<<<< HEAD
         await self._storage.close()
-=======
-        await self._database.close()
         self.queries = self.control = self.sessions = cast(Any, _Closed())
 
 
@@ -370,7 +367,6 @@ class _Closed:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AppClosed
->>>>>>> 8c35d09 (Auto mode tells a question about plans from a wish for one; segue.ChatMode; misuse is answered in a sentence)
 
 
 async def open_app(
