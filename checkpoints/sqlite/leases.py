@@ -18,8 +18,10 @@ LINE_TTL = 5.0
 
 _CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
 
+# The row of the thread '' holds the highest fence of the threads that were deleted.
 _ACQUIRE = """
-    INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES (:thread_id, :owner, 1, :now + :ttl)
+    INSERT INTO leases (thread_id, owner, fence, expires_at)
+    VALUES (:thread_id, :owner, 1 + (SELECT coalesce(max(fence), 0) FROM leases WHERE thread_id = ''), :now + :ttl)
     ON CONFLICT (thread_id) DO UPDATE
         SET owner = excluded.owner, fence = leases.fence + 1, expires_at = excluded.expires_at
         WHERE leases.expires_at <= :now

@@ -14,6 +14,7 @@ from .preferences import Preferences
 from .repair.recover import recover
 from .saver import FencedSqliteSaver
 from .schema import SCHEMA_VERSION
+from .sessions.deletion import delete
 from .sessions.export import export, import_
 from .sessions.fork import fork
 from .sessions.snapshots import snapshots
@@ -37,6 +38,9 @@ class SqliteSessions:
 
     async def import_(self, document: Any, thread_id: str, user_id: str | None = None) -> str | None:
         return await import_(self._database, document, thread_id, user_id)
+
+    async def delete(self, thread_id: str, fence: int) -> None:
+        await delete(self._database, thread_id, fence)
 
     async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Json:
         return await recover(self._database, cast(FencedSqliteSaver, saver), readable, thread_id)

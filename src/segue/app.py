@@ -330,6 +330,17 @@ class App:
         """
         return await self.sessions.recover(session_id)
 
+    async def delete(self, session_id: str) -> None:
+        """Delete a session: its tasks, messages, snapshots, events and calls; its forks and exports stay.
+
+        The database's file is rewritten without them. A copy that `recover` made beside it is not changed.
+
+        Raises:
+            UnknownThread.
+            ThreadBusy: a task runs on it; nothing was changed.
+        """
+        await self.sessions.delete(session_id)
+
     # Users.
 
     async def preferences(self, user_id: str) -> Json:

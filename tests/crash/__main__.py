@@ -76,6 +76,7 @@ def _arguments() -> argparse.Namespace:
 def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measured:
     measured = Measured()
     measured.killed = _timed("kills", lambda: kills.measure(harness, count, seed))
+    measured.troubled += _timed("checked effects", lambda: kills.checked(harness))
     measured.troubled += _timed("commands", lambda: commands.measure(harness, seed))
     measured.troubled += _timed("power cuts", lambda: kills.power_cuts(harness, count // 3, seed))
     measured.troubled += _timed("pauses", lambda: pauses.measure(harness))

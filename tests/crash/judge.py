@@ -54,13 +54,26 @@ def _effects(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterat
         if not happened[label] and label not in flagged:
             yield Finding("lost", f"the effect of '{label}' never happened")
     for label, times in happened.items():
-        if kinds[label] == "once" and times > 1:
+        if kinds[label] in ("once", "checked") and times > 1:
             yield Finding("twice", f"the effect of '{label}' happened {times} times")
         if label not in counted(undisturbed, "effect"):
             yield Finding("twice", f"the effect of '{label}' was not wanted")
+    yield from _checked(run)
     for label, times in started.items():
         if kinds[label] == "once" and times > max(1, happened[label]):
             yield Finding("twice", f"the tool of '{label}' was started {times} times")
+
+
+def _checked(run: Evidence) -> Iterator[Finding]:
+    """A call whose tool has a check is never unknown, and is not started again once it took effect."""
+    happened: set[str] = set()
+    for line in run.effects:
+        if line["kind"] == "checked" and line["moment"] == "start" and line["label"] in happened:
+            yield Finding("twice", f"the tool of «{line['label']}» was started though its check could tell")
+        if line["moment"] == "effect":
+            happened.add(line["label"])
+    for label in unknown_labels(run) & {line["label"] for line in run.effects if line["kind"] == "checked"}:
+        yield Finding("unflagged", f"«{label}» counts as unknown though it has a check")
 
 
 def _ledger(run: Evidence, undisturbed: Evidence, interruptions: int) -> Iterator[Finding]:

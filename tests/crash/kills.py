@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from .harness import Harness, Outcome, Run, report
-from .points import RANDOM, known_places, spread
+from .points import AFTER_EFFECT, BEFORE_EFFECT, OUTCOME, RANDOM, known_places, spread
 from .scenarios import SCENARIOS
 
 CUT = "power@"
@@ -38,6 +38,14 @@ def power_cuts(harness: Harness, count: int, seed: int) -> list[Outcome]:
     """So many runs whose kill also takes what was not synced to the disk."""
     runs = spread(known_places(harness, SCENARIOS), count, random.Random(seed))
     return harness.each(harness.play, [replace(run, blows=(CUT + run.blows[0],), where="a power cut") for run in runs])
+
+
+def checked(harness: Harness) -> list[Outcome]:
+    """A kill before and after every effect whose tool has a check, and at every write of the outcome that follows."""
+    found = known_places(harness, ["checked"])["checked"]
+    kinds = (BEFORE_EFFECT, AFTER_EFFECT, f"before {OUTCOME}", f"in {OUTCOME}")
+    points = [point for kind in kinds for point in found[kind]]
+    return harness.each(harness.play, [Run("checked", (point,), "a kill around a checked effect") for point in points])
 
 
 def _some_time(harness: Harness, name: str, chance: random.Random) -> str:

@@ -16,7 +16,8 @@ BEFORE_EFFECT, AFTER_EFFECT = "before the effect", "after the effect"
 IN_MODEL = "while the model is asked"
 IN_STEER = "while a message is added to a task"
 
-_AROUND = {"outcome": "the ledger's outcome", "step": "a step's writes and events", "checkpoint": "a checkpoint"}
+OUTCOME = "the ledger's outcome"
+_AROUND = {"outcome": OUTCOME, "step": "a step's writes and events", "checkpoint": "a checkpoint"}
 _SIMPLE = {
     "intent": "in the ledger's intent",
     "message": "in the message's row",

@@ -80,6 +80,10 @@ def send(label: str, text: Any = "hello") -> Call:
     return ("send", {"label": label, "text": text})
 
 
+def transfer(label: str, amount: int = 5) -> Call:
+    return ("transfer", {"label": label, "amount": amount})
+
+
 def spend(label: str, amount: int = 5) -> Call:
     return ("spend", {"label": label, "amount": amount})
 
@@ -270,6 +274,16 @@ STEERED = Scenario(
 )
 
 
+CHECKED = Scenario(
+    "checked",
+    "json",
+    (
+        Turn("transfer and look", "react", (Round((transfer("a"), transfer("b", 7))), Round((transfer("c"),)), ANSWER)),
+        Turn("transfer by a plan", "plan", steps=(step(1, transfer("d")), step(2, transfer("e"), 1), step(3, None, 2))),
+    ),
+)
+
+
 def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
     """What a person decides about a call that needs approval: its label says so."""
     arguments = call["arguments"]
@@ -283,5 +297,5 @@ def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SCENARIOS: Mapping[str, Scenario] = {
-    s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED)
+    s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED, CHECKED)
 }

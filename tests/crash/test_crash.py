@@ -35,6 +35,13 @@ def test_nothing_is_lost_or_done_twice_wherever_it_is_killed(harness: Harness) -
     assert any(outcome.unknowns for outcome in outcomes)
 
 
+def test_a_check_leaves_nothing_unknown_and_nothing_is_done_twice(harness: Harness) -> None:
+    outcomes = kills.checked(harness)
+    assert sum(outcome.kills for outcome in outcomes) == len(outcomes) >= 10
+    assert sum(outcome.unknowns for outcome in outcomes) == 0
+    nothing_is_wrong(outcomes)
+
+
 def test_nothing_is_lost_or_done_twice_whenever_it_is_killed(harness: Harness) -> None:
     outcomes = kills.at_random(harness, 6, random.Random(2))
     assert any(outcome.kills for outcome in outcomes)

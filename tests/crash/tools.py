@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from segue import tool
+from segue import NOT_DONE, CallContext, tool
 
 Reach = Callable[[str], None]
 Linger = Callable[[str], Awaitable[None]]
@@ -16,7 +16,8 @@ Linger = Callable[[str], Awaitable[None]]
 class Effects:
     """The file of effects. A line is {"moment": start | effect, "kind", "tool", "label", "pid"}.
 
-    `kind` says how often the effect may happen: `once`, `again` (idempotent) or `reading` (it changes nothing).
+    `kind` says how often the effect may happen: `once`, `checked` (once, as its tool has a check), `again` (idempotent)
+    or `reading` (it changes nothing).
     """
 
     def __init__(self, path: Path, reach: Reach) -> None:
@@ -30,8 +31,22 @@ class Effects:
         self._write("effect", kind, name, label)
         self._reach(f"tool:{label}:after")
 
-    def _write(self, moment: str, kind: str, name: str, label: str) -> None:
-        line = json.dumps({"moment": moment, "kind": kind, "tool": name, "label": label, "pid": os.getpid()})
+    def cause_once(self, key: str, name: str, label: str) -> None:
+        """Have the effect, as a service has it that refuses a key that it has seen."""
+        self._write("start", "checked", name, label)
+        self._reach(f"tool:{label}:before")
+        if not self.happened(key):
+            self._write("effect", "checked", name, label, key)
+        self._reach(f"tool:{label}:after")
+
+    def happened(self, key: str) -> bool:
+        """Whether the effect of the call with this key happened."""
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        return any(json.loads(line).get("key") == key for line in lines)
+
+    def _write(self, moment: str, kind: str, name: str, label: str, key: str = "") -> None:
+        about = {"key": key} if key else {}
+        line = json.dumps({"moment": moment, "kind": kind, "tool": name, "label": label, "pid": os.getpid(), **about})
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(handle, line.encode() + b"\n")
@@ -61,6 +76,15 @@ def tools_over(effects: Effects, linger: Linger = a_moment) -> tuple[Any, ...]:
         effects.cause("once", "send", label)
         return f"sent {label}: {text}"
 
+    def was_transferred(label: str, amount: int, call: CallContext) -> Any:
+        return f"{amount} transferred for {label}" if effects.happened(call.idempotency_key) else NOT_DONE
+
+    @tool(check=was_transferred)
+    def transfer(label: str, amount: int, call: CallContext) -> str:
+        """Transfer an amount; twice would be wrong, and the bank can be asked."""
+        effects.cause_once(call.idempotency_key, "transfer", label)
+        return f"{amount} transferred for {label}"
+
     @tool(needs_approval=True)
     async def spend(label: str, amount: int) -> str:
         """Spend an amount, if a person approves."""
@@ -86,4 +110,4 @@ def tools_over(effects: Effects, linger: Linger = a_moment) -> tuple[Any, ...]:
         raise ValueError(f"{label} is broken")
 
     break_.__name__ = "break_down"
-    return (deposit, send, spend, put, look, break_)
+    return (deposit, send, transfer, spend, put, look, break_)

@@ -212,6 +212,20 @@ def recover(
 
 
 @app.command()
+def delete(
+    session: options.SessionName,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Delete a session and everything that it holds.
+
+    Its forks stay. A session with a running task is not deleted.
+    """
+    ask(Settings(db, agents), lambda opened: opened.delete(session))
+    typer.echo(f"Session {session} is deleted.")
+
+
+@app.command()
 def serve(
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,

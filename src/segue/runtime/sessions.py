@@ -83,6 +83,15 @@ class Sessions:
         """
         return await recover_session(self._storage, self._runner, session_id)
 
+    async def delete(self, session_id: str) -> None:
+        """Delete every row of the session, and rewrite the file without them.
+
+        Raises:
+            UnknownThread, ThreadBusy, DatabaseUnavailable.
+        """
+        async with self._runner.leased(session_id):
+            await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
+
     async def preferences(self, user_id: str) -> Json:
         """The user's default mode, and the latest answers with their ratings."""
         return await self._preferences.get(user_id)

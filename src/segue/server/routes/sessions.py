@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.ids import Ids
@@ -79,3 +79,10 @@ async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenan
     new = tenant.stored(body.session_id or Ids().thread())
     row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)
     return JsonResponse({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)
+
+
+@router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)
+async def delete(session_id: SessionId, service: Serving, tenant: Caller) -> Response:
+    """Delete the session and everything that it holds; its forks stay."""
+    await service.app.delete(await service.own_session(tenant, session_id))
+    return Response(status_code=204)
