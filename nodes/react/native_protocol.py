@@ -26,7 +26,7 @@ from .state import ReactState
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """The prompt and the bound tools; `plan` and `remend` are offered beside the agent's own."""
     budget = work.agent.budget
-    control = [spec for name, spec in CONTROL_TOOLS.items() if work.tools and name not in work.tools]
+    control = [*CONTROL_TOOLS.values()] if work.tools else []
     specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
     own = agent_prompt(work.agent, state["language"], state["objective"])
     system = render("native", state["language"], agent_prompt=own)
@@ -77,7 +77,7 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
         if not reply.text.strip():
             raise UnreadableReply("The reply is empty: call a tool, or answer.")
         return Decision(action_type=ActionType.ANSWER, answer=reply.text)
-    control = [call for call in reply.tool_calls if call.name in CONTROL_TOOLS and call.name not in work.tools]
+    control = [call for call in reply.tool_calls if call.name in CONTROL_TOOLS]
     if not control:
         wanted = tuple(_wanted(call) for call in reply.tool_calls)
         return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=wanted)

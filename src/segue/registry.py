@@ -46,13 +46,22 @@ EXAMPLES = (EXAMPLE, DATA_EXAMPLE)
 """The agents that come with Segue, the default one first; the tools of the second need an extra once it is used."""
 
 
-def _usable(tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+CONTROL_NAMES = ("plan", "remend")
+"""The names of the control tools of the native protocol."""
+
+
+def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """The tools, unless one asks for what Segue cannot do.
 
     Raises:
-        ConfigurationError: a name means something else in a plan.
+        ConfigurationError: a name means something else in a plan, or in the agent's protocol.
     """
     for tool in tools.values():
+        if agent.protocol == "native" and tool.name in CONTROL_NAMES:
+            raise ConfigurationError(
+                f"The agent {agent.agent_id} cannot have a tool {tool.name}: in the native protocol that is one of "
+                'Segue\'s own control tools. Rename it, or set protocol="json".'
+            )
         if tool.name.lower() in NO_TOOL:
             raise ConfigurationError(f"A tool cannot be called {tool.name}: in a plan that means no tool; rename it.")
     return tools
@@ -74,7 +83,7 @@ class Registry:
 
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once."""
-        tools = _usable(BUILTIN.resolve(agent.tools))
+        tools = _usable(agent, BUILTIN.resolve(agent.tools))
         self._agents[agent.agent_id] = agent
         self._tools[agent.agent_id] = tools
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
@@ -114,10 +123,10 @@ class Registry:
         """
         if agent.mcp:
             self._tools[agent.agent_id] = _usable(
-                _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
+                agent, _together(BUILTIN.resolve(agent.tools), await self._mcp.open(agent.mcp))
             )
         elif BUILTIN.may_change(agent.tools):
-            self._tools[agent.agent_id] = _usable(BUILTIN.resolve(agent.tools))
+            self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
 
     async def close(self) -> None:
         """End the MCP servers' sessions and let go of the models."""
@@ -127,7 +136,7 @@ class Registry:
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
         """The agent's tools by name; those of MCP servers once `prepare` has been awaited."""
         if agent.agent_id not in self._tools:
-            self._tools[agent.agent_id] = _usable(BUILTIN.resolve(agent.tools))
+            self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
         return self._tools[agent.agent_id]
 
     def environment_model(self, agent: Agent) -> str:

@@ -102,6 +102,13 @@ def test_the_exit_codes_are_those_of_the_readme() -> None:
     assert told in " ".join(run("--help").stdout.split())
 
 
+def test_a_session_is_deleted() -> None:
+    assert run("chat", "hello", "--session", "s").exit_code == 0
+    assert run("delete", "s").stdout == "Session s is deleted.\n"
+    assert json.loads(run("threads", "--json").stdout) == []
+    assert "There is no session 's'" in sentence(run("delete", "s"))
+
+
 def test_unknown_ids_are_said() -> None:
     assert run("chat", "hello").exit_code == 0
     for command in ("trace", "resume", "cancel", "pause", "answer"):

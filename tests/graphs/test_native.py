@@ -98,16 +98,6 @@ async def test_control_tools_are_called_alone(bed: Make) -> None:
     assert "Call plan alone" in test.of_type("error")[0]["data"]["message"]
 
 
-async def test_an_agents_own_tool_called_plan_is_its_own(bed: Make) -> None:
-    def plan(what: str) -> str:
-        """Plan something."""
-        return f"planned {what}"
-
-    test = native(bed, [calls(("p", "plan", {"what": "tea"})), AIMessage("ok")], tools=(plan,))
-    out = await test.send("go")
-    assert out["messages"][2].content == "planned tea"
-
-
 async def test_history_stays_paired_across_turns_and_protocols(bed: Make) -> None:
     repeated = [calls(("call_1", "double", {"number": 1})), AIMessage("2"), calls(("call_1", "double", {"number": 2}))]
     test = native(bed, [*repeated, AIMessage("4")], build_chat, mode="react")

@@ -11,6 +11,7 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent, Budget
 from segue.core.errors import (
+    ConfigurationError,
     InvalidMessage,
     MissingKey,
     ModelUnreachable,
@@ -195,6 +196,18 @@ async def test_a_paused_task_goes_on_elsewhere_and_nothing_runs_twice(database: 
             await second.resume(row["task_id"])
         seqs = [event["seq"] for event in (await second.trace(row["task_id"]))["events"]]
         assert seqs == list(range(1, len(seqs) + 1))
+
+
+@pytest.mark.parametrize("name", ["plan", "remend"])
+async def test_a_tool_named_as_a_control_tool_is_refused_in_the_native_protocol(app: App, name: str) -> None:
+    def plan() -> str:
+        """Plan."""
+        return "planned"
+
+    plan.__name__ = name
+    with pytest.raises(ConfigurationError, match=f'cannot have a tool {name}.*Rename it, or set protocol="json"'):
+        app.register(Agent(agent_id="n", protocol="native", tools=(plan,)))
+    app.register(Agent(agent_id="j", tools=(plan,)))
 
 
 async def test_stopping_at_once_keeps_finished_calls(database: Path) -> None:

@@ -148,6 +148,15 @@ def test_a_users_mode_is_used_where_a_message_names_none(client: httpx.Client) -
     assert chat(client, "今天想聊聊", user_id="bea")[-1]["result"]["mode"] == "react"
 
 
+def test_a_deleted_session_is_gone(client: httpx.Client, noted: Json) -> None:
+    chat(client, "hello", session_id="gone")
+    deleted = client.delete("/api/sessions/gone")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert client.get("/api/sessions/gone/history").status_code == 404
+    assert client.delete("/api/sessions/gone").status_code == 404
+    assert client.get(f"/api/tasks/{noted['task_id']}").status_code == 200
+
+
 def test_a_rating_stays_with_its_task(client: httpx.Client, noted: Json) -> None:
     assert client.post(f"/api/tasks/{noted['task_id']}/rating", json={"rating": 4}).json()["rating"] == 4
     assert client.get(f"/api/tasks/{noted['task_id']}").json()["task"]["rating"] == 4
