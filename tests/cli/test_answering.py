@@ -42,7 +42,7 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
     terminal.type("e\n")
     terminal.until("arguments as JSON:")
     terminal.type('\x15{"amount": 5, \n')
-    terminal.until("That is no JSON object")
+    terminal.until("That is not a JSON object")
     terminal.until("arguments as JSON:")
     terminal.type('\x15{"amount": 5, "note": "对不起"}\n')
     terminal.until("edited refund(amount=5")
@@ -77,7 +77,7 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
     terminal = ask_at_terminal(pages, message="refund it", EDITOR=f"{editor} --flag")
     terminal.until("[a/e/r]")
     terminal.type("e\n")
-    terminal.until("That is no JSON object (it is a list)")
+    terminal.until("That is not a JSON object (it is a list)")
     terminal.type("\n")
     assert terminal.end() == 0
     assert effects(pages) == ["refund 7 sorry"]
