@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from segue.core.events import Answer, TaskComplete, Thinking
+from segue.core.events import Answer, TaskComplete, Thinking, Token
 from segue.core.plan import Status, Step, set_status
 from segue.core.ports import ModelRequest
 from segue.prompts.load import agent_prompt, render
@@ -17,9 +17,12 @@ from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
 from ..shared.notes import amended, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
-from ..shared.task import before_objective, compose_result
+from ..shared.task import before_objective, compose_result, unfinished
 from .state import PlanState, PlanUpdate
 from .steps import behind, emit_thoughts, in_doubt, step_event, thought_through, unmended
+
+MOST_EMPTY = 3
+"""How often the answer is asked for while it is empty."""
 
 
 async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
@@ -32,8 +35,16 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     steps, error = _close(old, state)
     emit_thoughts(old, steps, state, work)
     work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
-    asked = await _ask(state, work)
-    text = "\n\n".join([whole_answer(asked.reply, language), *_unknown(old, state)])
+    calls = await _ask_until_answered(state, work)
+    asked = calls[-1]
+    if asked.reply.text.strip():
+        written = whole_answer(asked.reply, language)
+    else:
+        why = phrase("spent_unreadable", language, n=MOST_EMPTY)
+        written, error = unfinished(state["outcomes"], why, language), "; ".join(filter(None, [error, why]))
+    text = "\n\n".join([written, *_unknown(old, state)])
+    if rest := text.removeprefix(asked.streamed):
+        work.emit(Token(task_id=task_id, content=rest))
     plan = [step.model_dump(mode="json") for step in steps]
     result = compose_result(
         "plan",
@@ -54,11 +65,19 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "plan": plan,
         "usage": asked.usage,
         "result": result,
-        "events": announce(asked.event, *moved, Answer(task_id=task_id, answer=text), *done),
+        "events": announce(*(call.event for call in calls), *moved, Answer(task_id=task_id, answer=text), *done),
     }
 
 
-async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
+async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:
+    """The calls: one, or more where the first ones came to nothing."""
+    calls = [await _ask(state, work, state["usage"])]
+    while not calls[-1].reply.text.strip() and len(calls) < MOST_EMPTY:
+        calls.append(await _ask(state, work, calls[-1].usage))
+    return calls
+
+
+async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) -> CompletedCall:
     language, chars, most = state["language"], work.agent.budget.result_chars, work.agent.budget.prompt_tokens
     results = truncate_together([_seen(outcome) for outcome in state["outcomes"]], chars, most // 2)
     past = conversation(window(before_objective(state["messages"]), most // 4, chars), chars)
@@ -71,7 +90,7 @@ async def _ask(state: PlanState, work: NodeContext) -> CompletedCall:
         tools=[tool.spec for tool in work.tools.values()],
     )
     ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText, state["usage"], ids)
+    return await ask_model(work, request, LiveText, usage, ids)
 
 
 def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:

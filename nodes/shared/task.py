@@ -8,9 +8,14 @@ from typing_extensions import TypedDict
 
 from segue.core.errors import InvalidMessage
 from segue.prompts.language import language_of
+from segue.prompts.phrases import phrase
 
 from .channels import History
 from .context import NodeRuntime, node_context
+from .prompt_budget import as_json, truncate
+
+FOUND_CHARS = 400
+"""Characters of each result in the answer of a task that ends early."""
 
 
 class Assignment(TypedDict, total=False):
@@ -120,6 +125,14 @@ def additions(messages: Sequence[AnyMessage]) -> list[str]:
 def before_objective(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """The messages of earlier turns."""
     return list(messages[: _place(messages)])
+
+
+def unfinished(outcomes: Sequence[Mapping[str, Any]], why: str, language: str) -> str:
+    """The answer of a task that ends early: why it does, and a line for each successful call."""
+    succeeded = [o for o in outcomes if "success" in o["result"]]
+    lines = [f"- {o['name']}: {truncate(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded]
+    found = "\n".join(lines) or phrase("nothing_found", language)
+    return phrase("unfinished", language, why=why, found=found)
 
 
 def compose_result(

@@ -178,3 +178,11 @@ async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat
         "【规划模式 - 阶段四：生成回答】\n正在整合执行结果...\n\n",
     ]
     assert talk.result["answer"] == "四"
+
+
+async def test_plan_mode_ends_with_its_results_after_three_empty_answers(chat: Chat) -> None:
+    steps = [{"action": "double", "params": {"number": 2}, "description": "double it"}]
+    talk = await chat([Text(plan_json("four", steps)), *[Text("")] * 3], "double 2", mode="plan", tools=(double,))
+    assert not talk.result["success"] and "3 replies in a row" in talk.result["error"]
+    assert talk.text("token") == talk.result["answer"] and "- double: 4" in talk.result["answer"]
+    assert talk.result["usage"]["calls"] == 4
