@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
 from segue.nodes.chat.finish import finish
@@ -25,7 +25,7 @@ MODES: Mapping[str, ModeGraph] = {
 }
 
 
-def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> StateGraph[ChatState, RunContext, GraphInput, TaskOutput]:
+def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, GraphInput, TaskOutput]:
     """The graph over these modes, to be compiled with a checkpointer or without; `react` must be among them."""
     graph = AgentGraph(ChatState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", init)

@@ -1,6 +1,6 @@
 """One model call, no tools."""
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
 from segue.nodes.direct.answer import answer
@@ -10,7 +10,7 @@ from segue.nodes.shared.task import GraphInput, ModeOutput
 from segue.registry import AgentGraph
 
 
-def build_direct() -> StateGraph[DirectState, RunContext, GraphInput, ModeOutput]:
+def build_direct() -> AgentGraph[DirectState, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
     graph = AgentGraph(DirectState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)

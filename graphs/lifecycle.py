@@ -1,6 +1,6 @@
 """Receive a goal, decompose it, carry the tasks out: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.lifecycle import Coordinator
 from segue.core.ports import RunContext
@@ -41,7 +41,7 @@ def build_lifecycle(
     decompose: Decompose | None = None,
     concurrency: int = 1,
     restored: Restored | None = None,
-) -> StateGraph[LifecycleState, RunContext, GraphInput, TaskOutput]:
+) -> AgentGraph[LifecycleState, GraphInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without.
 
     Without a coordinator the context is the agent's tools; without `decompose` the agent's model decomposes the goal.

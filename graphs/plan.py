@@ -1,6 +1,6 @@
 """Plan first, then carry it out: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
 from segue.nodes.plan.answer import answer
@@ -16,7 +16,7 @@ from segue.nodes.shared.task import GraphInput, ModeOutput
 from segue.registry import AgentGraph
 
 
-def build_plan() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
+def build_plan() -> AgentGraph[PlanState, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
     graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)

@@ -1,6 +1,6 @@
 """A plan whose steps need judgement: MAKE_PLAN → DECOMPOSE → REACT, the react graph with that plan preloaded."""
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
 from segue.nodes.plan.decompose import decompose
@@ -16,7 +16,7 @@ from segue.registry import AgentGraph
 from .react import graph as react_graph
 
 
-def build_plan_react() -> StateGraph[PlanState, RunContext, GraphInput, ModeOutput]:
+def build_plan_react() -> AgentGraph[PlanState, GraphInput, ModeOutput]:
     """The graph, to be compiled with a checkpointer or without."""
     graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=ModeOutput)
     graph.add_node("INIT", init)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
 from segue.nodes.react.answer import answer
@@ -22,7 +22,7 @@ from segue.registry import AgentGraph
 
 def build_react(
     wrapped: Callable[[Any], Any] = lambda node: node,
-) -> StateGraph[ReactState, RunContext, GraphInput, TaskOutput]:
+) -> AgentGraph[ReactState, GraphInput, TaskOutput]:
     """The graph, to be compiled with a checkpointer or without; `wrapped` is put around every node."""
     graph = AgentGraph(ReactState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("INIT", wrapped(init))

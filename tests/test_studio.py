@@ -31,6 +31,22 @@ BEIJING = "帮我规划一个北京3日游，包括景点和美食"
 BEIJING_TOTAL = "2495"
 SHANGHAI = "帮我规划一个上海2日游，包括景点和美食"
 
+OWN_TOOLS = """
+import segue
+
+
+@segue.tool(needs_approval=True, keywords=("send", "发送"))
+def send(text: str = "hi") -> str:
+    \"\"\"Send a text.\"\"\"
+    return f"sent {text}"
+"""
+OWN_AGENTS = """
+[[agent]]
+agent_id = "own"
+model = "offline"
+tools = ["own_tools:send"]
+"""
+
 Json = dict[str, Any]
 
 
@@ -41,6 +57,8 @@ def serve_from(folder: Path) -> list[str]:
     (folder / "langgraph.json").write_text(json.dumps(setup), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
+    (folder / "own_tools.py").write_text(OWN_TOOLS, encoding="utf-8")
+    (folder / "agents.toml").write_text(OWN_AGENTS, encoding="utf-8")
     options = ["--host", "127.0.0.1", "--port", str(port), "--no-browser", "--no-reload"]
     return [sys.executable, "-m", "langgraph_cli", "dev", *options]
 
@@ -74,6 +92,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command, log = serve_from(folder), folder / "log"
     environment = {name: value for name, value in os.environ.items() if not SETTINGS.match(name)}
     environment |= {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGSMITH_TRACING": "false"}
+    environment["SEGUE_AGENTS"] = str(folder / "agents.toml")
     address = f"http://127.0.0.1:{command[command.index('--port') + 1]}"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -97,9 +116,12 @@ async def client(url: str) -> AsyncIterator[Any]:
 async def thread(client: Any) -> str:
     """A thread with one turn: the trip to Beijing, planned."""
     made: str = (await client.threads.create())["thread_id"]
-    output = await client.runs.wait(made, "chat", input=said(BEIJING), context={"mode": "plan"})
+    output = await client.runs.wait(made, "chat", input=said(BEIJING), context=TRAVEL | {"mode": "plan"})
     assert BEIJING_TOTAL in output["result"]["answer"]
     return made
+
+
+TRAVEL = {"agent": "travel"}
 
 
 def said(message: str) -> Json:
@@ -159,14 +181,15 @@ async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(clie
     assert schemas["output_schema"]["properties"].keys() >= {"messages", "result"}
     assert schemas["state_schema"]["properties"].keys() >= {"messages", "task_id", "objective", "result", "events"}
     context = schemas["context_schema"]["properties"]
-    assert context.keys() == {"agent", "mode", "user_id", "model"}
+    assert context.keys() == {"agent", "mode", "user_id", "model", "language"}
+    assert context["agent"]["enum"] == ["", "own", "travel", "data"]
     assert {field["type"] for field in context.values()} == {"string"}
     assert all("default" in field for field in context.values())
 
 
 @pytest.mark.parametrize("graph", [graph for graph in GRAPHS if graph not in ("chat", "direct")])
 async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
-    output = await client.runs.wait(None, graph, input=said(BEIJING))
+    output = await client.runs.wait(None, graph, input=said(BEIJING), context=TRAVEL)
     assert output["result"]["success"]
     assert BEIJING_TOTAL in output["result"]["answer"]
 
@@ -177,7 +200,7 @@ async def test_a_run_streams_what_is_thought_and_said_and_each_nodes_update(clie
         None,
         "chat",
         input=said(BEIJING),
-        context={"mode": "plan"},
+        context=TRAVEL | {"mode": "plan"},
         stream_mode=["custom", "updates", "messages-tuple", "values"],
         stream_subgraphs=True,
     ):
@@ -198,7 +221,7 @@ async def test_a_thread_has_a_history_and_takes_a_second_turn(client: Any, threa
     assert [state["next"] for state in history] == [[], ["FINISH"], ["plan"], ["SELECT_MODE"], ["INIT"], ["__start__"]]
     first = history[0]["values"]
     assert first["mode"] == "plan"
-    await client.runs.wait(thread, "chat", input=said("那上海有哪些景点？"), context={"mode": "react"})
+    await client.runs.wait(thread, "chat", input=said("那上海有哪些景点？"), context=TRAVEL | {"mode": "react"})
     state = await client.threads.get_state(thread)
     assert state["next"] == []
     assert state["values"]["messages"][: len(first["messages"])] == first["messages"]
@@ -209,7 +232,11 @@ async def test_a_thread_has_a_history_and_takes_a_second_turn(client: Any, threa
 async def test_the_same_checkpoint_can_be_run_again(client: Any, thread: str) -> None:
     earlier = await before(client, thread, "plan")
     await client.runs.wait(
-        thread, "chat", input=None, checkpoint_id=earlier["checkpoint"]["checkpoint_id"], context={"mode": "plan"}
+        thread,
+        "chat",
+        input=None,
+        checkpoint_id=earlier["checkpoint"]["checkpoint_id"],
+        context=TRAVEL | {"mode": "plan"},
     )
     state = await client.threads.get_state(thread)
     assert state["next"] == []
@@ -224,7 +251,7 @@ async def test_a_fork_with_another_mode_takes_the_other_way(client: Any, thread:
         thread, {"mode": "react"}, as_node="SELECT_MODE", checkpoint=earlier["checkpoint"]
     )
     assert (await client.threads.get_state(thread))["next"] == ["react"]
-    output = await client.runs.wait(thread, "chat", input=None, checkpoint=fork["checkpoint"])
+    output = await client.runs.wait(thread, "chat", input=None, checkpoint=fork["checkpoint"], context=TRAVEL)
     assert output["result"]["mode"] == "react"
     assert BEIJING_TOTAL in output["result"]["answer"]
 
@@ -234,7 +261,7 @@ async def test_a_fork_with_an_edited_message_answers_that_one(client: Any, threa
     (message,) = earlier["values"]["messages"]
     edited = {"messages": [{**message, "content": SHANGHAI}]}
     fork = await client.threads.update_state(thread, edited, as_node="__start__", checkpoint=earlier["checkpoint"])
-    await client.runs.wait(thread, "chat", input=None, checkpoint=fork["checkpoint"], context={"mode": "plan"})
+    await client.runs.wait(thread, "chat", input=None, checkpoint=fork["checkpoint"], context=TRAVEL | {"mode": "plan"})
     values = (await client.threads.get_state(thread))["values"]
     assert [message["content"] for message in values["messages"] if message["type"] == "human"] == [SHANGHAI]
     assert "外滩" in values["result"]["answer"]
@@ -245,7 +272,25 @@ async def test_a_fork_may_start_inside_a_mode(client: Any, thread: str) -> None:
     (task,) = (await before(client, thread, "plan"))["tasks"]
     inside = await client.threads.get_history(thread, limit=100, checkpoint=task["checkpoint"])
     earlier = next(state for state in inside if state["next"] == ["ANSWER"])
-    await client.runs.wait(thread, "chat", input=None, checkpoint=earlier["checkpoint"], context={"mode": "plan"})
+    await client.runs.wait(
+        thread, "chat", input=None, checkpoint=earlier["checkpoint"], context=TRAVEL | {"mode": "plan"}
+    )
     state = await client.threads.get_state(thread)
     assert state["next"] == []
     assert BEIJING_TOTAL in state["values"]["result"]["answer"]
+
+
+@pytest.mark.parametrize("graph", ["react", "chat"])
+async def test_an_agent_of_ones_own_runs_is_interrupted_resumed_and_forked(client: Any, graph: str) -> None:
+    thread = (await client.threads.create())["thread_id"]
+    context = {"agent": "own", "mode": "react"}
+    await client.runs.wait(thread, graph, input=said("send a text"), context=context)
+    state = await client.threads.get_state(thread, subgraphs=True)
+    assert state["tasks"][0]["interrupts"][0]["value"]["calls"][0]["name"] == "send"
+    output = await client.runs.wait(thread, graph, command={"resume": "approve"}, context=context)
+    assert "sent" in str(output["messages"])
+    earlier = await before(client, thread, "INIT")
+    edited = {"messages": [{**earlier["values"]["messages"][0], "content": "hello"}]}
+    fork = await client.threads.update_state(thread, edited, as_node="__start__", checkpoint=earlier["checkpoint"])
+    output = await client.runs.wait(thread, graph, input=None, checkpoint=fork["checkpoint"], context=context)
+    assert "sent" not in str(output["messages"]) and output["result"]["success"]

@@ -40,7 +40,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
             "started_at": state["started_at"],
             "done": calls_in(since),
         }
-        out = await graph.ainvoke({"messages": given, "assignment": inherited})
+        out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         fresh: list[AnyMessage] = [m.model_copy(update={"id": None}) for m in out["messages"][len(given) :]]
         if out.get("gave_up") and name in FALLBACKS:
             return _hand_over(state, name, out, fresh)

@@ -46,7 +46,7 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> ReactNode:
         """Run the react graph with the plan preloaded, and count the planning's tokens in."""
         given = state["messages"]
         inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}
-        out = await graph.ainvoke({"messages": given, "assignment": inherited})
+        out = await graph.ainvoke({"messages": given, "assignment": inherited}, context=runtime.context)
         usage = dict(out["result"]["usage"])
         for name in ("input", "output", "calls", "cost"):
             if name in state["usage"]:

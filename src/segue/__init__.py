@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .core.events import Event
     from .core.ports import RunContext
     from .lifecycle import ConversationEngine
+    from .runtime.modes import graph
     from .tools.calls.context import NOT_DONE, CallContext
     from .tools.registry import tool
 
@@ -32,6 +33,7 @@ _HOMES = {
     "RunContext": "core.ports",
     "SegueError": "core.errors",
     "ask": "app",
+    "graph": "runtime.modes",
     "load_agents": "core.agents",
     "open": "app",
     "tool": "tools.registry",
@@ -54,6 +56,7 @@ __all__ = [
     "ask",
     "errors",
     "events",
+    "graph",
     "load_agents",
     "open",
     "tool",

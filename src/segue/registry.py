@@ -1,9 +1,10 @@
 """The one place that wires agents, tools and models, for the app and for graphs that run without it."""
 
+import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
 
@@ -16,9 +17,10 @@ from .core.errors import ConfigurationError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
 from .core.plan import NO_TOOL
-from .core.ports import AppContext, Ledger, Model, RunContext, Tool
+from .core.ports import AppContext, GivenAgent, Ledger, Model, RunContext, Tool
 from .models.build import build_model, chosen_model
 from .prompts.language import Language, language_named
+from .synchronous import run_node
 from .tools.adapters.mcp import McpTool, McpTools
 from .tools.builtin import BUILTIN
 
@@ -128,6 +130,17 @@ class Registry:
         elif BUILTIN.may_change(agent.tools):
             self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
 
+    async def open(self, agent: Agent, model: str = "") -> None:
+        """Make the agent's tools and model ready once, without blocking the event loop.
+
+        Raises:
+            UnknownTool, UnknownModel, MissingKey, and those of `prepare`.
+        """
+        if agent.agent_id not in self._tools:
+            await (self.prepare(agent) if agent.mcp else asyncio.to_thread(self.tools_for, agent))
+        if (agent.agent_id, model) not in self._models:
+            await asyncio.to_thread(self.model_for, agent, model)
+
     async def close(self) -> None:
         """End the MCP servers' sessions and let go of the models."""
         self._models.clear()
@@ -214,33 +227,48 @@ def _bare_registry() -> Registry:
     return Registry()
 
 
+@lru_cache(maxsize=64)
+def _registry_of(given: GivenAgent) -> Registry:
+    """The registry of an agent that a run's context holds itself."""
+    return Registry((given.agent,))
+
+
 class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
     """A graph whose nodes find services in their context, also where it runs without the app.
 
-    There it has no ledger, and events go to the graph's custom stream.
+    There it has no ledger, and events go to the graph's custom stream. It runs from synchronous code, too.
     """
 
+    registry: Registry | None = None
+    """The agents of its runs without the app; None: the examples."""
+
     def add_node(self, node: str, action: Callable[..., Any], **options: Any) -> Self:  # type: ignore[override]
-        """Add a node by its name; `options` as in LangGraph."""
-        return super().add_node(node, _with_services(action), **options)
+        """Add an asynchronous node by its name; `options` as in LangGraph."""
+        served = self._served(action) if "runtime" in signature(action).parameters else action
+        super().add_node(node, served, **options)
+        runnable: Any = self.nodes[node].runnable
 
+        @wraps(action)
+        def synchronous(*given: Any, **named: Any) -> Any:
+            return run_node(lambda: served(*given, **named))
 
-def _with_services(node: Node) -> Node:
-    if "runtime" not in signature(node).parameters:
-        return node
+        runnable.func = synchronous
+        return self
 
-    @wraps(node)
-    async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
-        return await node(state, _served(runtime))
+    def _served(self, node: Node) -> Node:
+        @wraps(node)
+        async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
+            return await node(state, await self._with_services(runtime))
 
-    return cast(Node, served)
+        return cast(Node, served)
 
-
-def _served(runtime: Runtime[RunContext]) -> Runtime[RunContext]:
-    context: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
-    if isinstance(context, AppContext) and context.services:
-        return runtime
-    write = runtime.stream_writer
-    services = RunServices(_bare_registry(), lambda event: write(to_dict(event)))
-    fields = context.model_dump() if context else {}
-    return runtime.override(context=AppContext.carrying(services, **fields))
+    async def _with_services(self, runtime: Runtime[RunContext]) -> Runtime[RunContext]:
+        given: RunContext | None = runtime.context  # None where none is passed, whatever LangGraph's type says
+        if isinstance(given, AppContext) and given.services:
+            return runtime
+        context = given or RunContext()
+        registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
+        await registry.open(registry.agent(context.agent), context.model)
+        write = runtime.stream_writer
+        services = RunServices(registry, lambda event: write(to_dict(event)))
+        return runtime.override(context=AppContext.carrying(services, **context.model_dump()))

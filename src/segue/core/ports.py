@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 Purpose = Literal["decide", "plan", "answer", "extract"]
 
 
+@dataclass(frozen=True, eq=False)
+class GivenAgent:
+    """An agent that a run's context holds itself, instead of the id of a registered one."""
+
+    agent: Agent
+
+
 class RunContext(BaseModel):
-    """What a run may be told; empty means the default. Studio shows these fields as a form."""
+    """What a run may be told; empty means the default. Studio shows these fields as a form.
+
+    `agent` may also be an `Agent`, which is registered nowhere.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -28,6 +38,16 @@ class RunContext(BaseModel):
     user_id: str = Field(default="default", description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
     language: Literal["", "zh", "en"] = Field(default="", description="zh or en; empty: that of the message")
+    _given_agent: GivenAgent | None = PrivateAttr(default=None)
+
+    def __init__(self, *, agent: str | Agent = "", **fields: Any) -> None:
+        given = GivenAgent(agent) if isinstance(agent, Agent) else None
+        super().__init__(agent=given.agent.agent_id if given else agent, **fields)
+        self._given_agent = given
+
+    @property
+    def given_agent(self) -> GivenAgent | None:
+        return self._given_agent
 
 
 class AppContext(RunContext):

@@ -1,25 +1,40 @@
-"""Modes of one's own beside the built-in ones, and the chat graph over all of them for graphs of one's own."""
+"""Modes of one's own beside the built-in ones, and graphs with agents of one's own."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from langgraph.types import Checkpointer
+from pydantic import Field, create_model
 
-from ..core.errors import ConfigurationError
+from ..core.agents import Agent
+from ..core.errors import ConfigurationError, UnknownMode
 from ..core.events import to_dict
 from ..core.ports import AppContext, RunContext
 from ..graphs.chat import MODES, build_chat
+from ..graphs.direct import build_direct
+from ..graphs.lifecycle import MOST_NODES, build_lifecycle
+from ..graphs.plan import build_plan
+from ..graphs.plan_react import build_plan_react
+from ..graphs.react import build_react
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.task import GraphInput, TaskOutput
-from ..registry import Registry, RunServices
+from ..registry import EXAMPLES, AgentGraph, Registry, RunServices
 
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
 _NODES = ("INIT", "SELECT_MODE", "FINISH")
+_BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
+    "direct": build_direct,
+    "react": build_react,
+    "plan": build_plan,
+    "plan_react": build_plan_react,
+    "lifecycle": build_lifecycle,
+}
 
 
 def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
@@ -54,8 +69,51 @@ def wired_graph(
         out = await chat.ainvoke({"messages": given}, context=AppContext.carrying(services, **fields))
         return {"messages": out["messages"][len(given) :], "result": out["result"]}
 
-    graph = StateGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph = AgentGraph(TaskOutput, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph.registry = registry
     graph.add_node("segue", segue)
     graph.add_edge(START, "segue")
     graph.add_edge("segue", END)
     return graph.compile()
+
+
+def graph(
+    name: str = "chat",
+    *,
+    agents: Iterable[Agent] = (),
+    modes: Mapping[str, Any] | None = None,
+    checkpointer: Checkpointer = None,
+) -> CompiledStateGraph[Any, RunContext, Any, Any]:
+    """One of Segue's graphs with agents of your own, for `langgraph.json`, `invoke` or a graph of your own.
+
+    The first of the agents is the default one; the examples follow. `name` is `chat` or a built-in mode, and `modes`
+    are graphs by name beside the built-in ones, for `chat`. Nothing is opened or connected here.
+
+    Raises:
+        UnknownMode: there is no graph of that name.
+        UnknownTool, ConfigurationError: an agent or a mode is wrong.
+    """
+    if name not in (*_BUILT, "chat"):
+        raise UnknownMode(name, ["chat", *_BUILT])
+    own = {**MODES, **mode_graphs(modes or {})}
+    built = build_chat(own) if name == "chat" else _BUILT[name]()
+    built.registry = _registry(agents)
+    built.context_schema = _context_of(built.registry)
+    compiled = built.compile(checkpointer=checkpointer, name=name)
+    return compiled.with_config(recursion_limit=MOST_NODES) if name == "lifecycle" else compiled
+
+
+def _registry(agents: Iterable[Agent]) -> Registry:
+    own = list(agents)
+    names = {agent.agent_id for agent in own}
+    registry = Registry([*own, *(agent for agent in EXAMPLES if agent.agent_id not in names)])
+    for agent in own:
+        registry.register(agent)
+    return registry
+
+
+def _context_of(registry: Registry) -> type[RunContext]:
+    """The context whose form in Studio offers these agents."""
+    about = f"id of an agent; empty: {registry.agent('').agent_id}"
+    field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry.agents]})
+    return create_model("RunContext", __base__=RunContext, agent=(str, field))

@@ -1,0 +1,20 @@
+"""The graphs of `make studio` and `langgraph dev`, with the agents and modes of the file that SEGUE_AGENTS names."""
+
+import os
+import sys
+from pathlib import Path
+
+from .core.agents import load_agents, load_modes
+from .runtime.modes import graph
+
+_file = os.environ.get("SEGUE_AGENTS", "")
+if _file:
+    sys.path.append(str(Path(_file).resolve().parent))  # for the tools and modes that it names
+_agents = load_agents(_file) if _file else []
+
+chat = graph("chat", agents=_agents, modes=load_modes(_file) if _file else {})
+direct = graph("direct", agents=_agents)
+react = graph("react", agents=_agents)
+plan = graph("plan", agents=_agents)
+plan_react = graph("plan_react", agents=_agents)
+lifecycle = graph("lifecycle", agents=_agents)
