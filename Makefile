@@ -8,7 +8,7 @@ MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
-unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH SEGUE_AGENTS
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -52,6 +52,7 @@ types: $(VENV)/.dev
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >build/log 2>&1 || { cat build/log; exit 1; }
 	@$(BIN)/python -m zipfile -e build/wheel/*.whl $(TYPES)
 
+studio: export SEGUE_AGENTS := $(SEGUE_AGENTS)
 studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine only
 	LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
 	  $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --no-reload

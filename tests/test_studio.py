@@ -213,7 +213,7 @@ async def test_a_run_streams_what_is_thought_and_said_and_each_nodes_update(clie
     assert "".join(delta["data"]["content"] for delta in deltas if delta["type"] == "token") == answer
     assert [name for update in parts["updates", ""] for name in update] == ["INIT", "SELECT_MODE", "plan", "FINISH"]
     assert {"MAKE_PLAN", "EXECUTE_STEP", "ANSWER"} <= {name for update in parts["updates", "plan"] for name in update}
-    assert "AIMessageChunk" in {message["type"] for message, _ in parts["messages", "plan"]}
+    assert "ai" in {message["type"] for message, _ in parts["messages", "plan"]}
 
 
 async def test_a_thread_has_a_history_and_takes_a_second_turn(client: Any, thread: str) -> None:
