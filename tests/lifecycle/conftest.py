@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,6 +104,14 @@ def agent_of(shop: Workshop, tasks: list[dict[str, Any]], agent_id: str = "worke
         return shop.reply(messages)
 
     return Agent(agent_id=agent_id, model=ScriptedChatModel(reply), tools=(shop.tool(),), **fields)
+
+
+class Library:
+    """A coordinator with something to say."""
+
+    async def get_context_async(self, text: str) -> Any:
+        rules = [{"name": "tone", "text": "be kind"}, "no lies"]
+        return SimpleNamespace(rules=rules, knowledge=[f"about {text}"], tools=[{"name": "w", "description": "works"}])
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from segue.core.agents import Agent
-from segue.core.errors import IllegalTransition
 from segue.lifecycle import ConversationEngine, EngineBusy, EngineState
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -14,60 +13,6 @@ from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task,
 
 PAUSE = ["executing → paused", "engine_paused"]
 RESUME = ["paused → executing", "engine_resumed"]
-
-
-async def test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    run = engine.run("go")
-    for _ in range(5):
-        await run.__anext__()
-    assert engine.state is EngineState.DECOMPOSING
-    assert engine.pause() is False
-    assert engine.resume() is False
-    assert (await rest(run))[-1].event_type == "engine_completed"
-
-
-async def test_paused_while_scheduling_it_goes_back_to_scheduling(shop: Workshop) -> None:
-    engine = shop.engine(chain(3))
-    run = engine.run("go")
-    await until(run, "task_scheduled", "t1")
-    assert engine.pause() is True
-    assert engine.state is EngineState.PAUSED
-    assert told([await anext(run), await anext(run)]) == ["scheduling → paused", "engine_paused"]
-    assert engine.resume() is True
-    assert engine.state is EngineState.SCHEDULING
-    assert told(await rest(run))[:5] == [
-        "paused → scheduling",
-        "engine_resumed",
-        "task_scheduled t2",
-        "task_scheduled t3",
-        "scheduling → executing",
-    ]
-    assert shop.done == ["t1", "t2", "t3"]
-
-
-async def test_paused_at_a_tasks_start_the_task_does_not_begin_until_it_is_resumed(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    run = engine.run("go")
-    await until(run, "task_started", "t1")
-    progress = engine.current_progress
-    assert engine.pause() is True
-    assert engine.current_progress == progress
-    assert told([await anext(run), await anext(run)]) == PAUSE
-    waiting = asyncio.ensure_future(anext(run))
-    await asyncio.sleep(0.1)
-    assert not waiting.done() and shop.done == []
-    assert engine.resume() is True
-    assert engine.state is EngineState.EXECUTING
-    assert told([await waiting, *await rest(run)]) == [
-        *RESUME,
-        "task_completed t1",
-        "task_started t2",
-        "task_completed t2",
-        "executing → completed",
-        "engine_completed",
-    ]
-    assert shop.done == ["t1", "t2"]
 
 
 async def test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_is_lost(shop: Workshop) -> None:
@@ -155,19 +100,6 @@ async def test_with_concurrency_what_is_finished_while_the_pause_takes_effect_is
     ]
 
 
-async def test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating(shop: Workshop) -> None:
-    engine = shop.engine(chain(3))
-    run = engine.run("go")
-    await until(run, "task_completed", "t1")
-    await run.aclose()
-    assert engine.state is EngineState.PAUSED
-    assert engine.pause() is False
-    events = await rest(engine.run(None))
-    assert told(events)[:4] == [*PAUSE, *RESUME]
-    assert engine.state is EngineState.COMPLETED
-    assert shop.done == ["t1", "t2", "t3"]
-
-
 async def test_closed_while_tasks_are_under_way_it_drains_them(shop: Workshop) -> None:
     shop.hold("slow")
     engine = shop.engine([task("quick"), task("slow"), task("then", "slow")], concurrency=2)
@@ -226,39 +158,6 @@ async def test_a_run_that_is_closed_before_it_schedules_goes_on_from_there(shop:
         await rest(engine.run("another"))
     assert told(await rest(engine.run(None)))[0] == "context_fetching → decomposing"
     assert shop.done == ["t1"]
-
-
-async def test_a_second_run_at_once_is_refused_and_changes_nothing(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    run = engine.run("go")
-    await until(run, "task_started", "t1")
-    before = engine.create_snapshot()
-    for given in ("another", None):
-        with pytest.raises(IllegalTransition, match="under way"):
-            await rest(engine.run(given))
-    with pytest.raises(EngineBusy, match="aclose"):
-        engine.reset()
-    assert engine.restore_from_snapshot(before) is False and "under way" in engine.refused
-    assert engine.create_snapshot() == before
-    await rest(run)
-    assert shop.done == ["t1", "t2"]
-
-
-async def test_there_is_nothing_to_go_on_with_at_first_and_after_a_reset(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    with pytest.raises(EngineBusy, match="nothing to go on with"):
-        await rest(engine.run())
-    run = engine.run("go")
-    await until(run, "task_completed", "t1")
-    await run.aclose()
-    with pytest.raises(EngineBusy, match=r"reset\(\)"):
-        await rest(engine.run("another"))
-    engine.reset()
-    assert (engine.state, engine.total_tasks, engine.current_progress) == (EngineState.IDLE, 0, 0.0)
-    with pytest.raises(EngineBusy):
-        await rest(engine.run(None))
-    await rest(engine.run("another"))
-    assert shop.done == ["t1", "t1", "t2"]
 
 
 async def test_a_completed_run_has_nothing_left_to_go_on_with(shop: Workshop) -> None:

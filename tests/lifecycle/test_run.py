@@ -1,101 +1,13 @@
 """A run from its first event to its last: order, fields, what a task sees."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from segue.core.errors import ConfigurationError, IllegalTransition
-from segue.core.lifecycle import next_state
-from segue.lifecycle import VALID_STATE_TRANSITIONS, Context, ConversationEngine, EngineEventType, EngineState
-from tests.fakes import ScriptedChatModel, answer
-from tests.lifecycle.conftest import Planner, Workshop, chain, rest, task, told, until
-
-PRESCRIBED = {
-    "STATE_CHANGED": {"from", "to"},
-    "CONTEXT_RECEIVED": {"rules_count", "tools_count", "knowledge_count"},
-    "TASK_DECOMPOSED": {"task_count", "tasks"},
-    "TASK_SCHEDULED": {"task_id", "priority"},
-    "TASK_STARTED": {"task_id"},
-    "TASK_COMPLETED": {"task_id", "result", "progress"},
-    "TASK_FAILED": {"task_id", "error"},
-    "ENGINE_PAUSED": {"progress"},
-    "ENGINE_RESUMED": {"progress"},
-    "ENGINE_COMPLETED": {"total_tasks", "completed_tasks"},
-    "ENGINE_ERROR": {"error", "phase"},
-}
-
-
-class Library:
-    """A coordinator with something to say."""
-
-    async def get_context_async(self, text: str) -> Any:
-        rules = [{"name": "tone", "text": "be kind"}, "no lies"]
-        return SimpleNamespace(rules=rules, knowledge=[f"about {text}"], tools=[{"name": "w", "description": "works"}])
-
-
-async def test_a_run_tells_every_phase_in_order(shop: Workshop) -> None:
-    engine = shop.engine(chain(2), coordinator=Library())
-    assert engine.state is EngineState.IDLE
-    events = await rest(engine.run("the goal"))
-    assert told(events) == [
-        "idle → receiving",
-        "receiving → context_fetching",
-        "context_received",
-        "context_fetching → decomposing",
-        "task_decomposed",
-        "decomposing → scheduling",
-        "task_scheduled t1",
-        "task_scheduled t2",
-        "scheduling → executing",
-        "task_started t1",
-        "task_completed t1",
-        "task_started t2",
-        "task_completed t2",
-        "executing → completed",
-        "engine_completed",
-    ]
-    assert engine.state is EngineState.COMPLETED
-    assert (engine.completed_tasks, engine.total_tasks, engine.current_progress) == (2, 2, 1.0)
-    assert [event.data["progress"] for event in events if event.event_type == "task_completed"] == [0.5, 1.0]
-
-
-async def test_the_events_have_the_prescribed_fields_and_values(shop: Workshop) -> None:
-    shop.broken = {"b"}
-    events = await rest(shop.engine([task("a", priority=3), task("b")], coordinator=Library()).run("the goal"))
-    by_type = {event.event_type: event.data for event in events}
-    assert all(PRESCRIBED[kind.name] <= data.keys() for kind, data in by_type.items())
-    counts = by_type[EngineEventType.CONTEXT_RECEIVED]
-    assert (counts["rules_count"], counts["knowledge_count"], counts["tools_count"]) == (2, 1, 1)
-    assert counts["rules"] == ["tone: be kind", "no lies"]
-    decomposed = by_type[EngineEventType.TASK_DECOMPOSED]
-    assert decomposed["task_count"] == 2
-    assert [(t["id"], t["description"]) for t in decomposed["tasks"]] == [("a", "do a"), ("b", "do b")]
-    assert by_type[EngineEventType.TASK_SCHEDULED] == {"task_id": "a", "priority": 3}
-    assert by_type[EngineEventType.TASK_COMPLETED] == {"task_id": "a", "result": "made a", "progress": 0.5}
-    ended = by_type[EngineEventType.ENGINE_COMPLETED]
-    assert (ended["total_tasks"], ended["completed_tasks"], ended["failed_tasks"]) == (2, 1, 1)
-    assert set(PRESCRIBED) == {kind.name for kind in EngineEventType}
-
-
-async def test_tasks_are_really_carried_out_with_tools(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    await rest(engine.run("the goal"))
-    assert shop.done == ["t1", "t2"]
-    assert engine.results == {"t1": "made t1", "t2": "made t2"}
-
-
-async def test_lower_priorities_come_first_and_dependencies_before_that(shop: Workshop) -> None:
-    tasks = [
-        task("late", priority=9),
-        task("first", "late", priority=1),
-        task("mid", priority=5),
-        task("same", priority=5),
-    ]
-    events = await rest(shop.engine(tasks).run("go"))
-    scheduled = [event.data["task_id"] for event in events if event.event_type == "task_scheduled"]
-    assert scheduled == shop.done == ["mid", "same", "late", "first"]
+from segue.core.errors import ConfigurationError
+from segue.lifecycle import Context, ConversationEngine, EngineState
+from tests.lifecycle.conftest import Library, Planner, Workshop, chain, rest, task, told, until
 
 
 async def test_a_task_sees_its_own_work_the_goal_the_rules_and_what_it_needs_but_no_other(shop: Workshop) -> None:
@@ -135,15 +47,6 @@ async def test_one_failure_stops_only_what_needs_it(shop: Workshop) -> None:
     assert engine.current_progress == 0.25
 
 
-async def test_a_tasks_timeout_is_enforced(shop: Workshop) -> None:
-    shop.hold("slow")
-    engine = shop.engine([task("slow", timeout=0.05), task("next", priority=1)])
-    events = await rest(engine.run("go"))
-    (failed,) = [event.data for event in events if event.event_type == "task_failed"]
-    assert (failed["task_id"], failed["error"]) == ("slow", "it took longer than 0.05 s and was given up")
-    assert shop.done == ["next"]
-
-
 async def test_with_concurrency_tasks_run_together_and_progress_counts_each(shop: Workshop) -> None:
     for name in ("a", "b"):
         shop.hold(name)
@@ -164,20 +67,6 @@ async def test_with_concurrency_tasks_run_together_and_progress_counts_each(shop
     assert shop.done[-1] == "c"
 
 
-async def test_without_a_coordinator_the_context_is_empty_and_without_a_model_the_goal_is_one_task() -> None:
-    engine = ConversationEngine()
-    events = await rest(engine.run("做一件事"))
-    assert next(event.data for event in events if event.event_type == "context_received") == {
-        "rules_count": 0,
-        "tools_count": 0,
-        "knowledge_count": 0,
-        "rules": [],
-        "tools": [],
-        "knowledge": [],
-    }
-    assert [(t.id, t.description, t.status) for t in engine.tasks] == [("1", "做一件事", "done")]
-
-
 async def test_the_offline_planner_breaks_a_goal_down_and_carries_it_out() -> None:
     engine = ConversationEngine(llm="offline", tools=("travel", "calculator"))
     events = await rest(engine.run("帮我规划一个北京3日游，包括景点和美食"))
@@ -187,15 +76,6 @@ async def test_the_offline_planner_breaks_a_goal_down_and_carries_it_out() -> No
     again = ConversationEngine(llm="offline", tools=("travel", "calculator"))
     await rest(again.run("帮我规划一个北京3日游，包括景点和美食"))
     assert [t.public for t in again.tasks] == [t.public for t in engine.tasks]
-
-
-async def test_a_chat_model_breaks_the_goal_down_and_carries_the_tasks_out() -> None:
-    tasks = '{"tasks": [{"id": "x", "description": "look", "priority": 1, "dependencies": []}]}'
-    with ScriptedChatModel([f"```json\n{tasks}\n```", answer("found")]) as model:
-        engine = ConversationEngine(llm=model)
-        await rest(engine.run("find it"))
-    assert engine.results == {"x": "found"}
-    assert "find it" in str(model.calls[0][-1].content)
 
 
 async def test_tasks_that_cannot_be_carried_out_are_asked_for_again_with_the_reasons() -> None:
@@ -262,23 +142,6 @@ def test_an_engine_may_go_from_one_event_loop_to_the_next(shop: Workshop) -> Non
     assert shop.done == ["t1", "t2"]
 
 
-class Broken:
-    """A coordinator that cannot be reached."""
-
-    async def get_context_async(self, text: str) -> Context:
-        raise ConnectionError("no route to the library")
-
-
-async def test_a_coordinator_that_fails_ends_the_run_with_the_phase(shop: Workshop) -> None:
-    engine = shop.engine(chain(1), coordinator=Broken())
-    events = await rest(engine.run("go"))
-    assert told(events)[-2:] == ["context_fetching → error", "engine_error"]
-    assert events[-1].data == {
-        "error": "The context could not be fetched: no route to the library",
-        "phase": "context_fetching",
-    }
-
-
 async def test_a_planner_that_raises_ends_the_run_with_the_phase() -> None:
     events = await rest(ConversationEngine(llm=Planner([ValueError("no idea")])).run("go"))
     assert events[-1].data == {"error": "The goal could not be broken down: no idea", "phase": "decomposing"}
@@ -288,42 +151,6 @@ async def test_an_empty_goal_is_an_error_of_receiving(shop: Workshop) -> None:
     events = await rest(shop.engine(chain(1)).run("   "))
     assert told(events) == ["idle → receiving", "receiving → error", "engine_error"]
     assert events[-1].data["phase"] == "receiving"
-
-
-async def test_a_second_run_begins_anew_and_progress_never_passes_one(shop: Workshop) -> None:
-    engine = shop.engine(chain(3))
-    await rest(engine.run("one"))
-    seen = []
-    async for event in engine.run("two"):
-        seen.append(engine.current_progress)
-        assert event.data.get("progress", 0) <= 1
-    assert told([event async for event in engine.run("three")])[0] == "idle → receiving"
-    assert max(seen) == 1.0 and seen[0] == 0.0
-    assert (engine.completed_tasks, engine.total_tasks) == (3, 3)
-
-
-@pytest.mark.parametrize("old", EngineState)
-@pytest.mark.parametrize("new", EngineState)
-def test_only_the_tables_moves_are_allowed(old: EngineState, new: EngineState) -> None:
-    if new in VALID_STATE_TRANSITIONS[old]:
-        assert next_state(old, new) is new
-    else:
-        with pytest.raises(IllegalTransition):
-            next_state(old, new)
-
-
-def test_the_table_is_the_prescribed_one() -> None:
-    assert {old.value: {new.value for new in news} for old, news in VALID_STATE_TRANSITIONS.items()} == {
-        "idle": {"receiving"},
-        "receiving": {"context_fetching", "error"},
-        "context_fetching": {"decomposing", "error"},
-        "decomposing": {"scheduling", "error"},
-        "scheduling": {"executing", "paused", "error"},
-        "executing": {"completed", "paused", "error"},
-        "paused": {"executing", "scheduling"},
-        "completed": {"idle"},
-        "error": {"idle"},
-    }
 
 
 @pytest.mark.parametrize(

@@ -20,46 +20,6 @@ def through_json(snapshot: dict[str, Any]) -> dict[str, Any]:
     return restored
 
 
-async def test_a_snapshot_says_where_the_run_stands(shop: Workshop) -> None:
-    engine = shop.engine([task("a", priority=2), task("b", "a", priority=1)])
-    run = engine.run("the goal")
-    await until(run, "task_completed", "a")
-    engine.pause()
-    snapshot = engine.create_snapshot()
-    assert snapshot == through_json(snapshot)
-    assert {name: snapshot[name] for name in ("version", "state", "progress", "completed_tasks", "total_tasks")} == {
-        "version": 1,
-        "state": "paused",
-        "progress": 0.5,
-        "completed_tasks": 1,
-        "total_tasks": 2,
-    }
-    assert [{name: t[name] for name in ("id", "description", "status", "priority")} for t in snapshot["tasks"]] == [
-        {"id": "a", "description": "do a", "status": "done", "priority": 2},
-        {"id": "b", "description": "do b", "status": "pending", "priority": 1},
-    ]
-    assert snapshot["results"] == {"a": "made a"}
-    assert snapshot["dependencies"] == {"a": [], "b": ["a"]}
-    assert snapshot["input"] == "the goal"
-    await run.aclose()
-
-
-async def test_a_paused_engine_is_restored_paused_and_goes_back_to_where_it_was_paused(shop: Workshop) -> None:
-    first = shop.engine(chain(2))
-    run = first.run("go")
-    await until(run, "task_scheduled", "t1")
-    first.pause()
-    second = shop.engine(chain(2))
-    assert second.restore_from_snapshot(through_json(first.create_snapshot())) is True
-    assert second.state is EngineState.PAUSED
-    assert told(await rest(second.run(None)))[:3] == ["paused → scheduling", "engine_resumed", "task_scheduled t1"]
-    third = shop.engine(chain(2))
-    third.restore_from_snapshot(first.create_snapshot())
-    assert third.resume() is True and third.state is EngineState.SCHEDULING
-    assert told(await rest(third.run(None)))[0] == "paused → scheduling"
-    await run.aclose()
-
-
 async def test_what_a_task_needs_is_known_to_the_new_engine(shop: Workshop) -> None:
     first = shop.engine(chain(2), coordinator=RegistryCoordinator(shop_registry(), "worker"))
     run = first.run("the whole goal")
@@ -134,24 +94,6 @@ async def test_after_the_model_was_unreachable_the_run_goes_on_where_it_failed(s
     assert lines[:2] == ["paused → executing", "engine_resumed"]
     assert [line for line in lines if line.startswith("task_started")] == ["task_started t3"]
     assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
-
-
-async def test_the_plain_form_of_a_snapshot_is_enough(shop: Workshop) -> None:
-    snapshot = {
-        "state": "paused",
-        "progress": 0.5,
-        "tasks": [
-            {"id": "a", "description": "do a", "status": "completed", "priority": 1},
-            {"id": "b", "description": "do b", "status": "pending", "priority": 2},
-        ],
-        "completed_tasks": 1,
-        "total_tasks": 2,
-    }
-    engine = shop.engine(chain(1))
-    assert engine.restore_from_snapshot(snapshot) is True
-    assert (engine.state, engine.current_progress) == (EngineState.PAUSED, 0.5)
-    await rest(engine.run(None))
-    assert shop.done == ["b"] and engine.completed_tasks == 2
 
 
 async def test_failed_and_skipped_tasks_stay_what_they_are(shop: Workshop) -> None:

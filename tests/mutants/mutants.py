@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 ENGINE = "tests/lifecycle/"
+DOCUMENT = "tests/documents/test_lifecycle_engine.py"
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ LIFECYCLE = (
         CONVERSATION,
         "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
         "self._own.append((_T.ENGINE_RESUMED, {}))",
-        f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
+        f"{DOCUMENT}::test_paused_while_scheduling_it_goes_back_to_scheduling",
     ),
     Mutant(
         "a resumed engine goes to executing wherever it was paused",
         CONVERSATION,
         "self._change(self._paused_from, _T.ENGINE_RESUMED, {})",
         "self._change(_S.EXECUTING, _T.ENGINE_RESUMED, {})",
-        f"{ENGINE}test_pausing.py::test_paused_while_scheduling_it_goes_back_to_scheduling",
+        f"{DOCUMENT}::test_paused_while_scheduling_it_goes_back_to_scheduling",
     ),
     Mutant(
         "the pause is told only after the resume",
@@ -54,28 +55,28 @@ LIFECYCLE = (
         CONVERSATION,
         "        if self._state not in _PAUSABLE:\n            return False\n        self._stopping",
         "        if False:\n            return False\n        self._stopping",
-        f"{ENGINE}test_pausing.py::test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused",
+        f"{DOCUMENT}::test_after_five_events_the_engine_is_decomposing_and_cannot_be_paused",
     ),
     Mutant(
         "dependencies are ignored",
         SUBTASKS,
         "if task.step_id in runnable)",
         "if task.status is Status.PENDING)",
-        f"{ENGINE}test_run.py::test_lower_priorities_come_first_and_dependencies_before_that",
+        f"{DOCUMENT}::test_lower_priorities_come_first_and_dependencies_before_that",
     ),
     Mutant(
         "priorities are ignored",
         SUBTASKS,
         "key=lambda task: task.priority)",
         "key=lambda task: 0)",
-        f"{ENGINE}test_run.py::test_lower_priorities_come_first_and_dependencies_before_that",
+        f"{DOCUMENT}::test_lower_priorities_come_first_and_dependencies_before_that",
     ),
     Mutant(
         "a second run counts on: progress passes 1",
         CONVERSATION,
         "        self._run, self._state, self._restored = RunState(), _S.IDLE, None\n",
         "        self._state, self._restored = _S.IDLE, None\n",
-        f"{ENGINE}test_run.py::test_a_second_run_begins_anew_and_progress_never_passes_one",
+        f"{DOCUMENT}::test_a_second_run_begins_anew_and_progress_never_passes_one",
     ),
     Mutant(
         "a restored run does everything again",
@@ -89,7 +90,7 @@ LIFECYCLE = (
         CONVERSATION,
         "            if self._state in _PAUSABLE:  # nobody follows the run any more\n",
         "            if False:\n",
-        f"{ENGINE}test_pausing.py::test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating",
+        f"{DOCUMENT}::test_closed_in_the_middle_it_is_paused_and_goes_on_without_repeating",
     ),
     Mutant(
         "a closed run interrupts what is under way",
@@ -103,14 +104,14 @@ LIFECYCLE = (
         CARRY_OUT,
         "await graph.ainvoke(given, context=context, output_keys=SHOWN)",
         'await asyncio.sleep(0.01, {"messages": [], "result": dict(success=True, answer="", history=[], usage={})})',
-        f"{ENGINE}test_run.py::test_tasks_are_really_carried_out_with_tools",
+        f"{DOCUMENT}::test_tasks_are_really_carried_out_with_tools",
     ),
     Mutant(
         "an illegal transition is only warned of",
         "src/segue/core/lifecycle.py",
         "        raise IllegalTransition(str(EngineState(old)), str(EngineState(new)))\n",
         "        pass\n",
-        f"{ENGINE}test_run.py::test_only_the_tables_moves_are_allowed",
+        f"{DOCUMENT}::test_only_the_tables_moves_are_allowed",
     ),
     Mutant(
         "tasks over a hundred are silently dropped",
@@ -125,14 +126,14 @@ LIFECYCLE = (
         CARRY_OUT,
         "asyncio.timeout(task.timeout)",
         "asyncio.timeout(None)",
-        f"{ENGINE}test_run.py::test_a_tasks_timeout_is_enforced",
+        f"{DOCUMENT}::test_a_tasks_timeout_is_enforced",
     ),
     Mutant(
         "two runs at once are not refused",
         CONVERSATION,
         '        if self._live:\n            raise EngineBusy(self._state, "a run is under way, wait',
         '        if False:\n            raise EngineBusy(self._state, "a run is under way, wait',
-        f"{ENGINE}test_pausing.py::test_a_second_run_at_once_is_refused_and_changes_nothing",
+        f"{DOCUMENT}::test_a_second_run_at_once_is_refused_and_changes_nothing",
     ),
     Mutant(
         "a failed task stops the others",
