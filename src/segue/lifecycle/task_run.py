@@ -100,8 +100,9 @@ class TaskRun:
             return None
         await self._paused()
         self._gate.ask()
-        event = await anext(self._events, None)
-        if event is None:
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
             self._events = None
             await self._look()
             await self._complain()
