@@ -141,6 +141,16 @@ class Registry:
         if (agent.agent_id, model) not in self._models:
             await asyncio.to_thread(self.model_for, agent, model)
 
+    async def served_tools(self, agent: Agent) -> list[str]:
+        """The names of the tools that the agent's MCP servers offer.
+
+        Raises:
+            As `prepare`.
+        """
+        await self.prepare(agent)
+        own = BUILTIN.resolve(agent.tools)
+        return [name for name in self.tools_for(agent) if name not in own]
+
     async def close(self) -> None:
         """End the MCP servers' sessions and let go of the models."""
         self._models.clear()

@@ -7,14 +7,17 @@ import shlex
 import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import segue
 from segue.checkpoints.sqlite.database_check import saving
+from segue.cli import app
 from segue.cli.commands.doctor import doctor, extras
 from segue.cli.settings import Settings
 from tests.checkpoints.damage import damage
@@ -178,3 +181,21 @@ async def test_a_session_of_which_nothing_can_be_read_is_not_sent_to_be_repaired
     assert "continue in a new session" in lines["s"]
     assert "segue recover" not in lines["s"]
     assert lines["t"].endswith(f"To repair it: segue recover t --db {path}")
+
+
+@pytest.mark.slow
+def test_tools_of_mcp_servers_are_listed_and_a_dead_server_is_named(tmp_path: Path) -> None:
+    program = Path(__file__).parents[1] / "mcp_server.py"
+    servers = [("shop", sys.executable, f'args = ["{program}"]'), ("gone", "no-such-command", "")]
+    (tmp_path / "a.toml").write_text(
+        "\n".join(
+            f'[[agent]]\nagent_id = "{name}"\n[[agent.mcp]]\nname = "{name}"\ncommand = "{command}"\n{rest}\n'
+            for name, command, rest in servers
+        ),
+        encoding="utf-8",
+    )
+    _, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
+    listed = CliRunner().invoke(app, ["agents", "--agents", str(tmp_path / "a.toml")], env={"COLUMNS": "300"}).stdout
+    for text in (report, listed):
+        assert "stock, label, picture" in text
+        assert "The MCP server 'gone' cannot be used" in text

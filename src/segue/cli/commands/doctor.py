@@ -34,6 +34,7 @@ from ..exits import FAILED
 from ..settings import Settings
 from ..views.lines import signs_for
 from ..views.sanitize import one_line
+from .inspect import served_tools
 
 PACKAGES = (
     "segue",
@@ -90,7 +91,8 @@ def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding
     except SegueError as error:
         yield Finding(False, "agents", str(error))
         return
-    yield Finding(True, "agents", "; ".join(f"{name} ({_tool_names(agent)})" for name, agent in agents.items()))
+    served = asyncio.run(served_tools(agents.values()))
+    yield Finding(True, "agents", "; ".join(f"{name} ({_tool_names(agent, served)})" for name, agent in agents.items()))
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
     yield from _model(chosen, settings.model, environ)
     yield _offline()
@@ -212,9 +214,10 @@ def _agents(settings: Settings) -> dict[str, Agent]:
     return {name: registry.agent(name) for name in registry.agents}
 
 
-def _tool_names(agent: Agent) -> str:
+def _tool_names(agent: Agent, served: Mapping[str, str]) -> str:
     try:
-        return ", ".join(BUILTIN.resolve(agent.tools)) or "no tools"
+        names = [*BUILTIN.resolve(agent.tools), *filter(None, [served.get(agent.agent_id)])]
+        return ", ".join(names) or "no tools"
     except MissingExtra as error:
         return str(error)
 

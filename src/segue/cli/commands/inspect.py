@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.errors import SegueError
 from ...core.records import Json
 from ...core.task_status import ACTIVE
 from .. import options
@@ -13,9 +14,11 @@ from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from ...app import App
+    from ...core.agents import Agent
+    from ...registry import Registry
 
 
 def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
@@ -143,7 +146,26 @@ def agents(agents: options.MoreAgents = "") -> None:
     from ..views.tables import print_agents
 
     with told_in_a_sentence():
-        print_agents(output(), [*EXAMPLES, *Settings(agents_file=agents).agents()])
+        found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
+        print_agents(output(), found, asyncio.run(served_tools(found)))
+
+
+async def served_tools(agents: "Iterable[Agent]") -> dict[str, str]:
+    """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
+    from ...registry import Registry
+
+    registry = Registry()
+    try:
+        return {agent.agent_id: await _served(registry, agent) for agent in agents if agent.mcp}
+    finally:
+        await registry.close()
+
+
+async def _served(registry: "Registry", agent: "Agent") -> str:
+    try:
+        return ", ".join(await registry.served_tools(agent))
+    except SegueError as error:
+        return str(error)
 
 
 def doctor(

@@ -94,11 +94,13 @@ def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
             console.print(Text(f"  {printable(hint)}"), soft_wrap=True)
 
 
-def print_agents(console: Console, agents: Iterable["Agent"]) -> None:
+def print_agents(console: Console, agents: Iterable["Agent"], served: Mapping[str, str]) -> None:
+    """The agents, with their own tools and those `served` by their MCP servers."""
     table = _table("agent", "mode", "model", "tools", "description", whole=("agent",))
     for agent in agents:
         model = "from the environment" if agent.model is None else agent.model
-        tools = ", ".join(tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools)
+        own = [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
+        tools = ", ".join([*own, *filter(None, [served.get(agent.agent_id)])])
         cells = (agent.agent_id, agent.mode, str(model), tools or "none", agent.description)
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     console.print(table)
