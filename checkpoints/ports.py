@@ -1,4 +1,4 @@
-"""What the app needs of storage, whatever keeps it: each method is one transaction."""
+"""The storage port: what the app needs of a database. Each method is one transaction."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ Changed = tuple[Task, list[Json]]
 
 
 class Tasks(Protocol):
-    """What each message set going. `sqlite.tasks` describes the methods."""
+    """The tasks, one for each message. `sqlite.tasks` describes the methods."""
 
     async def create(
         self,

@@ -52,10 +52,10 @@ _GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLO
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn SQLite's complaints about the file into a sentence; a faulty statement stays what it is.
+    """Translate SQLite's errors about the file; an error in a statement is raised as it is.
 
     Raises:
-        DatabaseUnavailable: locked, read-only, full, damaged or no database.
+        DatabaseUnavailable: the file is locked, read-only, full, damaged or not a database.
     """
     try:
         yield
@@ -66,12 +66,12 @@ def translated(path: str) -> Iterator[None]:
             raise
         kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
         raise kind(f"The database {path} {reason}.") from error
-    except UnicodeDecodeError as error:  # from sqlite3: the complaint itself quotes garbled text
+    except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
         raise DatabaseDamaged(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
 
 
 def is_garbled(error: sqlite3.Error) -> bool:
-    """Whether a text or number in the file is not what it should be: of damage of this kind only the words tell."""
+    """Whether the error means a malformed value in the file; SQLite has no error code for it, only a message."""
     return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
 
 
@@ -193,7 +193,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
     is in seconds.
 
     Raises:
-        DatabaseUnavailable: no file that can be written; the message says what to do.
+        DatabaseUnavailable: the file cannot be written; the message says what to do.
         DatabaseTooNew: a newer Segue wrote it.
     """
     async with contextlib.AsyncExitStack() as opened:
@@ -218,7 +218,7 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
 
 @contextlib.contextmanager
 def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Have a text that is not valid UTF-8 given as bytes, where it would otherwise keep its row from being read."""
+    """Return text that is not valid UTF-8 as bytes, so that its row can still be read."""
     connection.text_factory = _text
     try:
         yield connection
@@ -255,12 +255,12 @@ def _place(path: str) -> str:
 
 
 def _check_place(path: str) -> None:
-    """Explain what SQLite would call «unable to open database file»."""
+    """Name the cause where SQLite would only say that it is unable to open the file."""
     if _is_uri(path):
         return
     folder = Path(path).parent
     if not path or Path(path).is_dir():
-        raise DatabaseUnavailable(f"«{path}» is a folder, not a database: name a file in it with --db.")
+        raise DatabaseUnavailable(f"'{path}' is a folder, not a database: name a file in it with --db.")
     if not folder.is_dir():
         raise DatabaseUnavailable(f"The folder {folder} does not exist: create it, or name another file with --db.")
 
@@ -291,7 +291,7 @@ def _transact(work: Callable[[sqlite3.Connection], T], synchronous: str, connect
 
 
 def _prepare(path: str, timeout: float) -> None:
-    """Check whose file it is, then create or upgrade the tables in one transaction."""
+    """Check that the file is Segue's, then create or upgrade the tables in one transaction."""
     with contextlib.closing(
         sqlite3.connect(path, timeout=timeout, isolation_level=None, uri=_is_uri(path))
     ) as connection:

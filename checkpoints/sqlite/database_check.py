@@ -1,4 +1,4 @@
-"""Look over a database file for damage, without changing it."""
+"""Read-only damage checks of a database file."""
 
 import contextlib
 import shlex

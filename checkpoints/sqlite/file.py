@@ -1,4 +1,4 @@
-"""The database's file: whether it is still the one that was opened, and whether its write-ahead log is whole."""
+"""Identity of the database's file, and integrity of its write-ahead log."""
 
 import os
 import struct

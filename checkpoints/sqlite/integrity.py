@@ -1,4 +1,4 @@
-"""Every row of tasks, events and calls, with what is wrong with it."""
+"""Damage in the rows of tasks, events and calls."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping

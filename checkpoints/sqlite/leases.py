@@ -14,7 +14,7 @@ TTL = 15.0
 """Seconds that a lease lives without being renewed."""
 
 LINE_TTL = 5.0
-"""Seconds that a place in the line lives without being renewed."""
+"""Seconds that a position in the queue lives without being renewed."""
 
 _CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
 
@@ -91,14 +91,14 @@ class Lease:
         return fence
 
     async def join_line(self, thread_id: str) -> int:
-        """Stand in line for the thread and return the place; `acquire` with it keeps it."""
+        """Join the thread's queue and return the position; `acquire` with it keeps the position."""
         values = (thread_id, self._clock() + LINE_TTL)
         return int(
             await self._database.write(lambda connection: connection.execute(_JOIN, values).fetchone()["position"])
         )
 
     async def leave_line(self, place: int) -> None:
-        """Give the place up, and sweep away those of processes that are gone."""
+        """Leave the queue, and remove the entries of processes that are gone."""
         values = (place, self._clock())
         await self._database.write(lambda connection: connection.execute(_LEAVE, values))
 
@@ -122,7 +122,7 @@ class Lease:
         return self._clock()
 
     async def holder(self, thread_id: str) -> str | None:
-        """Return the live owner, or None: then a task that is «running» was cut off."""
+        """Return the live owner, or None: then a task with the status `running` was interrupted."""
         values = (thread_id, self._clock())
         row = await self._database.read(lambda connection: connection.execute(_HOLDER, values).fetchone())
         return None if row is None else str(row["owner"])

@@ -66,7 +66,7 @@ class LedgerConflict(StorageError):
     """Two calls, or two outcomes of one, claim the same place in the ledger: this is a bug, please report it."""
 
     def __init__(self, key: CallKey, what: str) -> None:
-        place = f"Call {key.index} of {key.scope} in task «{key.task_id}»"
+        place = f"Call {key.index} of {key.scope} in task {key.task_id}"
         super().__init__(f"{place} {what}: this is a bug, please report it.")
 
 

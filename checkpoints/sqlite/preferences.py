@@ -1,4 +1,4 @@
-"""What a user prefers: a default mode, the modes that were used, and how the answers were rated."""
+"""User preferences: the default mode, and the rated history of modes."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Preferences:
         self._database = database
 
     async def default_mode(self, user_id: str) -> str:
-        """The mode that a user prefers; empty where they said nothing."""
+        """The user's default mode; empty where none is set."""
         row = await self._database.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
         return "" if row is None else str(row["default_mode"])
 
@@ -53,8 +53,8 @@ class Preferences:
         read is left out.
         """
         rows = await self._database.read(lambda connection: fetched(connection, _HISTORY, (user_id, limit)))
-        told = [values for values, faults in (read(_Rated, row) for row in rows) if not faults]
-        history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in told]
+        rated = [values for values, faults in (read(_Rated, row) for row in rows) if not faults]
+        history = [{"query": row["message"], "mode": row["mode"], "rating": row["rating"]} for row in rated]
         return {"default_mode": await self.default_mode(user_id), "mode_history": history}
 
     async def put(self, user_id: str, default_mode: str) -> None:
@@ -69,7 +69,7 @@ class Preferences:
             UnknownTask: there is none.
         """
         if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
-            raise InvalidAnswer(f"The rating {rating!r} is none: give a whole number from 1 to {BEST}.")
+            raise InvalidAnswer(f"The rating {rating!r} is not valid: give a whole number from 1 to {BEST}.")
 
         def store(connection: sqlite3.Connection) -> None:
             if connection.execute(_RATE, (rating, task_id)).rowcount != 1:

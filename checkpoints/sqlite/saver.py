@@ -31,8 +31,8 @@ from .serializer import CheckedSerializer, check_form, decoding
 EVENTS = "events"
 """The channel whose writes go to the event log."""
 
-# LangGraph's own mark of a task that finished without output: it stands where the events stood, so that a task which
-# wrote nothing else still counts as finished, and the places of the other writes stay the same.
+# LangGraph's own mark of a task that finished without output: it takes the place of the events, so that a task which
+# wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
 _STAND_IN = ("__no_writes__", None)
 
 _DROP_SUBGRAPHS = (
@@ -249,7 +249,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
         error = self._lost_writes.pop(key, None)
         if error is not None:
-            what = f"A step of session «{key[0]}» could not be saved ({error}): resume its task."
+            what = f"A step of session '{key[0]}' could not be saved ({error}): resume its task."
             raise DatabaseUnavailable(what) from error
 
 

@@ -1,4 +1,4 @@
-"""SQLite behind the ports: one object for everything that an open database offers."""
+"""The SQLite implementation of the storage port."""
 
 from collections.abc import Callable
 from typing import Any, cast

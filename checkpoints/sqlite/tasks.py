@@ -1,4 +1,4 @@
-"""The tasks: what each message set going, and how far it got."""
+"""The tasks of a database: one for each message, with its status and result."""
 
 import json
 import sqlite3
@@ -42,7 +42,7 @@ _UPDATE = """
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _BEGINNING = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
 _WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN (SELECT value FROM json_each(?))"
-# A task stands where its thread's lease has run out, or where it waits for a command.
+# Without a live owner a task is interrupted, or paused until somebody resumes it.
 _UNFINISHED = """
     SELECT tasks.*, iif(leases.expires_at > :now, leases.owner, '') AS owner
     FROM tasks LEFT JOIN leases USING (thread_id)
@@ -91,8 +91,8 @@ def _shown_thread(row: sqlite3.Row) -> Thread:
 class Tasks:
     """The tasks of a database.
 
-    A damaged row stops whatever works on its task, with DamagedRow. Lists show it: what of it can be read, with the
-    status error and a sentence for its error.
+    Work on a task whose row is damaged raises DamagedRow. Lists show the columns that can be read, with the status
+    `error` and a message.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -111,7 +111,7 @@ class Tasks:
         message: str,
         fence: int | None = None,
     ) -> Task:
-        """Write down a pending task.
+        """Store a pending task.
 
         Raises:
             StaleOwner: `fence` is given and another owner took the thread.
@@ -161,7 +161,7 @@ class Tasks:
         fence: int | None = None,
         **changes: Any,
     ) -> Moved:
-        """Change a task and store what is to be told of it, in one transaction.
+        """Change a task and store its events, in one transaction.
 
         The event of a new status comes first, then `events`. `changes` are columns: model, result, error, wanted,
         notes, answer; what is not named stays, but an error goes with the next status. Without `status` that stays too.
@@ -197,7 +197,7 @@ class Tasks:
         def add(connection: sqlite3.Connection) -> Moved:
             task = from_row(Task, _find(connection, task_id))
             if task.status in ENDED:
-                raise TaskError(f"Task «{task_id}» is {task.status}: send a new message.")
+                raise TaskError(f"Task {task_id} is {task.status}: send a new message.")
             values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
             return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
@@ -216,16 +216,16 @@ class Tasks:
         if text in found:
             return text
         if len(text) < SHORTEST:
-            few = f"«{text}» is too short for a task's id: write at least its first {SHORTEST} characters"
+            few = f"'{text}' is too short for a task's id: write at least its first {SHORTEST} characters"
             raise TaskError(f"{few}; `segue tasks` lists what there is.")
         if not found:
             raise UnknownTask(text)
         if len(found) > 1:
-            raise TaskError(f"Several tasks begin with «{text}»: write more of {', '.join(found)}.")
+            raise TaskError(f"Several tasks begin with '{text}': write more of {', '.join(found)}.")
         return found[0]
 
     async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
-        """Return what a person wants of these tasks, pause or cancel, for those of which something is wanted."""
+        """Return the requested pauses and cancellations, by task id."""
         given = json.dumps([*task_ids])
         rows = await self._database.read(lambda connection: fetched(connection, _WANTED, (given,)))
         return {row["task_id"]: row["wanted"] for row in rows}

@@ -17,7 +17,7 @@ from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .events import told, unknown_calls
+from .events import engine_event, unknown_calls
 from .state import CarryOutNode, LifecycleState, SubTaskWork
 from .subtask_prompt import brief
 from .subtask_services import SubtaskLedger, SubtaskServices
@@ -74,7 +74,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
             return out
     except (GraphBubbleUp, ModelUnreachable, StorageError):
         raise
-    except Exception as error:  # whatever one task raises is told as its failure, and the others go on
+    except Exception as error:  # whatever one task raises becomes its failure; the others continue
         if not (isinstance(error, TimeoutError) and limit.expired()):
             raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
     why = phrase("lifecycle_late", state["language"], n=f"{task.timeout:g}")
@@ -98,9 +98,9 @@ def _update(
     details: dict[str, Any] = {"task_id": task.step_id}
     if error:
         details |= {"error": error, "result": outcome["answer"], "progress": state["completed"] / total}
-        event = told(task_id, EngineEventType.TASK_FAILED, {**details, "skipped": False})
+        event = engine_event(task_id, EngineEventType.TASK_FAILED, {**details, "skipped": False})
     else:
         details |= {"result": outcome["answer"], "progress": (state["completed"] + 1) / total}
-        event = told(task_id, EngineEventType.TASK_COMPLETED, details)
+        event = engine_event(task_id, EngineEventType.TASK_COMPLETED, details)
     kept = {"step_id": task.step_id, "history": [], "calls": [], "unknown": [], "usage": {}, **outcome}
     return {"messages": messages, "outcomes": [kept], "events": announce(step, event)}

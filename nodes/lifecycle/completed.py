@@ -10,7 +10,7 @@ from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.notes import take_up
-from .events import tasks_of, told
+from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState
 
@@ -33,7 +33,7 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
     }
     status = "error" if why else "done"
     ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
-    finished = told(task_id, EngineEventType.ENGINE_COMPLETED, details)
+    finished = engine_event(task_id, EngineEventType.ENGINE_COMPLETED, details)
     return {
         **added,
         "messages": [*added.get("messages", ()), AIMessage(answer)],

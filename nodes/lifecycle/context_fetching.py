@@ -9,7 +9,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import as_json, tokens, truncate
-from .events import changed, told
+from .events import changed, engine_event
 from .state import LifecycleNode, LifecycleState
 
 KINDS = ("rules", "knowledge", "tools")
@@ -38,7 +38,7 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
         left_out = {kind: n for kind in KINDS if (n := len(found[kind]) - len(context[kind]))}
         details = {**counts, **context, **({"left_out": left_out} if left_out else {})}
         events = announce(
-            told(task_id, EngineEventType.CONTEXT_RECEIVED, details),
+            engine_event(task_id, EngineEventType.CONTEXT_RECEIVED, details),
             changed(task_id, state["phase"], EngineState.DECOMPOSING),
         )
         return {"context": context, "phase": EngineState.DECOMPOSING.value, "events": events}

@@ -22,7 +22,7 @@ from ..shared.notes import amended, take_up
 from ..shared.prompt_budget import as_json, conversation
 from ..shared.task import before_objective
 from ..shared.tool_schemas import MOST_STEPS, described
-from .events import as_steps, changed, tasks_of, told
+from .events import as_steps, changed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
 
 MOST_ASKS = 3
@@ -146,7 +146,7 @@ def _accepted(
     events = announce(
         *told_also,
         PlanUpdate(task_id=task_id, goal=state["objective"], steps=steps),
-        told(task_id, EngineEventType.TASK_DECOMPOSED, details),
+        engine_event(task_id, EngineEventType.TASK_DECOMPOSED, details),
         changed(task_id, state["phase"], EngineState.SCHEDULING),
     )
     return {"steps": steps, "complaint": "", "phase": EngineState.SCHEDULING.value, "events": events}

@@ -7,7 +7,7 @@ from segue.core.lifecycle import EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce
-from .events import changed, told
+from .events import changed, engine_event
 from .result import done_so_far, lifecycle_result
 from .state import LifecycleState
 
@@ -22,7 +22,7 @@ async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status="error", result=result)]
     events = announce(
         changed(task_id, state["phase"], EngineState.ERROR),
-        told(task_id, EngineEventType.ENGINE_ERROR, failure),
+        engine_event(task_id, EngineEventType.ENGINE_ERROR, failure),
         ErrorRaised(task_id=task_id, message=why, final=True),
         Answer(task_id=task_id, answer=text),
         *ended,

@@ -1,4 +1,4 @@
-"""The engine's events, and the tasks as the state keeps them."""
+"""Events of the engine, and the tasks' form in the state."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 
-def told(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:
+def engine_event(task_id: str, kind: EngineEventType, details: Mapping[str, Any]) -> Lifecycle:
     """An event of the engine; `task_id` is the whole run's, a subtask's is in the details."""
     return Lifecycle(task_id=task_id, event_type=kind.value, details=dict(details))
 
@@ -21,13 +21,13 @@ def changed(task_id: str, old: str, new: EngineState) -> Lifecycle:
     Raises:
         IllegalTransition: the table has no such move.
     """
-    return told(
+    return engine_event(
         task_id, EngineEventType.STATE_CHANGED, {"from": EngineState(old).value, "to": next_state(old, new).value}
     )
 
 
-def step_told(task_id: str, task: SubTask) -> StepUpdate:
-    """The event of a task that changed, in the words that every mode's plan has."""
+def step_event(task_id: str, task: SubTask) -> StepUpdate:
+    """The step update of a task that changed, as in every other mode."""
     return StepUpdate(
         task_id=task_id, step_id=task.step_id, status=task.status.value, description=task.description, note=task.note
     )

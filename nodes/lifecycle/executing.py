@@ -10,7 +10,7 @@ from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .events import as_steps, changed, completed, step_told, tasks_of, told
+from .events import as_steps, changed, completed, engine_event, step_event, tasks_of
 from .state import LifecycleNode, LifecycleState
 
 NOTE_CHARS = 200
@@ -21,7 +21,7 @@ def executing(concurrency: int) -> LifecycleNode:
     """The node that has so many tasks carried out at once."""
 
     async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
-        """Give up what needs a failed task, begin what can begin; where nothing is left the run is complete."""
+        """Skip tasks that need a failed one and start those that are ready; the run completes when none is left."""
         if runtime.drain_requested:
             return {"held": True}
         folded = _fold(state)
@@ -79,12 +79,12 @@ def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...
 def _told_skipped(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:
     progress = completed(tasks) / len(tasks)
     details = {"task_id": task.step_id, "error": task.note, "progress": progress, "skipped": True}
-    return [step_told(task_id, task), told(task_id, EngineEventType.TASK_FAILED, details)]
+    return [step_event(task_id, task), engine_event(task_id, EngineEventType.TASK_FAILED, details)]
 
 
 def _told_begun(task_id: str, task: SubTask) -> list[Durable]:
     details = {"task_id": task.step_id, "description": task.description}
-    return [step_told(task_id, task), told(task_id, EngineEventType.TASK_STARTED, details)]
+    return [step_event(task_id, task), engine_event(task_id, EngineEventType.TASK_STARTED, details)]
 
 
 def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:

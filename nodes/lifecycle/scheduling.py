@@ -5,7 +5,7 @@ from segue.core.plan import problems
 from segue.core.subtasks import MOST_TASKS, in_order
 
 from ..shared.context import NodeRuntime, announce
-from .events import changed, tasks_of, told
+from .events import changed, engine_event, tasks_of
 from .state import LifecycleState
 
 
@@ -18,7 +18,7 @@ async def scheduling(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSt
         why = "The tasks cannot be carried out: " + "; ".join(found) + "."
         return {"failure": {"error": why, "phase": state["phase"]}}
     scheduled = [
-        told(task_id, EngineEventType.TASK_SCHEDULED, {"task_id": task.step_id, "priority": task.priority})
+        engine_event(task_id, EngineEventType.TASK_SCHEDULED, {"task_id": task.step_id, "priority": task.priority})
         for task in in_order(tasks)
     ]
     events = announce(*scheduled, changed(task_id, state["phase"], EngineState.EXECUTING))

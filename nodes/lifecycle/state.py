@@ -55,7 +55,7 @@ class LifecycleState(TypedDict, total=False):
     """One a task that was carried out: {step_id, answer, error, history, calls, unknown, usage}; `unknown` are
     lines about calls of unknown outcome. CARRY_OUT."""
     folded: int
-    """How many of the outcomes stand in `steps` and `results` already. EXECUTING."""
+    """How many of the outcomes are in `steps` and `results` already. EXECUTING."""
     results: dict[str, str]
     """What the completed tasks came to. EXECUTING."""
     calls: dict[str, list[dict[str, Any]]]

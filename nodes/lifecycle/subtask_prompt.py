@@ -27,7 +27,7 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
 
 
 _BRIEF = {"brief": True}
-"""Marks what a subtask was told, which is no part of the thread's history."""
+"""Marks a subtask's instructions, which are not part of the thread's history."""
 
 
 def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMessage]:
@@ -51,7 +51,7 @@ def _said(value: Any) -> str:
 
 
 def _made(state: SubTaskWork, task: SubTask) -> list[AnyMessage]:
-    """The calls that the task made before it was cut off, as its history."""
+    """The calls that the task made before it was interrupted, as its history."""
     calls = [
         Settled(f"{task.step_id}-{place}", call["name"], call["arguments"], call["result"])
         for place, call in enumerate(state["calls"])

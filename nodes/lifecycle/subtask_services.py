@@ -20,7 +20,7 @@ Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 
 
 class SubtaskServices:
-    """The services of the whole for one subtask: what is streamed of its answer is told as a thought of its step."""
+    """The services of the whole for one subtask: its streamed answer is sent as a thought of its step."""
 
     def __init__(self, whole: Services, step_id: str, ledger: Ledger | None) -> None:
         self._whole = whole
@@ -67,8 +67,8 @@ def as_part(node: Node) -> Node:
         update = await node(state, runtime)
         if not update.get("events"):
             return update
-        told = [event for event in update["events"] if event["type"] not in OF_THE_WHOLE]
-        return {**update, "events": [_of(_step_of(runtime), event) for event in told]}
+        emitted = [event for event in update["events"] if event["type"] not in OF_THE_WHOLE]
+        return {**update, "events": [_of(_step_of(runtime), event) for event in emitted]}
 
     return cast(Node, part)
 

@@ -171,7 +171,7 @@ async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) ->
     with pytest.raises(TaskError, match="abcdef-1, abcdef-2"):
         await tasks.find("abcdef")
     for short in ("", "%", "abcde"):
-        with pytest.raises(TaskError, match=f"«{short}» is too short .* at least its first 6 characters"):
+        with pytest.raises(TaskError, match=f"'{short}' is too short .* at least its first 6 characters"):
             await tasks.find(short)
     with pytest.raises(UnknownTask):
         await tasks.find("abcdeg")

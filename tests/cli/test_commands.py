@@ -44,7 +44,7 @@ def sentence(result: Result) -> str:
         (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model 'openai:gpt-x' needs a key: set OPENAI_API_KEY"),
         (("chat", "hi", "--agents", "none.toml"), 2, "The agents file none.toml cannot be read"),
         (("chat", "hi", "--db", "none/x.db"), 1, "The folder none does not exist"),
-        (("chat", "hi", "--db", "."), 1, "«.» is a folder, not a database"),
+        (("chat", "hi", "--db", "."), 1, "'.' is a folder, not a database"),
         (("threads",), 1, "There is no database segue.db yet"),
         (("trace", "t", "--db", "none.db"), 1, "There is no database none.db yet"),
         (("graph", "none"), 2, "There is no graph 'none'; use one of: chat, "),
@@ -190,7 +190,7 @@ def test_the_beginning_of_an_id_is_enough() -> None:
 def test_an_id_that_is_too_short_is_said() -> None:
     run("chat", "hello")
     (task,) = json.loads(run("tasks", "--json").stdout)
-    said = f"«{task['task_id'][:5]}» is too short for a task's id: write at least its first 6 characters"
+    said = f"'{task['task_id'][:5]}' is too short for a task's id: write at least its first 6 characters"
     for command in ("trace", "resume", "cancel", "pause", "answer"):
         result = run(command, task["task_id"][:5])
         assert sentence(result).startswith(said)

@@ -36,7 +36,7 @@ class Ancestry:
         self._thread_id = thread_id
         self._ns = ns
 
-    async def husks(self, checkpoint_id: str, logs: Collection[str]) -> list[str]:
+    async def unreadable(self, checkpoint_id: str, logs: Collection[str]) -> list[str]:
         """The damaged checkpoints behind one that logs can be rebuilt without: they hold no beginning of a log.
 
         Raises:
@@ -45,19 +45,19 @@ class Ancestry:
         values = {"thread_id": self._thread_id, "ns": self._ns, "id": checkpoint_id}
         chain = await self._database.read(lambda connection: connection.execute(_CHAIN, values).fetchall())
         left = set(logs)
-        husks: list[str] = []
+        unreadable: list[str] = []
         for ancestor, _ in chain[1:]:
             if not left:
-                return husks
+                return unreadable
             await self._check_writes(ancestor, left)
             begun = await self._beginnings(ancestor, left)
             if begun is None:
-                husks.append(ancestor)
+                unreadable.append(ancestor)
             else:
                 left -= begun
         if left and chain[-1]["parent"] is not None:
             raise DamagedCheckpoint(self._thread_id, f"it builds on checkpoint {chain[-1]['parent']}, which is missing")
-        return husks
+        return unreadable
 
     async def _beginnings(self, checkpoint_id: str, logs: Collection[str]) -> set[str] | None:
         """The channels that a checkpoint holds the values of; None where it is damaged and no log begins in it."""

@@ -49,13 +49,13 @@ async def recover(
     """Let a thread that `saver` holds go back to the newest state that can be read, and replace its damaged records.
 
     A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
-    dropped, copy, mended}: where the thread stands, since when (Unix seconds), how many checkpoints and results of
-    steps were dropped, the path of the copy, and a sentence for each thing that was done to its rows. Where nothing is
-    damaged, nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
+    dropped, copy, mended}: the checkpoint that the thread is at now, its time (Unix seconds), how many checkpoints and
+    results of steps were dropped, the path of the copy, and a sentence for each repaired row. Where nothing is damaged,
+    nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
     of any more are found again in the ledger, by their name and arguments.
 
-    A session that never had a checkpoint stands at "". Where there are some and none can be read, only the
-    records are replaced: `checkpoint_id` is None, and the last sentence says what that means.
+    Without any checkpoint, `checkpoint_id` is "". Where there are some and none can be read, only the records
+    are replaced: `checkpoint_id` is None, and the last sentence says what that means.
 
     Raises:
         UnknownThread: it has no checkpoint, nor any damaged row.
@@ -126,10 +126,10 @@ def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSav
             connection.execute(statement, (thread_id, *place))
     for step in damage.steps:
         connection.execute(_DROP_STEP, (thread_id, *step))
-    for ns, checkpoint_id in damage.husks:
+    for ns, checkpoint_id in damage.unreadable:
         # Nobody can go back to one of these; logs are read past it.
-        husk = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
-        connection.execute(_EMPTY, (*husk, thread_id, ns, checkpoint_id))
+        empty = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
+        connection.execute(_EMPTY, (*empty, thread_id, ns, checkpoint_id))
     connection.execute(_DROP_STRAYS, {"thread": thread_id})
     standing = damage.standing
     if standing.newer:

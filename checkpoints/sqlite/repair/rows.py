@@ -13,7 +13,7 @@ from segue.core.task_status import OPEN, TaskStatus
 from ..event_log import event_row, insert_event
 from ..integrity import ReadRow, rows_of
 
-_UNREADABLE = "What stood here was damaged and could not be read: the session was recovered."
+_UNREADABLE = "This text was damaged and could not be read; the session was recovered."
 _LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),

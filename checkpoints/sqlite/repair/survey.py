@@ -41,7 +41,7 @@ class Standing:
     """The newest checkpoint of a namespace that can be read.
 
     `at` is Unix seconds, `parents` the checkpoints outside that it belongs to, `broken` the steps upon it whose writes
-    cannot be read, `newer` the checkpoints that cannot, newest first, `husks` older ones that cannot and need not.
+    cannot be read, `newer` the checkpoints that cannot, newest first, `unreadable` older ones that cannot and need not.
     """
 
     ns: str
@@ -50,7 +50,7 @@ class Standing:
     parents: Mapping[str, str]
     broken: Sequence[bytes | None] = ()
     newer: Sequence[str] = ()
-    husks: Sequence[str] = ()
+    unreadable: Sequence[str] = ()
 
     @property
     def knows_until(self) -> float:
@@ -66,13 +66,13 @@ class Standing:
 
 @dataclass
 class Damage:
-    """What has to go so that the rest can be read, and what the thread stands at then."""
+    """What to remove so that the rest can be read, and the state of the thread after that."""
 
     standing: Standing
     """Of the thread's own graph."""
     checkpoints: list[tuple[str, str]] = field(default_factory=list)
     steps: list[tuple[str, str, bytes | None]] = field(default_factory=list)
-    husks: list[tuple[str, str]] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
     strays: int = 0
     """Results of steps upon checkpoints that are missing."""
     reason: str = ""
@@ -87,12 +87,12 @@ class Damage:
 
     @property
     def size(self) -> int:
-        return len(self.checkpoints) + len(self.steps) + len(self.husks) + self.strays
+        return len(self.checkpoints) + len(self.steps) + len(self.unreadable) + self.strays
 
     def add(self, found: Standing) -> None:
         self.checkpoints += [(found.ns, checkpoint_id) for checkpoint_id in found.newer]
         self.steps += [(found.ns, found.checkpoint_id, step) for step in found.broken]
-        self.husks += [(found.ns, checkpoint_id) for checkpoint_id in found.husks]
+        self.unreadable += [(found.ns, checkpoint_id) for checkpoint_id in found.unreadable]
         if found.broken or found.newer:
             self.unknown_since = min(self.unknown_since, found.knows_until)
             self.back_to = min(self.back_to, found.at)
@@ -184,13 +184,13 @@ class Survey:
             metadata: Mapping[str, Any] = found.metadata
             parents = metadata.get("parents", {})
             logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
-        husks = await self._husks(config, sorted(logs))
+        unreadable = await self._unreadable(config, sorted(logs))
         broken = await self._broken(key)
-        if not (ns or husks or broken):
+        if not (ns or unreadable or broken):
             await self._readable(config)
-        return Standing(ns, checkpoint_id, at, parents, broken, newer, husks)
+        return Standing(ns, checkpoint_id, at, parents, broken, newer, unreadable)
 
-    async def _husks(self, config: RunnableConfig, logs: Sequence[str]) -> list[str]:
+    async def _unreadable(self, config: RunnableConfig, logs: Sequence[str]) -> list[str]:
         """Read the logs at a checkpoint; return the damaged ones before it that they can be read without.
 
         Raises:
@@ -202,9 +202,9 @@ class Survey:
         except DamagedCheckpoint as error:
             place = config["configurable"]
             ancestry = Ancestry(self._database, self._saver, self._thread_id, place["checkpoint_ns"])
-            husks = await ancestry.husks(place["checkpoint_id"], logs)
+            unreadable = await ancestry.unreadable(place["checkpoint_id"], logs)
             self._reason = self._reason or error.reason
-            return husks
+            return unreadable
 
     async def _broken(self, key: tuple[str, ...]) -> list[bytes | None]:
         """The steps upon a checkpoint of which something cannot be read; one without a name is None."""

@@ -1,4 +1,4 @@
-"""What an imported document says a person decided: none of it counts here."""
+"""Approvals and answers in an imported document, which are removed."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def _strip(value: Any) -> bool:
 
 
 def has_question(state: StatePart) -> bool:
-    """Whether the state stands at a question to a person: an innermost graph was interrupted by one."""
+    """Whether the state is interrupted by a question to a person, in an innermost graph."""
     places = _innermost(state.checkpoints)
     asked = (
         _SERDE.loads_typed((write.value.type, write.value.stored()))

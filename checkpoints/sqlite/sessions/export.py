@@ -1,4 +1,4 @@
-"""A thread as a JSON document: written out here, taken in elsewhere."""
+"""Export of a thread to a JSON document, and import from one."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ async def import_(
 ) -> str | None:
     """Store a document, completed with `messages` and `messages_full`, as a new thread; returns its newest task's id.
 
-    A task that had not ended is paused, or waits if its state stands at a question; without its state it is cancelled.
+    A task that had not ended is paused, or waits if a question interrupted it; without its state it is cancelled.
     What the document says that a person answered or approved is dropped: it is asked again. `user_id` takes the place
     of the users that the document names.
 

@@ -16,7 +16,7 @@ from ..serializer import CheckedSerializer, Undecodable
 FORMAT = "segue.thread"
 VERSION = 1
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
-# «json» and «pickle» would let a document choose what is called when it is read.
+# `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
 Id = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
@@ -167,14 +167,16 @@ def _check_events(document: Document) -> None:
     last: dict[str, int] = {}
     for part in document.events:
         if part.seq != last.get(part.task_id, 0) + 1:
-            raise InvalidExport(f"the events of task «{part.task_id}» are not numbered from 1 without a gap")
+            raise InvalidExport(f"the events of task {part.task_id} are not numbered from 1 without a gap")
         last[part.task_id] = part.seq
         try:
             event = from_dict(part.event)
         except (KeyError, TypeError) as error:
-            raise InvalidExport(f"event {part.seq} of task «{part.task_id}» is none that this Segue knows") from error
+            raise InvalidExport(
+                f"event {part.seq} of task {part.task_id} is of a type that this Segue does not know"
+            ) from error
         if event.task_id != part.task_id:
-            raise InvalidExport(f"event {part.seq} of task «{part.task_id}» names another task")
+            raise InvalidExport(f"event {part.seq} of task {part.task_id} names another task")
 
 
 def _check_state(state: StatePart) -> None:
@@ -184,9 +186,9 @@ def _check_state(state: StatePart) -> None:
     for checkpoint in state.checkpoints:
         stored = _loaded(checkpoint.state)
         if not isinstance(stored, dict) or stored.get("id") != checkpoint.checkpoint_id:
-            raise InvalidExport(f"its checkpoint «{checkpoint.checkpoint_id}» is none")
+            raise InvalidExport(f"its checkpoint {checkpoint.checkpoint_id} is malformed")
         if checkpoint.parent_id and (checkpoint.inside, checkpoint.parent_id) not in known:
-            raise InvalidExport(f"what came before its checkpoint «{checkpoint.checkpoint_id}» is missing")
+            raise InvalidExport(f"the parent of its checkpoint {checkpoint.checkpoint_id} is missing")
     for write in state.writes:
         _loaded(write.value)
 
@@ -194,7 +196,7 @@ def _check_state(state: StatePart) -> None:
 def _loaded(blob: Blob) -> Any:
     """What the bytes hold, so that none are stored that cannot be read."""
     if blob.type.partition("+")[0] not in _KINDS:
-        raise InvalidExport(f"it holds state of the type «{blob.type}», which is not read from documents")
+        raise InvalidExport(f"it holds state of the type '{blob.type}', which is not read from documents")
     try:
         return _SERDE.loads_typed((blob.type, blob.stored()))
     except (Undecodable, binascii.Error) as error:

@@ -1,4 +1,4 @@
-"""A fork: a new thread that stands where an old one stood, down to every tool call."""
+"""Forks: a new thread with the state of an old one at a snapshot, and its tool calls."""
 
 import json
 import math
@@ -64,7 +64,7 @@ _REOPEN = """
     WHERE task_id = :task
 """
 _TOUCH = "UPDATE tasks SET updated_at = ? WHERE task_id = ?"
-_TOLD = """
+_LAST_STATUS = """
     SELECT json_extract(event, '$.data.new') AS status FROM events
     WHERE task_id = ? AND json_extract(event, '$.type') = 'state_changed' ORDER BY seq DESC LIMIT 1
 """
@@ -79,7 +79,7 @@ _MARK = """
 class Cut:
     """What of a thread belongs to a snapshot of it.
 
-    Where the thread still stands there, that is everything. Else it is what had been stored when the snapshot was
+    Where the snapshot is still the newest, that is everything. Else it is what had been stored when the snapshot was
     written, and without what was written upon it: the nodes that were next then are to run, their tools with them.
     """
 
@@ -105,7 +105,7 @@ async def fork(
     new_thread_id: str,
     clock: Callable[[], float] = time.time,
 ) -> str | None:
-    """Copy a thread, as it stands at a snapshot, and return the id of its newest task; None if it has no task.
+    """Copy a thread, as it was at a snapshot, and return the id of its newest task; None if it has no task.
 
     All of its tasks get new ids, in every row of theirs. A task that had not ended there is a new one that is paused,
     or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. What a
@@ -219,12 +219,12 @@ def _mark(connection: sqlite3.Connection, snapshot: Snapshot, new_thread_id: str
 
 
 def _reopen(connection: sqlite3.Connection, cut: Cut, row: sqlite3.Row, task_id: str, new_thread_id: str) -> None:
-    """Let the newest task stand where the snapshot has it, and end its log with that."""
+    """Set the newest task to its status at the snapshot, and end its event log with that."""
     waits = cut.whole and row["status"] == _S.WAITING
     status = (_S.WAITING if waits else _S.PAUSED).value
     connection.execute(_REOPEN, {"task": task_id, "status": status, "whole": cut.whole})
-    told = connection.execute(_TOLD, (task_id,)).fetchone()
-    old = told["status"] if told else _S.PENDING.value
+    last = connection.execute(_LAST_STATUS, (task_id,)).fetchone()
+    old = last["status"] if last else _S.PENDING.value
     if old != status:
         insert_event(connection, new_thread_id, StateChanged(task_id=task_id, old=old, new=status))
     if not waits:

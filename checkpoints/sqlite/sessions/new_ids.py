@@ -18,7 +18,7 @@ _PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\
 _IN_TEXT = re.compile(_PLACES)
 _IN_BYTES = re.compile(_PLACES.encode())
 _CHECKSUM = "+crc32:"
-"""What stands between a blob's type and its checksum, where it has one."""
+"""Separates a blob's type from its checksum, where it has one."""
 
 
 class Renaming:
@@ -33,7 +33,7 @@ class Renaming:
         self.new: dict[str, str] = {}
         for old in task_ids:
             if not re.fullmatch(_UUID, old):
-                raise TaskError(f"The task «{old}» has an id that Segue did not give it: its session cannot be copied.")
+                raise TaskError(f"The task {old} has an id that Segue did not give it: its session cannot be copied.")
             self.new[old] = mint()
         self._texts = {**self.new, **{old[:8]: new[:8] for old, new in self.new.items()}}
         self._bytes = {old.encode(): new.encode() for old, new in self._texts.items()}
@@ -47,7 +47,7 @@ class Renaming:
         return value
 
     def type_of(self, kind: str | None, data: bytes | None) -> str | None:
-        """The type of a blob once it is renamed: its checksum is made anew, unless it was wrong before."""
+        """The type of a blob once it is renamed: its checksum is computed again, unless it was wrong before."""
         name, mark, checksum = without_key(kind or "").partition(_CHECKSUM)
         if not mark or data is None or checksum != f"{zlib.crc32(data):08x}":
             return kind

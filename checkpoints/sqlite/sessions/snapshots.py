@@ -143,8 +143,8 @@ def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row)
             return _details(connection, _snapshot(thread_id, row))
     except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
         why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
-        told: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
-        return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **told, "damaged": why}
+        unknown: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
+        return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **unknown, "damaged": why}
 
 
 def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
@@ -181,7 +181,7 @@ def following(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
 
 
 def _called(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
-    """What the writes that led to a snapshot make run."""
+    """The nodes that the writes of a snapshot trigger."""
     place = (snapshot.thread_id, snapshot.inside, snapshot.parent_id)
     rows = connection.execute(_WRITTEN, place).fetchall()
     with decoding(snapshot.thread_id):
@@ -190,7 +190,7 @@ def _called(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
 
 
 def _standing(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
-    """What the state itself makes run: an update from outside leaves no writes from which that could be told."""
+    """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
     place = (snapshot.thread_id, snapshot.inside, snapshot.checkpoint_id)
     row = connection.execute(_STATE, place).fetchone()
     with decoding(snapshot.thread_id):
