@@ -4,15 +4,20 @@ import asyncio
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
+import segue
 from segue import Agent, Budget
 from segue.app import App
+from segue.core.errors import ModelRefused
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import Deltas, LoopbackServer, Text, ToolCalls
+from tests.server.serving import Served, prescribed_client
 
 from .conftest import Chat
 
@@ -186,3 +191,110 @@ async def test_plan_mode_ends_with_its_results_after_three_empty_answers(chat: C
     assert not talk.result["success"] and "3 replies in a row" in talk.result["error"]
     assert talk.text("token") == talk.result["answer"] and "- double: 4" in talk.result["answer"]
     assert talk.result["usage"]["calls"] == 4
+
+
+def test_the_documents_client_reads_thinking_token_and_one_done(tmp_path: Path) -> None:
+    agent = Agent(agent_id="a", model=ScriptedChatModel([answer("北京")]), tools=(weather,))
+    said = {"thinking": "", "token": ""}
+    with Served(tmp_path / "a.db", agents=[agent]) as served, served.client() as client:
+        asked = {"message": "规划北京三日游", "session_id": "session_123", "mode": "react", "agent_id": "a"}
+        with client.stream("POST", "/api/chat", json=asked) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            frames = list(prescribed_client(response))
+        sessions = client.get("/api/sessions").json()["items"]
+    for frame in frames:
+        if frame["type"] in said:
+            said[frame["type"]] += frame["content"]
+    assert said["token"] == "北京" and "【" in said["thinking"]
+    assert [frame["result"]["answer"] for frame in frames if frame["type"] == "done"] == ["北京"]
+    assert frames[-1]["type"] == "done"
+    assert [session["session_id"] for session in sessions] == ["session_123"]
+
+
+async def test_direct_mode_answers_without_tools_and_reasoning(app: App) -> None:
+    model = scripted(app, ["你好呀！"])
+    events = [event async for event in app.chat("你好！", agent="a", mode="direct")]
+    result = events[-2].data["result"]
+    assert (result["success"], result["answer"], result["mode"], result["history"]) == (True, "你好呀！", "direct", [])
+    assert (result["reasoning"]["total_steps"], result["reasoning"]["tools_used"]) == (0, [])
+    assert [message.type for message in model.calls[0]] == ["system", "human"] and not model.bound_tools
+    assert "".join(event.data["content"] for event in events if event.type == "token") == "你好呀！"
+    assert "【直接模式】" in "".join(event.data["content"] for event in events if event.type == "thinking")
+
+
+async def test_react_mode_calls_tools_and_returns_its_reasoning_and_history(app: App) -> None:
+    model = scripted(app, [call_tool(("weather", {"city": "Beijing"}), thought="look first"), answer("Go.")])
+    result = await app.ask("Shall I go out?", agent="a", mode="react")
+    assert (result["success"], result["answer"], result["mode"]) == (True, "Go.", "react")
+    assert result["reasoning"]["tools_used"] == ["weather"] and "look first" in result["reasoning"]["text"]
+    (entry,) = [entry for entry in result["history"] if entry["action"] == "weather"]
+    assert entry["result"] == {"success": "sunny"}
+    assert "sunny" in str(model.calls[1]), "the answer is written from the results"
+
+
+async def test_plan_mode_runs_the_steps_in_order_and_answers_from_their_results(app: App) -> None:
+    steps = [{"action": "weather", "params": {"city": city}, "description": f"look at {city}"} for city in ("A", "B")]
+    model = scripted(app, [plan_json("compare", steps), "B is better."])
+    result = await app.ask("Plan a trip", agent="a", mode="plan")
+    assert (result["success"], result["answer"], result["mode"]) == (True, "B is better.", "plan")
+    ran = [(entry["step"], entry["action"], entry["result"], entry["description"]) for entry in result["history"]]
+    assert ran == [(n, "weather", {"success": "sunny"}, f"look at {city}") for n, city in zip("12", "AB", strict=True)]
+    assert all(entry["phase"] for entry in result["history"])
+    assert [step["status"] for step in result["plan"]] == ["done", "done"]
+    assert '"city"' in str(model.calls[0]), "the planner is given the tools' schemas"
+    assert str(model.calls[1]).count("sunny") >= 2
+
+
+async def test_plan_react_plans_and_then_lets_react_carry_the_plan_out(app: App) -> None:
+    steps = [{"action": "weather", "params": {"city": "A"}, "description": "look"}]
+    script = [plan_json("look", steps), call_tool(("weather", {"city": "A"})), answer("sunny")]
+    model = scripted(app, script)
+    result = await app.ask("look", agent="a", mode="plan_react")
+    model.assert_spent()
+    assert (result["answer"], result["mode"]) == ("sunny", "plan_react")
+    assert [step["status"] for step in result["plan"]] == ["done"]
+
+
+async def test_a_users_mode_and_the_modes_that_answered_are_kept_with_their_ratings(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "a.db") as app:
+        await app.set_preferences("ann", default_mode="react")
+    async with segue.open(tmp_path / "a.db") as app:
+        scripted(app, [answer("yes")])
+        result = await app.ask("你好", agent="a", user_id="ann")
+        await app.rate(result["task_id"], 5)
+        kept = await app.preferences("ann")
+    assert kept == {"default_mode": "react", "mode_history": [{"query": "你好", "mode": "react", "rating": 5}]}
+
+
+async def test_modes_share_the_history_of_a_session_and_no_other_sees_it(app: App) -> None:
+    model = scripted(app, ["Hello Ann.", answer("Ann"), "Who?"])
+    await app.ask("I am Ann", agent="a", mode="direct", session_id="s1")
+    await app.ask("Who am I?", agent="a", mode="react", session_id="s1")
+    await app.ask("Who am I?", agent="a", mode="direct", session_id="s2")
+    assert "I am Ann" in str(model.calls[1])
+    assert "I am Ann" not in str(model.calls[2])
+
+
+async def test_a_direct_answer_that_fails_falls_back_to_react(app: App) -> None:
+    scripted(app, [ModelRefused("no"), answer("from react")])
+    events = [event async for event in app.chat("你好", agent="a", mode="direct")]
+    (fallback,) = [event.data for event in events if event.type == "fallback"]
+    assert (fallback["from_mode"], fallback["to_mode"]) == ("direct", "react")
+    assert events[-2].data["result"]["answer"] == "from react"
+
+
+async def test_a_plan_that_is_not_valid_is_requested_again_twice_and_then_react_answers(app: App) -> None:
+    model = scripted(app, ["x", "y", "z", answer("from react")])
+    result = await app.ask("规划", agent="a", mode="plan")
+    assert (result["mode"], result["answer"], len(model.calls)) == ("react", "from react", 4)
+
+
+async def test_a_mode_of_ones_own_is_a_graph_under_a_name(tmp_path: Path) -> None:
+    async def shout(state: MessagesState) -> dict[str, list[AIMessage]]:
+        return {"messages": [AIMessage(state["messages"][-1].text.upper())]}
+
+    own = StateGraph(MessagesState).add_node("shout", shout).add_edge(START, "shout")
+    async with segue.open(tmp_path / "a.db", modes={"custom": own}) as app:
+        result = await app.ask("hear me", mode="custom")
+        assert (result["answer"], result["mode"]) == ("HEAR ME", "custom")
+        assert {"direct", "react", "plan", "plan_react", "auto", "custom"} <= set(app.modes)
