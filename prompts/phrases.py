@@ -52,7 +52,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         RULE + "\n【任务引擎 - 执行任务】\n[{i}/{n}] {description}\n\n",
         RULE + "\n[Engine - carry it out]\n[{i}/{n}] {description}\n\n",
     ),
-    "lifecycle_late": ("超过了 {n} 秒的时限，已放弃", "it took longer than {n} s and was given up"),
+    "lifecycle_late": ("超过了 {n} 秒的时限，已放弃", "it took longer than {n} s and was stopped"),
     "lifecycle_needs": ("它需要的任务没有完成：{tasks}", "it needs tasks that were not completed: {tasks}"),
     "lifecycle_left": ("没有完成的任务：\n\n{tasks}", "Not completed:\n\n{tasks}"),
     "unknown_call": (

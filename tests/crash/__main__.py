@@ -85,7 +85,7 @@ def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measur
     waiting = race_count // WAITING_SHARE
     refused = _timed("races", lambda: races.measure(harness, race_count - waiting))
     waited = _timed("races in line", lambda: races.measure(harness, waiting, wait=True))
-    measured.raced = [("the second is refused", refused), ("the second waits in line", waited)]
+    measured.raced = [("the second is refused", refused), ("the second waits in the queue", waited)]
     measured.tested = [_timed(what, partial(by_tests, what, file)) for what, file in BY_TESTS.items()]
     measured.ledger_off = _timed("control: no ledger", lambda: switched_off.without_ledger(harness))
     measured.lease_off = _timed("control: no lease", lambda: switched_off.without_lease(harness, 50))

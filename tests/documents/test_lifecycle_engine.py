@@ -131,7 +131,7 @@ async def test_a_tasks_timeout_is_enforced(shop: Workshop) -> None:
     engine = shop.engine([task("slow", timeout=0.05), task("next", priority=1)])
     events = await rest(engine.run("go"))
     (failed,) = [event.data for event in events if event.event_type == "task_failed"]
-    assert (failed["task_id"], failed["error"]) == ("slow", "it took longer than 0.05 s and was given up")
+    assert (failed["task_id"], failed["error"]) == ("slow", "it took longer than 0.05 s and was stopped")
     assert shop.done == ["next"]
 
 
