@@ -67,7 +67,7 @@ def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on
     process = begin(pages)
     for listing in ("tasks", "threads"):
         assert [(row["status"], row["cut_off"]) for row in pages.rows(listing)] == [("running", False)]
-        assert "cut off" not in pages(listing).stdout.decode()
+        assert "interrupted" not in pages(listing).stdout.decode()
     process.kill()
     process.wait(SECONDS)
     let_go()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...core.errors import SegueError
-from ...core.records import Json
 from ...core.task_status import ACTIVE
 from .. import options
 from ..exits import USAGE, complain, told_in_a_sentence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.agents import Agent
+    from ...core.records import Json
     from ...registry import Registry
 
 
@@ -27,7 +27,7 @@ def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
 
     settings = Settings(db)
 
-    async def listed(opened: "App") -> list[Json]:
+    async def listed(opened: "App") -> "list[Json]":
         return await _told_apart(opened, settings, await opened.threads())
 
     rows = ask(settings, listed)
@@ -46,7 +46,7 @@ def tasks(
 
     settings = Settings(db)
 
-    async def listed(opened: "App") -> list[Json]:
+    async def listed(opened: "App") -> "list[Json]":
         rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
         return await _told_apart(opened, settings, rows)
 
@@ -54,14 +54,14 @@ def tasks(
     write_json(rows, indent=2) if as_json else print_tasks(output(), rows)
 
 
-async def _told_apart(opened: "App", settings: Settings, rows: list[Json]) -> list[Json]:
+async def _told_apart(opened: "App", settings: Settings, rows: "list[Json]") -> "list[Json]":
     """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
     unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
     gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
     return [{**row, **_cut_off(row, gone.get(row["thread_id"]), settings)} for row in rows]
 
 
-def _cut_off(row: Json, gone: str | None, settings: Settings) -> Json:
+def _cut_off(row: "Json", gone: str | None, settings: Settings) -> "Json":
     if row["status"] not in ACTIVE or gone is None or row.get("task_id", gone) != gone:
         return {"cut_off": False}
     return {"cut_off": True, "hint": settings.command_on("resume", gone)}
@@ -78,7 +78,7 @@ def history(
 
     settings = Settings(db)
 
-    async def told(opened: "App") -> tuple[list[Json], list[str]]:
+    async def told(opened: "App") -> "tuple[list[Json], list[str]]":
         return await opened.history(session), await not_told_yet(opened, settings, session)
 
     messages, hints = ask(settings, told)
@@ -94,7 +94,7 @@ def trace(
 
     settings = Settings(db)
 
-    async def traced(opened: "App") -> Json:
+    async def traced(opened: "App") -> "Json":
         found = await opened.trace(await opened.find_task(task_id))
         (task,) = await _told_apart(opened, settings, [found["task"]])
         return {**found, "task": task}

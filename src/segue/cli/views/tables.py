@@ -87,7 +87,7 @@ def _mode(row: Mapping[str, Any]) -> str:
 
 
 def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]]) -> None:
-    """How to go on with what was cut off."""
+    """Print the commands that resume interrupted tasks."""
     if hints := [row["hint"] for row in rows if row["cut_off"]]:
         console.print(Text("\nInterrupted when its process ended. To resume it:", style="yellow"))
         for hint in hints:
