@@ -203,3 +203,11 @@ def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
 def test_run_is_among_the_commands() -> None:
     assert "Break a goal down" in CliRunner().invoke(app, ["--help"]).stdout
     assert "--file" in CliRunner().invoke(app, ["run", "--help"]).stdout
+
+
+def test_an_error_is_in_the_language_of_the_terminal(shell: Shell) -> None:
+    said = {tag: shell("pause", "t1", LC_ALL="", LANG=tag) for tag in ("zh_CN.UTF-8", "en_GB.UTF-8")}
+    assert {done.returncode for done in said.values()} == {1}
+    chinese = "数据库 segue.db 还不存在：`segue chat` 会创建它，或用 --db 指定其他数据库。\n"
+    assert said["zh_CN.UTF-8"].stderr.decode() == chinese
+    assert said["en_GB.UTF-8"].stderr.decode().startswith("There is no database segue.db yet")

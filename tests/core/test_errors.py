@@ -14,6 +14,10 @@ DEFINED = {
     if issubclass(member, BaseException) and member.__module__ == "segue.core.errors"
 }
 MADE = [
+    SegueError("It did not work: try again."),
+    errors.AppClosed(),
+    errors.InsideEventLoop(),
+    errors.UnknownOption("x", ["mode", "model"]),
     errors.UnknownAgent("x", ["travel", "support"]),
     errors.UnknownMode("x", ["direct", "react"]),
     errors.UnknownTool("x", []),

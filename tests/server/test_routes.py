@@ -172,6 +172,18 @@ def test_what_cannot_be_done_with_a_task_is_a_conflict(client: httpx.Client, not
         assert (refused.status_code, refused.json()["error"]["type"]) == (409, "TaskError"), verb
 
 
+def test_an_error_is_in_the_language_that_the_request_accepts(client: httpx.Client, noted: Json) -> None:
+    path = f"/api/tasks/{noted['task_id']}/pause"
+    said = {
+        tags: client.post(path, headers={"Accept-Language": tags})
+        for tags in ("zh-CN,zh;q=0.9,en;q=0.8", "en-GB,zh;q=0.5", "fr")
+    }
+    assert {(each.status_code, each.json()["error"]["type"]) for each in said.values()} == {(409, "TaskError")}
+    chinese, english, other = (each.json()["error"]["message"] for each in said.values())
+    assert chinese == f"任务 {noted['task_id']} 已完成：只有正在运行的任务才能暂停。"
+    assert english == other == f"Task {noted['task_id']} is done: only a task that runs can be paused."
+
+
 def test_modes_and_graphs(client: httpx.Client) -> None:
     assert client.get("/api/modes").json()["items"] == ["direct", "react", "plan", "plan_react", "lifecycle", "auto"]
     drawn = client.get("/api/graphs/react").json()

@@ -17,6 +17,7 @@ from ..core.errors import (
     SegueError,
     ToolServerUnavailable,
 )
+from ..prompts.errors import render
 from .settings import Settings
 from .views.consoles import complaints
 from .views.sanitize import printable
@@ -31,7 +32,7 @@ EXIT_CODES = (
 )
 
 _USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage)
-"""What another command line, or another agents file, would mend."""
+"""What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""
 
@@ -57,6 +58,11 @@ def code_of(error: SegueError) -> int:
     return USAGE if isinstance(error, _USAGE) and not isinstance(error, _MISSING) else FAILED
 
 
+def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
+    """The error's sentence in the terminal's language."""
+    return render(error, (settings or Settings()).reads(""))
+
+
 def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
         return [settings.command_on("recover", error.thread_id)]
@@ -71,5 +77,5 @@ def told_in_a_sentence(settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except SegueError as error:
-        complain(str(error), *(_hints(error, settings) if settings else ()))
+        complain(sentence_of(error, settings), *(_hints(error, settings) if settings else ()))
         raise typer.Exit(code_of(error)) from error

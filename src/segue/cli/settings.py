@@ -111,7 +111,8 @@ class Settings:
     def _check_there(self) -> None:
         if not self.database.startswith(("file:", ":memory:")) and not Path(self.database).exists():
             raise DatabaseUnavailable(
-                f"There is no database {self.database} yet: `segue chat` creates it, or name another one with --db."
+                "There is no database {path} yet: `segue chat` creates it, or name another one with --db.",
+                path=self.database,
             )
 
     def _places(self) -> list[str]:

@@ -9,13 +9,13 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
-│   └── UnreadableReply     the model wrote something that is no decision: it is asked again
-├── InvalidPlan             a plan breaks its own rules: it is asked again with the reasons
+│   └── UnreadableReply     the reply is not a valid decision: the model is asked again
+├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
 │   ├── UnknownTask · UnknownThread · UnknownSnapshot
-│   ├── ThreadExists        a session of that name is there already: choose another
-│   ├── InvalidExport       the document is no export that can be read: nothing was stored
+│   ├── ThreadExists        a session of that name exists: choose another name
+│   ├── InvalidExport       the document is not a valid export: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
 │   ├── InvalidAnswer       what a person decided does not fit the question: correct it
 │   ├── ThreadBusy          another owner is running a task on this thread
@@ -33,7 +33,15 @@ from collections.abc import Iterable
 
 
 class SegueError(RuntimeError):
-    """The root; its message is one sentence that says what to do."""
+    """The root; its message is one English sentence that says what to do.
+
+    The sentence is `template` with `params` filled in; without params the template is the sentence itself.
+    """
+
+    def __init__(self, template: str = "", /, **params: object) -> None:
+        super().__init__(template.format(**params) if params else template)
+        self.template = template
+        self.params = params
 
 
 def listed(names: Iterable[str]) -> str:
@@ -60,36 +68,37 @@ class UnknownAgent(ConfigurationError):
     """No agent is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no agent '{name}'; use one of: {listed(known)}.")
+        super().__init__("There is no agent '{name}'; use one of: {known}.", name=name, known=listed(known))
 
 
 class UnknownMode(ConfigurationError):
     """No mode is registered under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no mode '{name}'; use one of: {listed(known)}.")
+        super().__init__("There is no mode '{name}'; use one of: {known}.", name=name, known=listed(known))
 
 
 class UnknownTool(ConfigurationError):
     """No tool is known under that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no tool '{name}'; use one of: {listed(known)}.")
+        super().__init__("There is no tool '{name}'; use one of: {known}.", name=name, known=listed(known))
 
 
 class UnknownOption(ConfigurationError):
     """A message has no option of that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no option “{name}”; use one of: {listed(known)}.")
+        super().__init__("There is no option '{name}'; use one of: {known}.", name=name, known=listed(known))
 
 
 class InsideEventLoop(ConfigurationError):
-    """`segue.ask` is for code without an event loop."""
+    """The synchronous `segue.ask` was called inside an event loop."""
 
     def __init__(self) -> None:
         super().__init__(
-            "segue.ask cannot run inside an event loop: use `async with segue.open() as app` and `await app.ask(…)`."
+            "A call of segue.ask cannot run inside an event loop: use `async with segue.open() as app` and "
+            "`await app.ask(…)`."
         )
 
 
@@ -97,16 +106,19 @@ class UnknownLanguage(ConfigurationError):
     """Segue has no texts in that language."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no language “{name}” here; use zh or en, or none to have that of each message.")
+        super().__init__(
+            "The language '{name}' is not supported; use zh or en, or leave it out to follow each message.", name=name
+        )
 
 
 class UnknownModel(ConfigurationError):
-    """A model name is of no kind that Segue knows."""
+    """The model name has no prefix that Segue knows."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"The model '{name}' is not known; use openai:<name>, local:<path.gguf> or offline, "
-            "or pass a chat model object."
+            "The model '{name}' is not known; use openai:<name>, local:<path.gguf> or offline, "
+            "or pass a chat model object.",
+            name=name,
         )
 
 
@@ -115,8 +127,9 @@ class MissingKey(ConfigurationError):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"The model '{model}' needs a key: set OPENAI_API_KEY, give the agent an api_key, "
-            "or use --model offline to try Segue without one."
+            "The model '{model}' needs a key: set OPENAI_API_KEY, give the agent an api_key, "
+            "or use --model offline to try Segue without one.",
+            model=model,
         )
 
 
@@ -124,7 +137,7 @@ class MissingExtra(ConfigurationError):
     """An optional part of Segue is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'segue[{extra}]'.")
+        super().__init__("{what} needs an extra: pip install 'segue[{extra}]'.", what=what, extra=extra)
 
 
 class ToolServerUnavailable(ConfigurationError):
@@ -132,8 +145,10 @@ class ToolServerUnavailable(ConfigurationError):
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(
-            f"The MCP server '{server}' cannot be used: {reason.strip().rstrip('.')}. Check its command or url, "
-            "or take it off the agent, then send the message again."
+            "The MCP server '{server}' cannot be used: {reason}. Check its command or url, "
+            "or remove it from the agent, then send the message again.",
+            server=server,
+            reason=reason.strip().rstrip("."),
         )
 
 
@@ -142,7 +157,7 @@ class ModelError(SegueError):
 
 
 class ModelUnreachable(ModelError):
-    """The endpoint did not answer; the task stands where it was and can be resumed."""
+    """The endpoint did not answer; the task keeps its progress and can be resumed."""
 
 
 class ModelRefused(ModelError):
@@ -150,18 +165,18 @@ class ModelRefused(ModelError):
 
 
 class UnreadableReply(ModelError):
-    """The reply is no decision or plan that can be read; the message says what is wrong with it."""
+    """The reply is not a valid decision or plan; the message says what is wrong with it."""
 
 
 class InvalidPlan(SegueError):
-    """The plan breaks its own rules; the message lists how."""
+    """The plan is not valid; the message lists the reasons."""
 
 
 class IllegalTransition(SegueError):
     """A status cannot change in this way; nothing was changed."""
 
     def __init__(self, old: str, new: str) -> None:
-        super().__init__(f"A status cannot go from '{old}' to '{new}'.")
+        super().__init__("A status cannot change from '{old}' to '{new}'.", old=old, new=new)
 
 
 class TaskError(SegueError):
@@ -172,35 +187,48 @@ class UnknownTask(TaskError):
     """No task has that id."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"There is no task '{task_id}' in this database; `segue tasks` lists the tasks.")
+        super().__init__(
+            "There is no task '{task_id}' in this database; `segue tasks` lists the tasks.", task_id=task_id
+        )
 
 
 class UnknownThread(TaskError):
     """No session has that id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"There is no session '{thread_id}' in this database; `segue threads` lists the sessions.")
+        super().__init__(
+            "There is no session '{thread_id}' in this database; `segue threads` lists the sessions.",
+            thread_id=thread_id,
+        )
 
 
 class UnknownSnapshot(TaskError):
     """The session has no checkpoint of that id."""
 
     def __init__(self, thread_id: str, checkpoint_id: str) -> None:
-        super().__init__(f"Session '{thread_id}' has no snapshot '{checkpoint_id}': choose one of its snapshots.")
+        super().__init__(
+            "Session '{thread_id}' has no snapshot '{checkpoint_id}': choose one of its snapshots.",
+            thread_id=thread_id,
+            checkpoint_id=checkpoint_id,
+        )
 
 
 class ThreadExists(TaskError):
-    """A session of that name is there already; nothing was stored."""
+    """A session of that name exists already; nothing was stored."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"There is a session '{thread_id}' already: choose another name for the new one.")
+        super().__init__(
+            "There is a session '{thread_id}' already: choose another name for the new one.", thread_id=thread_id
+        )
 
 
 class InvalidExport(TaskError):
     """A document cannot be imported; nothing was stored."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"The document cannot be imported: {reason}. Nothing was stored; export the session again.")
+        super().__init__(
+            "The document cannot be imported: {reason}. Nothing was stored; export the session again.", reason=reason
+        )
 
 
 class TaskUnfinished(TaskError):
@@ -209,8 +237,12 @@ class TaskUnfinished(TaskError):
     def __init__(self, thread_id: str, task_id: str, status: str) -> None:
         choices = "answer or cancel" if status == "waiting" else "resume, steer or cancel"
         super().__init__(
-            f"Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
-            "then send the message again."
+            "Session '{thread_id}' has a task that is {status}: {choices} task '{task_id}', "
+            "then send the message again.",
+            thread_id=thread_id,
+            task_id=task_id,
+            status=status,
+            choices=choices,
         )
         self.task_id = task_id
 
@@ -223,7 +255,10 @@ class ThreadBusy(TaskError):
     """Another owner is running a task on this thread; wait until it is done."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"Session '{thread_id}' is busy with another task: wait for it, or use another session.")
+        super().__init__(
+            "Session '{thread_id}' is busy with another task: wait for it, or use another session.",
+            thread_id=thread_id,
+        )
         self.thread_id = thread_id
 
 
@@ -234,7 +269,11 @@ class TooManyTasks(TaskError):
     """Seconds."""
 
     def __init__(self, running: int, queued: int) -> None:
-        super().__init__(f"Too many tasks: {running} run and {queued} wait, which is the limit. Try again in a moment.")
+        super().__init__(
+            "Too many tasks: {running} run and {queued} wait, which is the limit. Try again in a moment.",
+            running=running,
+            queued=queued,
+        )
 
 
 class StorageError(SegueError):
@@ -252,8 +291,8 @@ class DatabaseDamaged(DatabaseUnavailable):
 class DamagedSession(StorageError):
     """Something of the session cannot be read; `segue recover` repairs it."""
 
-    def __init__(self, thread_id: str, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, thread_id: str, reason: str, template: str, **params: object) -> None:
+        super().__init__(template, thread_id=thread_id, reason=reason, **params)
         self.thread_id = thread_id
         self.reason = reason
 
@@ -265,8 +304,8 @@ class DamagedCheckpoint(DamagedSession):
         super().__init__(
             thread_id,
             reason,
-            f"The newest checkpoint of session '{thread_id}' is damaged ({reason}): "
-            f"segue recover {thread_id} goes back to the newest one that can be read.",
+            "The newest checkpoint of session '{thread_id}' is damaged ({reason}): "
+            "segue recover {thread_id} goes back to the newest one that can be read.",
         )
 
 
@@ -274,8 +313,12 @@ class DamagedRow(DamagedSession):
     """A row of the session cannot be read; `segue recover` repairs it."""
 
     def __init__(self, thread_id: str, reason: str, what: str) -> None:
-        said = f"{what[:1].upper()}{what[1:]} of session '{thread_id}' is damaged ({reason})"
-        super().__init__(thread_id, reason, f"{said}: segue recover {thread_id} repairs it.")
+        super().__init__(
+            thread_id,
+            reason,
+            "{what} of session '{thread_id}' is damaged ({reason}): segue recover {thread_id} repairs it.",
+            what=what[:1].upper() + what[1:],
+        )
 
 
 class UnreadableState(DamagedSession):
@@ -285,8 +328,8 @@ class UnreadableState(DamagedSession):
         super().__init__(
             thread_id,
             reason,
-            f"Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
-            f"({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
+            "Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
+            "({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
         )
 
 
@@ -295,8 +338,10 @@ class NothingReadable(StorageError):
 
     def __init__(self, thread_id: str, reason: str) -> None:
         super().__init__(
-            f"No checkpoint of session '{thread_id}' can be read ({reason}): continue in a new session. None of them "
-            "was deleted; `segue tasks` and `segue trace` show what was done in this one."
+            "No checkpoint of session '{thread_id}' can be read ({reason}): continue in a new session. None of them "
+            "was deleted; `segue tasks` and `segue trace` show what was done in this one.",
+            thread_id=thread_id,
+            reason=reason,
         )
 
 
@@ -305,8 +350,11 @@ class DatabaseTooNew(StorageError):
 
     def __init__(self, path: str, found: int, known: int) -> None:
         super().__init__(
-            f"The database {path} has schema version {found} and this Segue supports up to {known}: "
-            "upgrade Segue, or name another file with --db."
+            "The database {path} has schema version {found} and this Segue supports up to {known}: "
+            "upgrade Segue, or name another file with --db.",
+            path=path,
+            found=found,
+            known=known,
         )
 
 
@@ -314,4 +362,6 @@ class StaleOwner(StorageError):
     """Another process took over the thread; this one must stop without writing."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"Another process took over session '{thread_id}'; this one stopped without writing.")
+        super().__init__(
+            "Another process took over session '{thread_id}'; this one stopped without writing.", thread_id=thread_id
+        )

@@ -114,7 +114,9 @@ class Control:
         if any("\ud800" <= char <= "\udfff" for char in message):
             raise InvalidMessage("The message is not valid text: send it as UTF-8.")
         if (size := len(message.encode())) > (most := agent.budget.message_bytes):
-            raise InvalidMessage(f"The message has {size} bytes and {most} is the most: shorten it.")
+            raise InvalidMessage(
+                "The message has {size} bytes and {most} is the most: shorten it.", size=size, most=most
+            )
         check_session(thread_id)
         self._registry.model_for(agent, request.model)
 
@@ -190,14 +192,25 @@ class Control:
         """Raise TaskError for a task that cannot go on like this."""
         task_id, status = row.task_id, row.status
         if status in ENDED:
-            raise TaskError(f"Task {task_id} is {status}: there is nothing to resume; send a new message.")
+            raise TaskError(
+                "Task {task_id} is {status}: there is nothing to resume; send a new message.",
+                task_id=task_id,
+                status=status,
+            )
         if answer is None and status == TaskStatus.WAITING:
-            raise TaskError(f"Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.")
+            raise TaskError(
+                "Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.",
+                task_id=task_id,
+            )
         if answer is not None and status != TaskStatus.WAITING:
-            raise TaskError(f"Task {task_id} is {status}: it waits for no answer.")
+            raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=status)
         latest = await self._runner.tasks.latest_of(row.thread_id)
         if latest and latest.task_id != task_id:
-            raise TaskError(f"Session {row.thread_id} went on with task {latest.task_id}: send a new message.")
+            raise TaskError(
+                "Session {thread_id} went on with task {task_id}: send a new message.",
+                thread_id=row.thread_id,
+                task_id=latest.task_id,
+            )
 
     # A task that runs.
 
@@ -211,7 +224,9 @@ class Control:
         if run := self._runner.run_of(task_id):
             return await self.pause_run(run)
         if row.status not in ACTIVE:
-            raise TaskError(f"Task {task_id} is {row.status}: only a task that runs can be paused.")
+            raise TaskError(
+                "Task {task_id} is {status}: only a task that runs can be paused.", task_id=task_id, status=row.status
+            )
         if await self._runner.leases.held(row.thread_id):
             status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
             await self._move_unless_ended(row, status, wanted="pause")
@@ -246,13 +261,18 @@ class Control:
         """Cancel a task that runs here, in another process, or not at all."""
         row = await self._runner.tasks.get(task_id)
         if is_over(row):
-            raise TaskError(f"Task {task_id} is {row.status}: there is nothing to cancel.")
+            raise TaskError(
+                "Task {task_id} is {status}: there is nothing to cancel.", task_id=task_id, status=row.status
+            )
         deadline = time.monotonic() + CANCEL_SECONDS
         while not is_over(row):
             await self._cancel_where_it_is(row)
             row = await self._runner.tasks.get(task_id)
             if not is_over(row) and time.monotonic() > deadline:
-                raise TaskError(f"Task {task_id} still runs: its process was asked to cancel it, but does not answer.")
+                raise TaskError(
+                    "Task {task_id} still runs: its process was asked to cancel it, but does not answer.",
+                    task_id=task_id,
+                )
         if row.status != TaskStatus.CANCELLED:
             raise TaskError(f"Task {task_id} is {row.status} meanwhile: {row.error or 'it has its answer'}.")
 

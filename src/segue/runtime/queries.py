@@ -97,7 +97,7 @@ class Queries:
         state = await state_at(self._runner.graph, thread_config(row.thread_id))
         asked = question_of(state.interrupts)
         if row.status != TaskStatus.WAITING or not asked:
-            raise TaskError(f"Task {task_id} is {row.status}: it waits for no answer.")
+            raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=row.status)
         return {**asked.value, "interrupt_id": asked.id}
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:

@@ -27,7 +27,8 @@ def check_session(name: str) -> None:
     """
     if not _SESSION.fullmatch(name):
         raise InvalidMessage(
-            f"The session name {name[:40]!r} cannot be used: write up to 128 letters, digits or . _ : @ -"
+            "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -",
+            name=repr(name[:40]),
         )
 
 

@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 
 from ..core import errors
 from ..core.task_status import ACTIVE
+from ..prompts.errors import render
+from ..prompts.language import Language, language_named
 from .log_config import logger
 from .sse.truncation import encoded, readable
 from .tenants import Tenant
@@ -90,6 +92,12 @@ def status_of(error: errors.SegueError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
+def language_of(request: Request) -> Language:
+    """Chinese where it is the first language that the request accepts, else English."""
+    first = request.headers.get("accept-language", "").partition(",")[0].partition(";")[0]
+    return language_named(first) or "en"
+
+
 def new_error_id() -> str:
     return uuid.uuid4().hex[:12]
 
@@ -121,7 +129,11 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     assert isinstance(error, errors.SegueError)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     status = status_of(error)
-    sentence = tenant.told(str(error)) if status != 500 else "Internal error: look for the error_id in the log."
+    sentence = (
+        tenant.told(render(error, language_of(request)))
+        if status != 500
+        else "Internal error: look for the error_id in the log."
+    )
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     problem = Problem(status, type(error).__name__, sentence, headers, await _in_the_way(request, error))
     return told(problem, error)

@@ -9,7 +9,7 @@ from rich.text import Text
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
 from ..dialog.next_commands import meanwhile, not_told_yet
 from ..dialog.stage import Stage
-from ..exits import complain
+from ..exits import complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import read_line
 from ..views.tables import print_history
@@ -86,11 +86,11 @@ class Talk:
                 self._stage.carry(self._talk.send(line))
         except TaskUnfinished as error:
             task = self._latest()
-            complain(str(error), HINT_WAITING if task and task["status"] == "waiting" else HINT)
+            complain(sentence_of(error, self._settings), HINT_WAITING if task and task["status"] == "waiting" else HINT)
         except ThreadBusy as error:
             self._say_what_runs(error)
         except SegueError as error:
-            complain(str(error))
+            complain(sentence_of(error, self._settings))
         return True
 
     def _say_what_runs(self, refused: ThreadBusy) -> None:

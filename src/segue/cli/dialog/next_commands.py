@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TaskUnfinished, ThreadBusy
 from ...core.task_status import ACTIVE
+from ..exits import sentence_of
 from ..settings import MOST, Settings
 from .verdicts import Call
 
@@ -61,9 +62,9 @@ async def meanwhile(app: "App", settings: Settings, task_id: str, refused: Threa
     (latest,) = await app.tasks(session_id=thread_id, limit=1)
     pausing = settings.command_on("pause", latest["task_id"])
     if latest["status"] not in ACTIVE:
-        return [str(refused)]
+        return [sentence_of(refused, settings)]
     if latest["task_id"] != task_id:
-        return [str(refused), *_choice("pause the running task:", pausing)]
+        return [sentence_of(refused, settings), *_choice("pause the running task:", pausing)]
     watching = _choice("see its progress:", settings.command_on("trace", task_id))
     if latest["status"] == "pausing":
         return [f"Task '{task_id}' is pausing in another process: resume it once it is paused.", *watching]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
 from ...core.records import Json
-from ..exits import FAILED, complain
+from ..exits import FAILED, complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import output
 from .approval import Questioner
@@ -76,7 +76,7 @@ class Stage:
         try:
             turn: Turn = self.run(talk.answer(task["task_id"], answer))
         except InvalidAnswer as error:
-            complain(str(error))
+            complain(sentence_of(error, talk.settings))
             return Turn(FAILED, task, question)
         return turn
 
@@ -101,7 +101,7 @@ def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = F
         try:
             code = stage.carry(talk.send(message, steer=steer))
         except (TaskUnfinished, ThreadBusy) as refused:
-            complain(str(refused), *stage.run(instead(talk.app, settings, refused, message)))
+            complain(sentence_of(refused, settings), *stage.run(instead(talk.app, settings, refused, message)))
             code = FAILED
     return stage.leave(code)
 

@@ -1,0 +1,75 @@
+"""Every error in Chinese: complete, with the same fields, and English where it is asked for."""
+
+import ast
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from segue.core.errors import ConfigurationError, DatabaseUnavailable, InvalidMessage, SegueError, TaskError
+from segue.prompts.errors import ERRORS, SENTENCES, render, template_of
+from segue.server.tenants import Tenant
+from tests.core.test_errors import DEFINED, MADE
+
+ROOT = Path(__file__).parents[2]
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+def test_every_error_class_has_a_chinese_template() -> None:
+    assert DEFINED.keys() <= ERRORS.keys()
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+def test_an_error_reads_in_both_languages(error: SegueError) -> None:
+    assert render(error, "en") == str(error)
+    chinese = render(error, "zh")
+    assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or template_of(error) == "{sentence}"
+    used = fields(template_of(error))
+    missing = {name for name in error.params.keys() - used if name != "sentence"}
+    assert "sentence" in used or not missing, f"{type(error).__name__} in Chinese leaves out {missing}"
+
+
+@pytest.mark.parametrize(("english", "chinese"), SENTENCES.items(), ids=lambda text: text[:30])
+def test_a_sentence_has_the_same_fields_in_both_languages(english: str, chinese: str) -> None:
+    assert fields(english) == fields(chinese)
+    assert render(TaskError(english, **dict.fromkeys(fields(english), "x1")), "zh") == chinese.format(
+        **dict.fromkeys(fields(english), "x1")
+    )
+
+
+def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
+    raised = {
+        node.value
+        for folder in ("src", "nodes", "tools", "checkpoints", "prompts")
+        for file in (ROOT / folder).rglob("*.py")
+        if file != ROOT / "prompts" / "errors.py"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert SENTENCES.keys() <= raised
+
+
+def test_words_in_the_fields_are_translated_and_free_text_is_kept() -> None:
+    paused = TaskError("Task {task_id} is {status}: there is nothing to cancel.", task_id="t1", status="done")
+    assert render(paused, "zh") == "任务 t1 已完成：没有可以取消的内容。"
+    free = DatabaseUnavailable("The disk {sda1} is full.")
+    assert str(free) == "The disk {sda1} is full."
+    assert render(free, "zh") == "数据库无法使用：The disk {sda1} is full."
+
+
+class OwnError(ConfigurationError):
+    """An error that is defined outside Segue."""
+
+
+def test_an_error_of_ones_own_has_the_template_of_its_parent() -> None:
+    assert render(OwnError("Set X."), "zh") == "配置有误：Set X."
+    assert render(InvalidMessage(), "zh") == "消息无法发送："
+
+
+@pytest.mark.parametrize("text", [*ERRORS.values(), *SENTENCES.values()], ids=lambda text: text[:20])
+def test_a_tenants_prefix_is_removed_in_chinese_too(text: str) -> None:
+    names = {name: "alpha:s1" if name in ("thread_id", "task_id", "name") else "x" for name in fields(text)}
+    assert "alpha" not in Tenant("alpha").told(text.format(**names))
