@@ -16,10 +16,10 @@ from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
 
 
-def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None) -> str:
-    """A task whose process is gone, as it stands in the database; returns its id."""
+def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None, status: str = "running") -> str:
+    """A task whose process is gone, as it is in the database; returns its id."""
     task_id, now = str(uuid.uuid4()), time.time()
-    values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", "running", "hello", now, now, wanted)
+    values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", status, "hello", now, now, wanted)
     with sqlite3.connect(database) as connection:
         connection.execute(
             "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
@@ -45,6 +45,7 @@ def database(tmp_path: Path) -> Path:
 def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, held: Held) -> None:
     ids = [cut_off(database) for _ in range(resuming.AT_ONCE + 3)]
     lost, wanted = cut_off(database, "an-agent-that-is-gone"), cut_off(database, wanted="pause")
+    ids.append(cut_off(database, status="paused"))  # as a task is left that a storage error stopped
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         for task_id in ids[::-1]:
             assert ending([form for _, form in follow(client, task_id)])["status"] == "done", "a stream waits for it"
