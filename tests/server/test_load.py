@@ -39,4 +39,6 @@ def test_every_chat_is_answered_beside_clients_that_poll_histories(tmp_path: Pat
             assert list(threads.map(lambda n: ask(client, n), range(CHATS))) == ["done"] * CHATS
         finally:
             done.set()
-        assert set().union(*(codes.result() for codes in polled)) <= {200, 404}, "404 before the session's first message"
+        assert set().union(*(codes.result() for codes in polled)) <= {200, 404}, (
+            "404 before the session's first message"
+        )
