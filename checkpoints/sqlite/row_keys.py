@@ -21,7 +21,15 @@ _COUNT = """
 _CHECKPOINT = f"SELECT {', '.join(CHECKPOINT_KEY)}, type, metadata FROM checkpoints WHERE {{}}"
 _AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _WRITTEN = f"SELECT {', '.join(WRITE_KEY)}, type FROM writes WHERE {_AT}"
-_LATER = "SELECT checkpoint_id FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id > ? LIMIT 1"
+# A newer one that is there was added since the thread was read.
+_LATER = """
+    SELECT checkpoint_id FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id > ? AND NOT EXISTS (
+        SELECT 1 FROM checkpoints
+        WHERE (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.checkpoint_id)
+            = (writes.thread_id, writes.checkpoint_ns, writes.checkpoint_id)
+    ) LIMIT 1
+"""
 _SEAL_CHECKPOINTS = f"""
     UPDATE checkpoints SET type = sealed(type, (
         SELECT count(*) FROM writes

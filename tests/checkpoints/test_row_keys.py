@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import segue
+from segue.checkpoints.sqlite.row_keys import check_newest
+from segue.checkpoints.sqlite.serializer import Undecodable
 from segue.core.errors import DamagedSession, NothingReadable
 
 from .damage import copied
@@ -83,3 +85,15 @@ def change(path: Path, table: str, column: str, row: int, value: Any) -> Any:
         (before,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))
         return before
+
+
+async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_path: Path) -> None:
+    await written(tmp_path / "segue.db")
+    with closing(sqlite3.connect(tmp_path / "segue.db")) as connection:
+        connection.row_factory = sqlite3.Row
+        places = "SELECT thread_id, checkpoint_ns, checkpoint_id FROM writes WHERE checkpoint_ns = '' ORDER BY 3"
+        read, *_, added = map(tuple, connection.execute(places))
+        check_newest(connection, read)
+        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = ?", (added[2],))
+        with pytest.raises(Undecodable, match=f"its newest checkpoint {added[2]} is missing"):
+            check_newest(connection, read)

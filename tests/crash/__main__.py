@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from . import commands, disk, kills, pauses, races, report, stale, switched_off
+from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
 from .by_tests import BY_TESTS, Tested, by_tests
+from .flips import Flipped
 from .harness import Harness, Outcome, Run, run_of
+from .load import Loaded
 from .races import Raced
 from .switched_off import LEASE_OFF, LEDGER_OFF
 
@@ -32,6 +34,8 @@ class Measured:
     troubled: list[Outcome] = field(default_factory=list)
     tested: list[Tested] = field(default_factory=list)
     raced: list[tuple[str, Raced]] = field(default_factory=list)
+    loaded: list[tuple[str, Loaded]] = field(default_factory=list)
+    flipped: list[Flipped] = field(default_factory=list)
     ledger_off: list[Outcome] = field(default_factory=list)
     lease_off: Raced = field(default_factory=lambda: Raced(0))
 
@@ -40,6 +44,8 @@ class Measured:
         found = [report.failures([*self.killed, *self.troubled])]
         found += [f"{tested.what} in {tested.file}:\n{tested.told}" for tested in self.tested if tested.failed]
         found += [f"{name}: {lost}" for name, raced in self.raced for lost in raced.lost]
+        found += [f"{name}: {broken}" for name, loaded in self.loaded for broken in loaded.broken()]
+        found += [f"{flipped.what}: {lost}" for flipped in self.flipped for lost in flipped.silent]
         green = [str(outcome.run) for outcome in self.ledger_off if not outcome.found("twice")]
         found += [f"the judge saw no duplicate in {run} {LEDGER_OFF}" for run in green]
         found += [] if self.lease_off.lost else [f"the judge saw no lost update {LEASE_OFF}"]
@@ -82,10 +88,16 @@ def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measur
     measured.troubled += _timed("pauses", lambda: pauses.measure(harness))
     measured.troubled += _timed("full disks", lambda: disk.measure(harness, every=PAGES))
     measured.troubled += _timed("sleeping owners", lambda: stale.measure(harness, max(2, count // 5), seed))
+    measured.troubled += _timed("renewals that fail", lambda: heartbeats.measure(harness, times=2))
     waiting = race_count // WAITING_SHARE
     refused = _timed("races", lambda: races.measure(harness, race_count - waiting))
     waited = _timed("races in line", lambda: races.measure(harness, waiting, wait=True))
     measured.raced = [("the second is refused", refused), ("the second waits in the queue", waited)]
+    inside = _timed("load", lambda: load.measure(harness, count // 15))
+    outside = _timed("load beside another process", lambda: load.measure(harness, count // 15, elsewhere=True))
+    measured.loaded = [("readers in the same process", inside), ("readers in another process", outside)]
+    measured.flipped.append(_timed("flipped keys", lambda: flips.keys(harness, 2 * count, seed)))
+    measured.flipped.append(_timed("flipped logs", lambda: flips.log(harness, 2 * count // 3, seed)))
     measured.tested = [_timed(what, partial(by_tests, what, file)) for what, file in BY_TESTS.items()]
     measured.ledger_off = _timed("control: no ledger", lambda: switched_off.without_ledger(harness))
     measured.lease_off = _timed("control: no lease", lambda: switched_off.without_lease(harness, 50))
@@ -104,6 +116,8 @@ def _tables(measured: Measured) -> str:
         report.kills(measured.killed),
         report.troubles(measured.troubled),
         report.races(measured.raced),
+        report.loads(measured.loaded),
+        report.flips(measured.flipped),
         report.tests(measured.tested),
         report.controls(measured.ledger_off, LEDGER_OFF, measured.lease_off, LEASE_OFF),
     )

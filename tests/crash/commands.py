@@ -143,13 +143,12 @@ def _errand(zygote: Zygote, folder: Path, errand: str, blow: str = "", *, after:
 
 
 def _damage(database: Path) -> None:
-    """Make the two newest states of the session unreadable, and a result and an outcome of its first turn."""
+    """Make the two newest states of the session unreadable, and a result of its first turn."""
     halved = "UPDATE checkpoints SET checkpoint = substr(checkpoint, 1, length(checkpoint) / 2) WHERE checkpoint_id IN"
     newest = "SELECT checkpoint_id FROM checkpoints WHERE checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 2"
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(f"{halved} ({newest})")
         connection.execute("""UPDATE tasks SET result = '{"answer": ' WHERE position = 1""")
-        connection.execute("UPDATE calls SET outcome = '{' WHERE position = 1")
 
 
 def _rows(folder: Path, command: Command) -> dict[str, Rows]:

@@ -6,6 +6,7 @@ from typing import Any
 from segue import registry as bootstrap
 from segue.checkpoints.sqlite import leases
 from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.errors import DatabaseUnavailable
 from segue.core.ports import CallKey, Claim
 from segue.runtime.heartbeat import Heartbeat
 
@@ -70,3 +71,15 @@ def _shorten(ttl: float) -> None:
         real(self, *arguments, **{**options, "ttl": ttl})
 
     Heartbeat.__init__ = start  # type: ignore[method-assign]
+
+
+def fail_renewals(count: int) -> None:
+    """Let the first so many renewals of leases fail, as without a file descriptor left."""
+    real, left = leases.Renewal.renew, iter(range(count))
+
+    def renew(self: leases.Renewal, fences: Mapping[str, int], ttl: float) -> set[str]:
+        if next(left, None) is not None:
+            raise DatabaseUnavailable("Too many open files.")
+        return real(self, fences, ttl)
+
+    leases.Renewal.renew = renew  # type: ignore[method-assign]

@@ -23,6 +23,8 @@ from .judge import Finding
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
 """A child that takes longer hangs."""
+SHORT = 0.3
+"""Seconds that a lease lives whose renewals fail: they are tried each 10 ms from 0.1 s on."""
 
 Status = int | str
 T = TypeVar("T")
@@ -86,8 +88,8 @@ class Run:
 
     'write:137', 'tool:a:before', 'model:2' and 'time:0.12' kill; 'power@write:40' kills and takes what was not synced;
     'pages:7' lets the disk be full after so many pages; 'pause:12' asks for a pause after that event and
-    'pause@write:40' at that point; with 'leave:12' and 'leave@…' another process resumes. `where` is the kind of
-    trouble, for the table.
+    'pause@write:40' at that point; with 'leave:12' and 'leave@…' another process resumes; with 'unrenewed:40'
+    so many renewals of leases fail. `where` is the kind of trouble, for the table.
     """
 
     scenario: str
@@ -225,6 +227,8 @@ def _suffer(zygote: Zygote, run: Run, folder: Path, blow: str) -> Status:
         given["pages"] = int(value)
     elif kind in ("pause", "leave"):
         given |= {"pause_after": [int(value)], "leave": kind == "leave"}
+    elif kind == "unrenewed":
+        given |= {"unrenewed": int(value), "ttl": SHORT}
     elif verb == "power":
         status = zygote.run(orders(run.scenario, folder, at={point: "kill"}, power=True))
         power.cut(folder)

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from .by_tests import Tested
+from .flips import LAST, REFUSED, SAME, Flipped
 from .harness import Outcome
 from .judge import KINDS
+from .load import Loaded
 from .points import KINDS as PLACES
 from .races import Raced
 
@@ -45,6 +47,25 @@ def races(raced: Sequence[tuple[str, Raced]]) -> str:
         for name, result in raced
     ]
     return table(("two processes on one thread", "races", "messages done", "refused", "lost updates"), rows)
+
+
+def loads(loaded: Sequence[tuple[str, Loaded]]) -> str:
+    """A row for each kind of readers."""
+    rows = [
+        [name, load.ends.total(), load.reads, load.ends.total() - load.ends["done"], len(load.failed), len(load.lost)]
+        for name, load in loaded
+    ]
+    return table(("tasks beside readers", "tasks", "reads", "failed tasks", "failed reads", "lost or duplicated"), rows)
+
+
+def flips(flipped: Sequence[Flipped]) -> str:
+    """A row for each place where bits were flipped."""
+    ends = (SAME, REFUSED, LAST)
+    rows = [
+        [each.what, each.ends.total() + len(each.silent), *(each.ends[end] for end in ends), len(each.silent)]
+        for each in flipped
+    ]
+    return table(("a bit that was flipped", "flips", *ends, "silently lost"), rows)
 
 
 def tests(tested: Sequence[Tested]) -> str:

@@ -11,7 +11,7 @@ from sqlite3 import connect
 
 import pytest
 
-from . import commands, disk, kills, pauses, races, report, stale, switched_off
+from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
 from .harness import Harness, Outcome, Run, run_of
 from .points import IN_STEER, KINDS, RANDOM, in_steers, known_places
 from .scenarios import SCENARIOS
@@ -72,6 +72,25 @@ def test_a_full_disk_is_told_and_nothing_is_lost(harness: Harness) -> None:
 
 def test_an_owner_that_lost_its_lease_writes_nothing(harness: Harness) -> None:
     nothing_is_wrong(stale.measure(harness, 4, 1, ["react_json"]))
+
+
+def test_a_lease_that_cannot_be_renewed_for_a_while_loses_nothing(harness: Harness) -> None:
+    outcomes = heartbeats.measure(harness, ["react_json"])
+    assert any(outcome.pauses for outcome in outcomes)
+    nothing_is_wrong(outcomes)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_tasks_beside_readers_all_end_well(harness: Harness, elsewhere: bool) -> None:
+    loaded = load.measure(harness, 2, elsewhere=elsewhere)
+    assert loaded.broken() == []
+    assert loaded.ends.total() == 3 * load.SESSIONS
+
+
+def test_a_flipped_bit_is_noticed_or_changes_nothing(harness: Harness) -> None:
+    for flipped in (flips.keys(harness, 40, 1), flips.log(harness, 20, 1)):
+        assert flipped.silent == []
+        assert flipped.ends[flips.REFUSED] > 0
 
 
 def test_two_processes_on_one_thread_lose_no_update(harness: Harness) -> None:

@@ -1,13 +1,16 @@
 """One of two processes that race for threads: it lives for all races.
 
 It reads lines of JSON from the pipe `letterbox`.in and answers each in `letterbox`.out: {"session", "message", "at",
-"wait"} gives {"end": done | the error's name}, {"histories": [session, …]} gives {"histories"}.
+"wait"} gives {"end": done | the error's name}, {"histories": [session, …]} gives {"histories"}. {"asked": {label:
+session}, "readers"} gives {"ends", "reads", "failed"} of tasks beside readers, {"until": path, "sessions", "readers"}
+gives {"reads", "failed"} of readers that read until the path exists.
 """
 
 import asyncio
+import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,6 +46,10 @@ async def _talk(folder: Path, heard: TextIO, said: TextIO) -> None:
             reply: dict[str, Any]
             if "histories" in request:
                 reply = {"histories": {session: await app.history(session) for session in request["histories"]}}
+            elif "asked" in request:
+                reply = await _load(app, request)
+            elif "until" in request:
+                reply = await _read(app, request["sessions"], request["readers"], Path(request["until"]).exists)
             else:
                 reply = {"end": await _race(app, request)}
             said.write(json.dumps(reply) + "\n")
@@ -52,8 +59,42 @@ async def _race(app: App, request: dict[str, Any]) -> str:
     options = {"wait": request["wait"]} if request["wait"] else {}
     while time.time() < request["at"]:
         pass  # to begin at the same instant is worth a busy wait
+    return await _end_of(app, request["message"], request["session"], **options)
+
+
+async def _end_of(app: App, message: str, session: str, **options: Any) -> str:
     try:
-        result = await app.ask(request["message"], session_id=request["session"], agent=AGENT, **options)
+        result = await app.ask(message, session_id=session, agent=AGENT, **options)
     except SegueError as error:
         return type(error).__name__
     return str(result["status"])
+
+
+async def _load(app: App, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the tasks at once, and read their sessions until the last one is done."""
+    asked, done = request["asked"], asyncio.Event()
+    reading = asyncio.create_task(_read(app, [*asked.values()], request["readers"], done.is_set))
+    ends = await asyncio.gather(*(_end_of(app, f"pay {label}", session) for label, session in asked.items()))
+    done.set()
+    return {"ends": dict(zip(asked, ends, strict=True)), **await reading}
+
+
+async def _read(app: App, sessions: list[str], readers: int, done: Callable[[], bool]) -> dict[str, Any]:
+    """Read all there is of the sessions, again and again; a read that fails is not the last one."""
+    reads, failed = 0, []
+
+    async def read() -> None:
+        nonlocal reads
+        for session in itertools.cycle(sessions):
+            if done():
+                return
+            try:
+                await app.history(session)
+                await app.tasks(session_id=session)
+                await app.snapshots(session)
+                reads += 3
+            except SegueError as error:
+                failed.append(f"a reader of {session}: {type(error).__name__}: {error}")
+
+    await asyncio.gather(*(read() for _ in range(readers)))
+    return {"reads": reads, "failed": failed}

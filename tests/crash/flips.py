@@ -1,0 +1,117 @@
+"""Single bits that change in a database: in the keys of its rows, and in the write-ahead log of a killed process."""
+
+import asyncio
+import json
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import segue
+from segue.core.errors import DamagedSession, DatabaseDamaged
+from tests.checkpoints.damage import copied
+from tests.checkpoints.test_row_keys import change, flips
+
+from . import evidence
+from .harness import Harness, orders
+from .scenarios import SESSION
+
+SAME, REFUSED, LAST = "all is there", "refused", "the last frame is left out"
+_KILLED = ("turns", "tool:k:before")
+_HEADER, _FRAME = 32, 24 + 4096
+
+
+@dataclass
+class Flipped:
+    """What came of the flips, by the words above; `silent` are those that lost something and nobody said so."""
+
+    what: str
+    ends: Counter[str] = field(default_factory=Counter)
+    silent: list[str] = field(default_factory=list)
+
+
+def keys(harness: Harness, count: int, seed: int) -> Flipped:
+    """Flip a bit of so many keys, one at a time, and read the history."""
+    folder = harness.reference("turns")
+    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))[SESSION]
+    return asyncio.run(_keys(copied(folder / "segue.db", harness.new_folder("keys")), history, count, seed))
+
+
+async def _keys(path: Path, history: object, count: int, seed: int) -> Flipped:
+    result = Flipped("a key of a checkpoint or a write")
+    found = list(flips(path))
+    async with segue.open(path) as app:
+        for table, column, row, value in random.Random(seed).sample(found, min(count, len(found))):
+            before = change(path, table, column, row, value)
+            try:
+                if await app.history(SESSION) == history:
+                    result.ends[SAME] += 1
+                else:
+                    result.silent.append(f"another history with another {column} in row {row} of {table}")
+            except DamagedSession:
+                result.ends[REFUSED] += 1
+            change(path, table, column, row, before)
+    return result
+
+
+def log(harness: Harness, count: int, seed: int) -> Flipped:
+    """Flip a bit of the write-ahead log so many times, one at a time, and open the database."""
+    killed = harness.new_folder("log")
+    scenario, point = _KILLED
+    with harness.zygote() as zygote:
+        zygote.run(orders(scenario, killed, at={point: "kill"}))
+    whole = _opened(_copy(killed, harness.new_folder("log-whole")))
+    size = (killed / "segue.db-wal").stat().st_size
+    chance = random.Random(seed)
+    result = Flipped("the write-ahead log of a killed process")
+    for bit in sorted(chance.randrange(size * 8) for _ in range(count)):
+        folder = _copy(killed, harness.new_folder("log-flipped"))
+        _flip(folder / "segue.db-wal", bit)
+        end = _end(folder, whole, bit // 8 >= _last_frame(killed))
+        if end:
+            result.ends[end] += 1
+            shutil.rmtree(folder)
+        else:
+            result.silent.append(f"rows are lost with bit {bit} of the log in {folder}")
+    return result
+
+
+def _copy(killed: Path, folder: Path) -> Path:
+    for suffix in ("", "-wal"):
+        shutil.copy(killed / f"segue.db{suffix}", folder)
+    return folder
+
+
+def _opened(folder: Path) -> evidence.Rows:
+    """Open and close the database as a process does that comes next; returns the session's rows."""
+
+    async def opened() -> None:
+        async with segue.open(folder / "segue.db"):
+            pass
+
+    asyncio.run(opened())
+    return evidence.rows_of(folder / "segue.db", SESSION)
+
+
+def _flip(file: Path, bit: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    file.write_bytes(content)
+
+
+def _end(folder: Path, whole: evidence.Rows, in_last: bool) -> str:
+    try:
+        rows = _opened(folder)
+    except DatabaseDamaged:
+        return REFUSED
+    if rows == whole:
+        return SAME
+    return LAST if in_last else ""
+
+
+def _last_frame(folder: Path) -> int:
+    """Where the last frame of the log begins; frames of an older log may follow it."""
+    content = (folder / "segue.db-wal").read_bytes()
+    starts = range(_HEADER, len(content) - _FRAME + 1, _FRAME)
+    return max(start for start in starts if content[start + 8 : start + 16] == content[16:24])
