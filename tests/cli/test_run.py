@@ -211,3 +211,9 @@ def test_an_error_is_in_the_language_of_the_terminal(shell: Shell) -> None:
     chinese = "数据库 segue.db 还不存在：`segue chat` 会创建它，或用 --db 指定其他数据库。\n"
     assert said["zh_CN.UTF-8"].stderr.decode() == chinese
     assert said["en_GB.UTF-8"].stderr.decode().startswith("There is no database segue.db yet")
+
+
+def test_the_commands_of_a_conversation_are_in_the_language_of_the_terminal(shell: Shell) -> None:
+    done = shell("chat", stdin=b"/help\n/wild\n", LC_ALL="", LANG="zh_CN.UTF-8")
+    assert "/cancel      取消任务" in done.stdout.decode()
+    assert "没有命令 /wild。" in done.stdout.decode()

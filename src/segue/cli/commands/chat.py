@@ -13,11 +13,9 @@ from ..exits import complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import read_line
 from ..views.tables import print_history
-from ..views.texts import HELP, greet, header
+from ..views.texts import greet, header, told
 
 PROMPT = "you> "
-HINT_WAITING = "Here: /resume asks you again, /cancel cancels it."
-HINT = "Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it."
 
 
 def interactive(settings: Settings) -> int:
@@ -67,7 +65,7 @@ class Talk:
         mode = self._talk.mode or agent.mode
         heading = header(agent.agent_id, model, mode, self._talk.session, self._settings.database)
         greet(self._talk.console, model, heading, "en", "zh")
-        self._say("/help lists the commands.")
+        self._say(self._text("help_hint"))
 
     def close(self) -> None:
         """Print how to come back, if anything was said."""
@@ -81,12 +79,15 @@ class Talk:
             if command := self._commands.get(name):
                 return command(rest.strip())
             if name.startswith("/") and "/" not in name[1:]:
-                self._say(f"There is no command {name}.\n{HELP}")
+                self._say(f"{self._text('no_command', name=name)}\n{self._text('help')}")
             elif name:
                 self._stage.carry(self._talk.send(line))
         except TaskUnfinished as error:
             task = self._latest()
-            complain(sentence_of(error, self._settings), HINT_WAITING if task and task["status"] == "waiting" else HINT)
+            complain(
+                sentence_of(error, self._settings),
+                self._text("hint_waiting" if task and task["status"] == "waiting" else "hint"),
+            )
         except ThreadBusy as error:
             self._say_what_runs(error)
         except SegueError as error:
@@ -97,20 +98,24 @@ class Talk:
         if task := self._latest():
             complain(*self._stage.run(meanwhile(self._talk.app, self._settings, task["task_id"], refused)))
 
+    def _text(self, name: str, **slots: object) -> str:
+        """A text in the terminal's language."""
+        return told(name, self._settings.reads(""), **slots)
+
     def _say(self, text: str) -> None:
         self._talk.console.print(Text(text, style="dim"))
 
     def _help(self, _: str) -> bool:
-        self._say(HELP)
+        self._say(self._text("help"))
         return True
 
     def _mode(self, name: str) -> bool:
         modes = self._talk.app.modes
         if name in modes:
             self._talk.mode = name
-            self._say(f"The mode is now {name}.")
+            self._say(self._text("mode_now", name=name))
         else:
-            self._say(f"Usage: /mode NAME, where NAME is one of: {', '.join(modes)}.")
+            self._say(self._text("mode_usage", names=", ".join(modes)))
         return True
 
     def _history(self, _: str) -> bool:
@@ -128,19 +133,19 @@ class Talk:
         if text:
             self._stage.carry(self._talk.send(text, steer=True))
         else:
-            self._say("Usage: /steer TEXT")
+            self._say(self._text("steer_usage"))
         return True
 
     def _cancel(self, _: str) -> bool:
         if task := self._latest():
             self._stage.run(self._talk.app.cancel(task["task_id"]))
-            self._say("The task is cancelled; send a new message.")
+            self._say(self._text("task_cancelled"))
         return True
 
     def _latest(self) -> dict[str, Any] | None:
         tasks = self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))
         if not tasks:
-            self._say("Nothing was sent in this session yet.")
+            self._say(self._text("nothing_sent"))
             return None
         latest: dict[str, Any] = tasks[0]
         return latest

@@ -20,7 +20,7 @@ from ..views.live import LiveView
 from ..views.plain import JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
-from ..views.texts import greet, header
+from ..views.texts import greet, header, told
 from .approval import can_ask, print_calls
 from .interrupts import Interrupts, listening, unless_interrupted
 from .next_commands import answering, how_to_go_on
@@ -231,7 +231,8 @@ class Conversation:
 
     def say_how_to_answer(self, task: Json, question: Json) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
-        remark("The task is waiting for an answer.", *answering(self.settings, task["task_id"], question["calls"]))
+        commands = answering(self.settings, task["task_id"], question["calls"])
+        remark(told("waiting", self._reads(task)), *commands)
         return WAITING
 
     def _say_what_it_needs(self, task: Json, question: Json | None) -> int:
@@ -243,10 +244,10 @@ class Conversation:
             case "done":
                 return 0
             case "paused":
-                complain(task["error"] or "The task is paused. To resume it:", resume)
+                complain(task["error"] or told("paused", self._reads(task)), resume)
                 return FAILED if task["error"] else PAUSED
             case "cancelled":
-                complain("The task was cancelled; its session accepts the next message.")
+                complain(told("accepts_next", self._reads(task)))
             case status:
                 hints = [] if task["result"] else [resume]
                 complain(task["error"] or f"The task is {status} and did not end.", *hints)

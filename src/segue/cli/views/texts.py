@@ -55,6 +55,45 @@ _TEXTS = {
         "已取消；上面未写完的回答保留在会话中。",
         "Cancelled; the partial answer is kept.",
     ),
+    "help": (
+        """\
+/mode 名称    切换模式（auto、direct、react、plan……）
+/history     显示此会话的消息
+/resume      继续已暂停或失败的任务，或答复它的问题
+/steer 文字   补充一条消息，然后继续任务
+/cancel      取消任务
+/exit        离开（也可按 Ctrl-D，或在没有任务运行时按 Ctrl-C）
+Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
+        """\
+/mode NAME   switch the mode (auto, direct, react, plan, …)
+/history     show the messages of this session
+/resume      resume a task that was paused or failed, or answer its question
+/steer TEXT  add a message to the task, and resume it
+/cancel      cancel the task
+/exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
+Ctrl-C       while a task runs: pause it; twice: stop it now""",
+    ),
+    "help_hint": ("/help 列出所有命令。", "/help lists the commands."),
+    "no_command": ("没有命令 {name}。", "There is no command {name}."),
+    "hint_waiting": (
+        "可在这里：/resume 再次提问，/cancel 取消任务。",
+        "Here: /resume asks you again, /cancel cancels it.",
+    ),
+    "hint": (
+        "可在这里：/resume 继续任务，/steer 文字 补充一条消息并继续，/cancel 取消任务。",
+        "Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it.",
+    ),
+    "mode_now": ("当前模式：{name}。", "The mode is now {name}."),
+    "mode_usage": ("用法：/mode 名称，可选：{names}。", "Usage: /mode NAME, where NAME is one of: {names}."),
+    "steer_usage": ("用法：/steer 文字", "Usage: /steer TEXT"),
+    "task_cancelled": ("任务已取消；请发送新消息。", "The task is cancelled; send a new message."),
+    "nothing_sent": ("此会话中还没有发送过消息。", "Nothing was sent in this session yet."),
+    "paused": ("任务已暂停。要继续：", "The task is paused. To resume it:"),
+    "accepts_next": (
+        "任务已取消；此会话可以接收新消息。",
+        "The task was cancelled; its session accepts the next message.",
+    ),
+    "waiting": ("任务正在等待答复。", "The task is waiting for an answer."),
 }
 
 
@@ -87,13 +126,3 @@ def greet(console: Console, model: "Model", heading: Text, *languages: str) -> N
     if not model.is_language_model:
         console.print(offline_notice(*languages), soft_wrap=not console.is_terminal)
     console.print()
-
-
-HELP = """\
-/mode NAME   switch the mode (auto, direct, react, plan, …)
-/history     what was said in this session
-/resume      go on with a task that was paused or failed, or decide on what it asks
-/steer TEXT  go on with it, and tell it this as well
-/cancel      give that task up
-/exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
-Ctrl-C       while a task runs: pause it; twice: stop it now"""
