@@ -98,7 +98,7 @@ class Talk:
         if task := self._latest():
             complain(*self._stage.run(meanwhile(self._talk.app, self._settings, task["task_id"], refused)))
 
-    def _text(self, name: str, **slots: object) -> str:
+    def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""
         return told(name, self._settings.reads(""), **slots)
 

@@ -97,7 +97,7 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
 }
 
 
-def told(name: str, language: str, **slots: object) -> str:
+def told(name: str, language: str, /, **slots: object) -> str:
     """A text for the person whose task it is, in the language of the task."""
     chinese, english = _TEXTS[name]
     return (chinese if language == "zh" else english).format(**slots)
