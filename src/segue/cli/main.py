@@ -42,7 +42,7 @@ def segue(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options before a command."""
 
 
 @app.command()

@@ -72,7 +72,7 @@ class Resumed(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled(Happening):
-    """The task was given up by a person; `partial` is what had been written of its answer."""
+    """The task was cancelled by a person; `partial` is what had been written of its answer."""
 
     type: Literal["cancelled"] = "cancelled"
     partial: str = ""

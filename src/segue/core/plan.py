@@ -30,7 +30,7 @@ class Status(StrEnum):
     ERROR = "error"
     """Failed; a repair or a new plan may set it running or pending again."""
     SKIPPED = "skipped"
-    """Given up on purpose, with a reason. Final."""
+    """Skipped on purpose, with a reason. Final."""
 
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {

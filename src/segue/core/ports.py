@@ -24,7 +24,7 @@ class GivenAgent:
 
 
 class RunContext(BaseModel):
-    """What a run may be told; empty means the default. Studio shows these fields as a form.
+    """Options of a run; empty means the default. Studio shows these fields as a form.
 
     `agent` may also be an `Agent`, which is registered nowhere.
     """

@@ -1,4 +1,4 @@
-"""Where a task can stand, and where it can go from there."""
+"""Task statuses and their transitions."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,14 +24,14 @@ class TaskStatus(StrEnum):
     ERROR = "error"
     """It failed; it may be run again."""
     CANCELLED = "cancelled"
-    """It was given up."""
+    """It was cancelled."""
 
 
 _S = TaskStatus
 
 TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
-    # running to running is no change: a process resumes what a crash cut off.
+    # running to running is no change: a process resumes what a crash interrupted.
     _S.RUNNING: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED, _S.DONE, _S.ERROR, _S.CANCELLED}),
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLED, _S.ERROR}),
     _S.PAUSING: frozenset({_S.PAUSED, _S.RUNNING, _S.WAITING, _S.DONE, _S.ERROR, _S.CANCELLED}),
@@ -44,7 +44,7 @@ TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
 OPEN = frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSING, _S.PAUSED})
 """It has not come to an end: the thread takes no other message meanwhile."""
 ACTIVE = frozenset({_S.PENDING, _S.RUNNING, _S.PAUSING})
-"""A process works on it, unless it was cut off."""
+"""A process works on it, unless it was interrupted."""
 ENDED = frozenset({_S.DONE, _S.CANCELLED})
 """It goes nowhere from there."""
 

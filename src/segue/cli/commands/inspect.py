@@ -1,4 +1,4 @@
-"""The commands of `segue` that only look at what there is."""
+"""The read-only commands of `segue`."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""`segue resume --all`: every task that was paused or cut off goes on, a few at a time, and a summary closes it."""
+"""`segue resume --all`: resumes every paused or interrupted task, a few at a time, and prints a summary."""
 
 import asyncio
 import time
@@ -74,7 +74,7 @@ class Everything:
         return [row["task_id"] for rows in latest for row in rows]
 
     async def _one(self, row: Json, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
-        """Go on with one task until it stands, say what became of it, and return that."""
+        """Resume one task until it stops; print and return the outcome."""
         task_id = row["task_id"]
         async with gate:
             if interrupts.count:

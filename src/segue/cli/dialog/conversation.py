@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LIFECYCLE = "lifecycle"
 """The mode whose tasks are shown as a table of their subtasks."""
 PATIENCE = 0.5
-"""Seconds until it is said that a message stands in line."""
+"""Seconds after which a message is reported as waiting."""
 TAKING_UP = 2.0
 """Seconds that whoever steers a task from elsewhere may need to take it up, once it is paused."""
 LOOK_EVERY = 0.1
@@ -94,7 +94,7 @@ class Conversation:
         return await self._carry(task["task_id"], self.app.follow(task["task_id"], after))
 
     async def resume(self, task_id: str) -> Turn:
-        """Go on with a task, and show it from where it stood; one that waits puts its question once more."""
+        """Resume a task and show what follows; a waiting one asks its question again."""
         trace = await self.app.trace(task_id)
         if trace["task"]["status"] == "waiting":
             self._begin(trace["task"], trace["events"])
@@ -196,7 +196,7 @@ class Conversation:
         return self.view
 
     async def _judge(self, task: Json, *, interrupted: bool = False) -> Turn:
-        """Close the view of a task that stands, or keep it for one that a person is asked about."""
+        """Close the view of a task that stopped, or keep it if a person is asked."""
         view = self._shown()
         question = None
         if task["status"] == "waiting":

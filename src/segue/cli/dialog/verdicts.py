@@ -20,7 +20,7 @@ TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
 def with_bare_approvals(arguments: Sequence[str]) -> list[str]:
-    """Give an --approve that stands alone its value, `all`."""
+    """Give an --approve without a value the value `all`."""
     filled: list[str] = []
     for place, word in enumerate(arguments):
         if word == "--":

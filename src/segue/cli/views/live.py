@@ -94,7 +94,7 @@ class LiveView:
         self._notice = sentence
 
     def rest(self) -> None:
-        """Leave the plan above as it stands; it is drawn again below when the task goes on."""
+        """Leave the plan above as it is; it is drawn again below when the task goes on."""
         self._flush_thought()
         self._notice = ""
         if self._live.is_started:

@@ -148,7 +148,7 @@ def _outcome(item: PlanItem) -> Text:
 
 
 def progress_bar(items: Collection[PlanItem]) -> RenderableType:
-    """How many of the subtasks are done, and how many failed or were given up."""
+    """How many of the subtasks are done, and how many failed or were skipped."""
     row = Table.grid(padding=(0, 2, 0, 0))
     bar = ProgressBar(total=max(len(items), 1), completed=_done(items), width=BAR_WIDTH)
     row.add_row(bar, Text.assemble((done_of(items), "bold"), (_undone(items), "red")))
