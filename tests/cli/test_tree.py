@@ -308,3 +308,17 @@ def test_rounds_stand_in_their_subtask_and_a_call_of_unknown_outcome_leaves_it_u
         UNKNOWN,
         LOST["error"],
     ]
+
+
+def test_an_action_and_its_calls_name_the_plans_step() -> None:
+    step = {**ROUND, "step_id": "2"}
+    lines = drawn(
+        [
+            RecursionStart(**ROUND, max_iteration=30),
+            Action(**step, action_type="CALL_TOOL", output={}),
+            ToolCall(**step, index=0, name="add", arguments={}),
+            ToolResult(**step, index=0, name="add", arguments={}, result={"success": 3}, seconds=0.5),
+        ]
+    )
+    assert any(line.startswith("action") and line.endswith("CALL_TOOL  step 2") for line in lines)
+    assert any(line.endswith("add()  0.50 s  step 2") for line in lines)

@@ -86,12 +86,12 @@ def decided_line(event: ToolCall, signs: Signs) -> Text:
     )
 
 
-def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en") -> Text:
+def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en", step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
     text = Text.assemble(
         (f"{sign} ", style),
         _call(event.name, event.arguments),
-        (f"  {event.seconds:.2f} s", "dim"),
+        (f"  {event.seconds:.2f} s{step}", "dim"),
     )
     if is_unknown(event.result):
         text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)

@@ -84,6 +84,8 @@ class _Drawing:
         self._here = root
         """Where the task stands: what has no place of its own happened there."""
         self._recursions: dict[str, Tree] = {}
+        self._in_steps: set[str] = set()
+        """Recursions that are drawn below the step that they carry out."""
         self._decided: dict[CallId, tuple[ToolCall, Tree]] = {}
         """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
         self._view = TaskView()
@@ -110,6 +112,11 @@ class _Drawing:
         """The recursion or the step that the event belongs to, else the mode."""
         self._here = self._recursions.get(event.trace_id) or self._steps.get(event.step_id) or self._mode
         return self._here
+
+    def _step_of(self, event: Event) -> str:
+        """The plan's step that an event of a round is for, unless the round is drawn below it."""
+        below = event.trace_id not in self._recursions or event.trace_id in self._in_steps
+        return "" if below or not event.step_id else f"  step {one_line(event.step_id)}"
 
     def _interrupt(self, event: Event, line: Text) -> Tree:
         """Draw what came between, below the calls that it cut off."""
@@ -143,6 +150,8 @@ class _Drawing:
     def _(self, event: RecursionStart) -> None:
         label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
         place = self._steps.get(event.step_id) or self._mode
+        if event.step_id in self._steps:
+            self._in_steps.add(event.trace_id)
         self._here = self._recursions[event.trace_id] = place.add(label)
 
     @_add.register
@@ -155,7 +164,7 @@ class _Drawing:
 
     @_add.register
     def _(self, event: Action) -> None:
-        self._place(event).add(_named("action", event.action_type))
+        self._place(event).add(_named("action", f"{event.action_type}{self._step_of(event)}"))
 
     @_add.register
     def _(self, event: PlanUpdate) -> None:
@@ -178,7 +187,7 @@ class _Drawing:
     @_add.register
     def _(self, event: ToolResult) -> None:
         self._decided.pop(call_id(event), None)
-        self._place(event).add(lines.outcome_line(event, self._signs, MOST, self._language))
+        self._place(event).add(lines.outcome_line(event, self._signs, MOST, self._language, self._step_of(event)))
 
     @_add.register
     def _(self, event: Answer) -> None:
