@@ -320,5 +320,5 @@ def test_an_action_and_its_calls_name_the_plans_step() -> None:
             ToolResult(**step, index=0, name="add", arguments={}, result={"success": 3}, seconds=0.5),
         ]
     )
-    assert any(line.startswith("action") and line.endswith("CALL_TOOL  step 2") for line in lines)
+    assert "action: CALL_TOOL step 2" in lines
     assert any(line.endswith("add()  0.50 s  step 2") for line in lines)
