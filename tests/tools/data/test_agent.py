@@ -16,7 +16,7 @@ from segue.core.errors import MissingExtra
 from segue.registry import DATA_EXAMPLE, EXAMPLE, EXAMPLES, Registry
 from segue.tools.data.folder import import_file
 from segue.tools.data.toolset import data_tools
-from tests.segue.models.offline_tools import Talk
+from tests.models.offline_tools import Talk
 
 from .sales import sales_rows, write_sales
 
