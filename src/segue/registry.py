@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
-from .core.errors import ConfigurationError, UnknownAgent, UnknownLanguage
+from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
 from .core.plan import NO_TOOL
@@ -171,6 +171,22 @@ class Registry:
         if key not in self._models:
             self._models[key] = build_model(agent, override, self._environ)
         return self._models[key]
+
+
+async def served_tools(agents: Iterable[Agent]) -> dict[str, str]:
+    """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
+    registry = Registry()
+    try:
+        return {agent.agent_id: await _served(registry, agent) for agent in agents if agent.mcp}
+    finally:
+        await registry.close()
+
+
+async def _served(registry: Registry, agent: Agent) -> str:
+    try:
+        return ", ".join(await registry.served_tools(agent))
+    except SegueError as error:
+        return str(error)
 
 
 def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str, Tool]:

@@ -26,7 +26,7 @@ from ...core.agents import Agent
 from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
-from ...registry import Registry
+from ...registry import Registry, served_tools
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
 from ...tools.builtin import BUILTIN
@@ -34,7 +34,6 @@ from ..exits import FAILED
 from ..settings import Settings
 from ..views.lines import signs_for
 from ..views.sanitize import one_line
-from .inspect import served_tools
 
 PACKAGES = (
     "segue",

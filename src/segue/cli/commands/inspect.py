@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.errors import SegueError
 from ...core.task_status import ACTIVE
 from .. import options
 from ..exits import USAGE, complain, told_in_a_sentence
@@ -13,12 +12,10 @@ from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from ...app import App
-    from ...core.agents import Agent
     from ...core.records import Json
-    from ...registry import Registry
 
 
 def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
@@ -142,30 +139,12 @@ async def _modes(opened: "App") -> list[str]:
 
 def agents(agents: options.MoreAgents = "") -> None:
     """List the agents, including those of the agents file."""
-    from ...registry import EXAMPLES
+    from ...registry import EXAMPLES, served_tools
     from ..views.tables import print_agents
 
     with told_in_a_sentence():
         found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
         print_agents(output(), found, asyncio.run(served_tools(found)))
-
-
-async def served_tools(agents: "Iterable[Agent]") -> dict[str, str]:
-    """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
-    from ...registry import Registry
-
-    registry = Registry()
-    try:
-        return {agent.agent_id: await _served(registry, agent) for agent in agents if agent.mcp}
-    finally:
-        await registry.close()
-
-
-async def _served(registry: "Registry", agent: "Agent") -> str:
-    try:
-        return ", ".join(await registry.served_tools(agent))
-    except SegueError as error:
-        return str(error)
 
 
 def doctor(
