@@ -126,7 +126,7 @@ async def test_misuse_is_answered_in_a_sentence(app: App) -> None:
     nothing, misspelt = cast(Any, None), cast(Any, {"sesion_id": "s"})
     with pytest.raises(segue.errors.InvalidMessage, match="NoneType, not text"):
         await app.ask(nothing)
-    with pytest.raises(segue.errors.UnknownOption, match="“sesion_id”; use one of: session_id"):
+    with pytest.raises(segue.errors.UnknownOption, match="'sesion_id'; use one of: session_id"):
         await app.ask("hello", **misspelt)
     with pytest.raises(segue.errors.InsideEventLoop, match=r"await app\.ask"):
         segue.ask("hello")

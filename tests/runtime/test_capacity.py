@@ -66,12 +66,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order() -> None:
+    before = len(os.listdir("/proc/self/fd"))
     async with working(12, running=3) as (app, held, tasks):
         await until(lambda: len(held.begun) == 3)
         names = [thread.name for thread in threading.enumerate()]
         assert sum(name.startswith("tool") for name in names) == 3
         assert names.count("segue-heartbeat") == 1
-        assert len(os.listdir("/proc/self/fd")) < 40
+        assert len(os.listdir("/proc/self/fd")) - before < 40
         assert [(await app.task(task_id))["status"] for task_id in tasks] == ["running"] * 3 + ["pending"] * 9
         assert len(app.queries.running()) == 12
         held.gate.set()

@@ -97,7 +97,7 @@ async def test_the_agent_decides_then_the_user_then_the_message(
 
 
 async def test_a_language_that_segue_does_not_have_is_refused(app: segue.App) -> None:
-    with pytest.raises(UnknownLanguage, match=r"“tlh”.*zh or en"):
+    with pytest.raises(UnknownLanguage, match=r"'tlh'.*zh or en"):
         await app.ask("hello", language="tlh")
     assert await app.tasks() == []
 
