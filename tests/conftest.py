@@ -12,8 +12,15 @@ import pytest
 from hypothesis import settings
 
 RECORDED = "SEGUE_RECORDED_DATA"
-SLOW = ("crash", "recorded", "test_studio.py", "test_wheel.py")
-"""Folders and modules of tests that `make test` leaves to `make test-slow`, as it does tests marked `slow`."""
+SLOW = (
+    *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
+    *("models/test_openai_faults.py", "checkpoints/test_damaged_rows.py", "checkpoints/test_row_keys.py"),
+    *("checkpoints/test_recovery", "checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
+    *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
+    *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
+)
+"""Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
+`slow`."""
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
 _attempts: list[str] = []
 
@@ -37,7 +44,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
 
 
