@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from segue.core.errors import NothingReadable, UnknownThread
 from segue.core.events import Recovered, StateChanged
 from segue.core.task_status import OPEN, TaskStatus
 
+from ....core.records import Json
 from ..database import Database, translated
 from ..event_log import insert_event
 from ..integrity import damaged_rows
@@ -20,8 +20,6 @@ from ..leases import check_fence
 from ..saver import FencedSqliteSaver
 from .rows import replace_damaged
 from .survey import Damage, Readable, Survey
-
-Row = dict[str, Any]
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
@@ -45,7 +43,7 @@ async def recover(
     readable: Readable,
     thread_id: str,
     clock: Callable[[], float] = time.time,
-) -> Row:
+) -> Json:
     """Let a thread that `saver` holds go back to the newest state that can be read, and replace its damaged records.
 
     A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
@@ -86,7 +84,7 @@ async def recover(
     return _report(found, copy, await database.write(work))
 
 
-def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Row:
+def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Json:
     if isinstance(found, Damage):
         place = {"checkpoint_id": found.standing.checkpoint_id, "created_at": found.created_at, "dropped": found.size}
         return {**place, "copy": copy, "mended": mended}

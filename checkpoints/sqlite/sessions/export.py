@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
+from ....core.records import Json
 from ..database import Database
 from ..integrity import refuse_damaged
 from ..ledger import canonical
@@ -28,7 +29,6 @@ from .fork import refuse_taken, standing_task
 from .new_ids import Renaming
 from .snapshots import find, has_checkpoints, refuse_unknown
 
-Row = dict[str, Any]
 _S = TaskStatus
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _JSON = frozenset({"result", "notes", "answer", "event", "arguments", "outcome"})
@@ -54,7 +54,7 @@ _WRITES = "SELECT * FROM writes WHERE thread_id = ? ORDER BY checkpoint_id, task
 _UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
 
 
-async def export(database: Database, thread_id: str, clock: Callable[[], float] = time.time) -> Row:
+async def export(database: Database, thread_id: str, clock: Callable[[], float] = time.time) -> Json:
     """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
 
     {format, version, exported_at, thread: {thread_id, checkpoint_id}, tasks, events, calls, state}: `state` holds the
@@ -105,7 +105,7 @@ async def import_(
     return renaming.new[document.tasks[-1].task_id] if document.tasks else None
 
 
-def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Row:
+def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Json:
     connection.execute("BEGIN")  # one view of all tables
     try:
         refuse_unknown(connection, thread_id)
@@ -135,7 +135,7 @@ def _newest(connection: sqlite3.Connection, thread_id: str) -> str | None:
     return newest
 
 
-def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Row:
+def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Json:
     """The columns of a row that its part has, those of JSON as values."""
     return {
         name: json.loads(row[name]) if name in _JSON and row[name] is not None else row[name]
@@ -143,7 +143,7 @@ def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Row:
     }
 
 
-def _state(connection: sqlite3.Connection, thread_id: str) -> Row:
+def _state(connection: sqlite3.Connection, thread_id: str) -> Json:
     if not has_checkpoints(connection):
         return {"checkpoints": [], "writes": []}
     try:
@@ -154,7 +154,7 @@ def _state(connection: sqlite3.Connection, thread_id: str) -> Row:
         raise UnreadableState(thread_id, error.reason) from error
 
 
-def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Row:
+def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Json:
     checkpoints = connection.execute(_CHECKPOINTS, (thread_id,)).fetchall()
     writes = connection.execute(_WRITES, (thread_id,)).fetchall()
     return {
@@ -179,17 +179,17 @@ def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Row:
     }
 
 
-def _blob(kind: str, data: bytes) -> Row:
+def _blob(kind: str, data: bytes) -> Json:
     _SERDE.loads_typed((kind, data))  # what cannot be read is not imported either
     return {"type": without_key(kind), "data": base64.b64encode(data).decode()}
 
 
-def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
+def _insert(connection: sqlite3.Connection, table: str, row: Json) -> None:
     names = ", ".join(row)
     connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(f':{name}' for name in row)})", row)
 
 
-def _stored(part: BaseModel, renaming: Renaming) -> Row:
+def _stored(part: BaseModel, renaming: Renaming) -> Json:
     """The columns of a part, with the new ids in them."""
     values = part.model_dump(mode="json")
     return {name: renaming.of(_text(name, value) if name in _JSON else value) for name, value in values.items()}
@@ -202,7 +202,7 @@ def _text(name: str, value: Any) -> str | None:
     return canonical(value) if name == "arguments" else json.dumps(value)
 
 
-def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Row]]:
+def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
     for task in document.tasks:
         row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None}
         last = task is document.tasks[-1]
@@ -215,12 +215,12 @@ def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[t
         yield "tasks", row | ({"updated_at": now} if last else {})
 
 
-def _log_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+def _log_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Json]]:
     yield from (("events", _stored(part, renaming)) for part in document.events)
     yield from (("calls", _stored(part, renaming) | {"fence": 0}) for part in document.calls)
 
 
-def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Iterator[tuple[str, Json]]:
     for checkpoint in state.checkpoints:
         metadata = checkpoint.metadata
         if checkpoint.checkpoint_id == document.thread.checkpoint_id:
@@ -252,7 +252,7 @@ def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Ite
         )
 
 
-def _message_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Row]]:
+def _message_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Json]]:
     """One checkpoint that holds the messages, upon which the thread takes the next one."""
     if not document.messages_full:
         return
@@ -287,5 +287,5 @@ def _messages(document: Document, renaming: Renaming) -> list[BaseMessage]:
     return [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(messages)]
 
 
-def _origin(document: Document) -> Row:
+def _origin(document: Document) -> Json:
     return {"segue_fork": document.thread.model_dump()}

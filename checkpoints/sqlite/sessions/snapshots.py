@@ -9,10 +9,9 @@ from typing import Any
 
 from segue.core.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
 
+from ....core.records import Json
 from ..database import Database, fetched
 from ..serializer import CheckedSerializer, Undecodable, decoding
-
-Row = dict[str, Any]
 
 _BRANCH = "branch:to:"
 """How LangGraph's channels begin that make a node run next."""
@@ -77,7 +76,7 @@ def seconds_of(checkpoint_id: str) -> float:
     return (ticks - _UUID_EPOCH) / 1e7
 
 
-async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Row]:
+async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
     """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
 
     Each is {checkpoint_id, created_at, source, step, inside, task_id, nodes, next, forked_from?}: `nodes` ran last,
@@ -88,7 +87,7 @@ async def snapshots(database: Database, thread_id: str, limit: int = 50, before:
         UnknownThread: the thread has none at all.
     """
 
-    def read(connection: sqlite3.Connection) -> list[Row]:
+    def read(connection: sqlite3.Connection) -> list[Json]:
         values = {"thread": thread_id, "before": before, "limit": limit}
         rows = fetched(connection, _PAGE, values) if has_checkpoints(connection) else []
         if not rows:
@@ -137,19 +136,19 @@ def _snapshot(thread_id: str, row: sqlite3.Row) -> Snapshot:
         return Snapshot(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
 
 
-def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Row:
+def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Json:
     try:
         with decoding(thread_id):
             return _details(connection, _snapshot(thread_id, row))
     except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
         why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
-        unknown: Row = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
+        unknown: Json = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
         return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **unknown, "damaged": why}
 
 
-def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Row:
+def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Json:
     metadata = snapshot.metadata
-    described: Row = {
+    described: Json = {
         "checkpoint_id": snapshot.checkpoint_id,
         "created_at": snapshot.created_at,
         "source": metadata.get("source"),
