@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from segue.core.agents import Agent
 from segue.core.events import Event, Thinking, Token
 from segue.core.ids import Ids
-from segue.core.ports import AppContext, CallKey, Claim, Ledger, Model, Services, Tool
+from segue.core.ports import AppContext, CallKey, Claim, Ledger, Memory, Model, Services, Tool
 from segue.tools.calls.run import unknown_outcome
 
 from ..shared.context import NodeRuntime
@@ -26,6 +26,7 @@ class SubtaskServices:
         self._whole = whole
         self.step_id = step_id
         self.ledger = ledger
+        self.memory: Memory = whole.memory
         self.ids: Ids = whole.ids
         self.began = whole.began
 

@@ -1,20 +1,12 @@
 """Keep what is put into a prompt within its bounds."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-_WIDE = re.compile(r"[\u2e80-\uffef]")
-
-
-def tokens(text: str) -> int:
-    """A rough count that errs high: one a wide character, one for three others."""
-    wide = len(_WIDE.findall(text))
-    return wide + (len(text) - wide + 2) // 3
-
+from segue.core.tokens import tokens as tokens
 
 KEPT_CHARS = 65_536
 """Characters of a result that the state and the history keep where a ledger has the whole."""

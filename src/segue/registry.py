@@ -17,7 +17,8 @@ from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLa
 from .core.events import Event, to_dict
 from .core.ids import Ids
 from .core.plan import NO_TOOL
-from .core.ports import AppContext, GivenAgent, Ledger, Model, RunContext, Tool
+from .core.ports import AppContext, GivenAgent, Ledger, Memory, Model, RunContext, Tool
+from .memory.transient import TransientMemory
 from .models.build import build_model, chosen_model
 from .prompts.language import Language, language_named
 from .synchronous import run_node
@@ -78,6 +79,7 @@ class Registry:
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
         self._mcp = McpTools()
+        self.memory: Memory = TransientMemory()
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -213,10 +215,12 @@ class RunServices:
         clock: Callable[[], float] = time.time,
         notes: Callable[[str], Awaitable[Sequence[str]]] | None = None,
         pausing: Callable[[], bool] = lambda: False,
+        memory: Memory | None = None,
     ) -> None:
         self._registry = registry
         self._emit = emit
         self.ledger = ledger
+        self.memory = memory or registry.memory
         self.ids = ids or Ids()
         self._clock = clock
         self.began = clock()

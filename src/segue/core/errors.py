@@ -10,6 +10,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the reply is not a valid decision: the model is asked again
+├── MemoryUnavailable       a memory file cannot be read or written: the controller is told why
 ├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
@@ -170,6 +171,10 @@ class UnreadableReply(ModelError):
 
 class InvalidPlan(SegueError):
     """The plan is not valid; the message lists the reasons."""
+
+
+class MemoryUnavailable(SegueError):
+    """A memory file cannot be read or written; the message says why."""
 
 
 class IllegalTransition(SegueError):

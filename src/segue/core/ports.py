@@ -196,6 +196,41 @@ class Ledger(Protocol):
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class MemoryEntry:
+    """What a round leaves in a memory file; `key` identifies it for ever: the same key again is the same entry."""
+
+    key: str
+    task_id: str
+    round: int
+    branch: str
+    text: str
+    created_at: float
+    """Unix seconds."""
+
+
+class Memory(Protocol):
+    """Files of what was done; a name is a relative path such as `logs.md`."""
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        """Add the entry to the file; one whose key is there already changes nothing.
+
+        Raises:
+            MemoryUnavailable: with the reason, as the controller is told it.
+        """
+        ...
+
+    async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
+        """The newest entries and those relevant to the goal, as Markdown of at most so many tokens.
+
+        A file that does not exist is empty.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        ...
+
+
 class Tool(Protocol):
     """A tool as the graphs see it."""
 
@@ -228,6 +263,7 @@ class Services(Protocol):
     """Everything outside the state that a node may use."""
 
     ledger: Ledger | None
+    memory: Memory
     ids: Ids
     began: float
 

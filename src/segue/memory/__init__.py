@@ -1,0 +1,1 @@
+"""Memory files of the controller–executor graph."""
