@@ -8,7 +8,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from segue.core.events import Event
 from segue.core.ports import CallKey, Claim
-from segue.core.records import Call, Json, Task, Thread
+from segue.core.records import Call, Json, NewTask, Task, Thread
 from segue.core.task_status import TaskStatus
 
 Readable = Callable[[RunnableConfig], Any]
@@ -20,18 +20,7 @@ Changed = tuple[Task, list[Json]]
 class Tasks(Protocol):
     """The tasks, one for each message. `sqlite.tasks` describes the methods."""
 
-    async def create(
-        self,
-        *,
-        task_id: str,
-        thread_id: str,
-        agent_id: str,
-        user_id: str,
-        mode: str,
-        model: str,
-        message: str,
-        fence: int | None = None,
-    ) -> Task: ...
+    async def create(self, new: NewTask, *, fence: int | None = None) -> Task: ...
 
     async def get(self, task_id: str) -> Task: ...
 

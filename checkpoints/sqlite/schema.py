@@ -7,8 +7,6 @@ from functools import cache
 
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
 
-SCHEMA_VERSION = 2
-
 # One script per version, in order: SCRIPTS[n] takes a database from version n to n + 1.
 SCRIPTS: tuple[tuple[str, ...], ...] = (
     (
@@ -85,7 +83,9 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
             default_mode TEXT NOT NULL
         )""",
     ),
+    ("ALTER TABLE tasks ADD COLUMN language TEXT",),
 )
+SCHEMA_VERSION = len(SCRIPTS)
 
 _OF_BOTH = ("thread_id", "checkpoint_ns", "checkpoint_id", "type")
 _LANGGRAPH_TABLES: Mapping[str, tuple[str, ...]] = {

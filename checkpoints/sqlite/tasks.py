@@ -9,7 +9,7 @@ from typing import Any
 
 from segue.core.errors import TaskError, UnknownTask
 from segue.core.events import Event, StateChanged
-from segue.core.records import Json, Task, Thread, damaged, from_row, read, to_row
+from segue.core.records import Json, NewTask, Task, Thread, damaged, from_row, read, to_row
 from segue.core.task_status import ENDED, TaskStatus, next_status
 
 from .database import Database, fetched
@@ -26,9 +26,10 @@ _Owned = list[tuple[Task, str]]
 SHORTEST = 6
 """Characters that an id may be shortened to."""
 
-_INSERT = """
-    INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, message, status, created_at, updated_at)
-    VALUES (:task_id, :thread_id, :agent_id, :user_id, :mode, :model, :message, 'pending', :now, :now)
+_BEGINNING = [field.name for field in fields(NewTask)]
+_INSERT = f"""
+    INSERT INTO tasks ({", ".join(_BEGINNING)}, status, created_at, updated_at)
+    VALUES ({", ".join(f":{name}" for name in _BEGINNING)}, 'pending', :now, :now)
     RETURNING *
 """
 _GET = "SELECT * FROM tasks WHERE task_id = ?"
@@ -40,7 +41,7 @@ _UPDATE = """
     RETURNING *
 """
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
-_BEGINNING = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
+_STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
 _WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN (SELECT value FROM json_each(?))"
 # Without a live owner a task is interrupted, or paused until somebody resumes it.
 _UNFINISHED = """
@@ -99,37 +100,17 @@ class Tasks:
         self._database = database
         self._clock = clock
 
-    async def create(
-        self,
-        *,
-        task_id: str,
-        thread_id: str,
-        agent_id: str,
-        user_id: str,
-        mode: str,
-        model: str,
-        message: str,
-        fence: int | None = None,
-    ) -> Task:
+    async def create(self, new: NewTask, *, fence: int | None = None) -> Task:
         """Store a pending task.
 
         Raises:
             StaleOwner: `fence` is given and another owner took the thread.
         """
-        values = {
-            "task_id": task_id,
-            "thread_id": thread_id,
-            "agent_id": agent_id,
-            "user_id": user_id,
-            "mode": mode,
-            "model": model,
-            "message": message,
-            "now": self._clock(),
-        }
+        values = {**to_row(NewTask, vars(new)), "now": self._clock()}
 
         def insert(connection: sqlite3.Connection) -> sqlite3.Row:
             if fence is not None:
-                check_fence(connection, thread_id, fence)
+                check_fence(connection, new.thread_id, fence)
             row: sqlite3.Row = connection.execute(_INSERT, values).fetchone()
             return row
 
@@ -211,7 +192,7 @@ class Tasks:
             UnknownTask: there is none.
             TaskError: there are several, or `text` is too short to tell.
         """
-        rows = await self._database.read(lambda connection: fetched(connection, _BEGINNING, {"text": text}))
+        rows = await self._database.read(lambda connection: fetched(connection, _STARTING_WITH, {"text": text}))
         found = [str(row["task_id"]) for row in rows]
         if text in found:
             return text

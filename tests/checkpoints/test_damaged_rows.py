@@ -15,6 +15,7 @@ from segue.checkpoints.sqlite.database_check import check_rows
 from segue.checkpoints.sqlite.integrity import refuse_damaged
 from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
 from segue.core.events import Steered
+from segue.core.records import NewTask
 
 from .damage import ANOTHER, BLOB, CUT_OFF, NO_TEXT, NULL, copied, damage, stored
 from .test_recovery import ANSWER, LABELS, OUTER, Work, garble, rows
@@ -271,8 +272,8 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
     path, work = tmp_path / "segue.db", Work()
     async with work.opened(path) as app:
         await app.ask("do it", session_id="u", agent="a")
-        values = {"agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "do it"}
-        await app._runner.tasks.create(task_id="t1", thread_id="s", **values)
+        values: Any = {"agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "do it"}
+        await app._runner.tasks.create(NewTask(task_id="t1", thread_id="s", **values))
         damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
         back = await app.recover("s")
         assert (back["checkpoint_id"], len(back["mended"])) == ("", 1)

@@ -76,7 +76,7 @@ async def test_an_older_database_is_upgraded(path: str, monkeypatch: pytest.Monk
     await (await open_database(path)).close()
     with plain(path) as connection:
         assert connection.execute("SELECT * FROM memories").fetchall() == []
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
 
 
 async def test_an_upgrade_that_fails_leaves_the_database_as_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ async def test_an_upgrade_that_fails_leaves_the_database_as_it_was(path: str, mo
         with pytest.raises(sqlite3.OperationalError, match="syntax error"):
             await open_database(path)
     with plain(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'memories'").fetchone() == (0,)
 
 
@@ -95,7 +95,9 @@ async def test_a_newer_database_is_refused(path: str) -> None:
     await (await open_database(path)).close()
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(DatabaseTooNew, match="schema version 99 and this Segue supports up to 2"):
+    with pytest.raises(
+        DatabaseTooNew, match=f"schema version 99 and this Segue supports up to {schema.SCHEMA_VERSION}"
+    ):
         await open_database(path)
 
 

@@ -10,7 +10,7 @@ from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.tasks import Tasks
 from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
 from segue.core.events import Paused, Steered
-from segue.core.records import Task
+from segue.core.records import NewTask, Task
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
 from .conftest import Clock
@@ -19,7 +19,7 @@ from .conftest import Clock
 async def create(
     tasks: Tasks, task_id: str, thread_id: str = "s", agent_id: str = "support", fence: int | None = None
 ) -> Task:
-    return await tasks.create(
+    new = NewTask(
         task_id=task_id,
         thread_id=thread_id,
         agent_id=agent_id,
@@ -27,8 +27,8 @@ async def create(
         mode="react",
         model="offline",
         message=f"message of {task_id}: 你好",
-        fence=fence,
     )
+    return await tasks.create(new, fence=fence)
 
 
 async def test_a_created_task_is_pending_and_the_same_when_read(database: Database, clock: Clock) -> None:
@@ -44,6 +44,7 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
         "model": "offline",
         "status": "pending",
         "message": "message of t1: 你好",
+        "language": None,
         "error": None,
         "result": None,
         "wanted": None,

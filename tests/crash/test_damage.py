@@ -22,6 +22,7 @@ import segue
 from segue.app import App
 from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.leases import Lease, Renewal
+from segue.checkpoints.sqlite.schema import SCHEMA_VERSION
 from segue.cli import app as command_line
 from segue.core.errors import SegueError, StorageError
 from tests.checkpoints.damage import damage
@@ -210,7 +211,7 @@ def test_the_doctor_finds_damage_and_says_how_to_save_the_rest(sound: Sound, tmp
     assert outcome.exit_code == 1
     assert "is damaged (faults: 1; the first is " in outcome.output
     saved = path.with_name("segue-saved.db")
-    assert f"&& sqlite3 {saved} 'PRAGMA user_version = 2'" in outcome.output
+    assert f"&& sqlite3 {saved} 'PRAGMA user_version = {SCHEMA_VERSION}'" in outcome.output
     if shutil.which("sqlite3"):
         _, _, command = outcome.output.partition("command line: ")
         subprocess.run(command.partition(". Cancel")[0], shell=True, check=True, capture_output=True, timeout=SECONDS)

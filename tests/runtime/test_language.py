@@ -1,14 +1,16 @@
 """The language of a task: its agent's, else the user's, else that of most of the person's own words."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 import segue
 from segue.core.errors import UnknownLanguage
 from segue.prompts.language import Language, language_named, language_of
-from tests.fakes import ScriptedChatModel, answer, plan_json
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 IN_CHINESE, IN_ENGLISH = "请用中文回答。", "Answer in English."
 ALIKE = {"zh": "用用户消息所用的语言回答。", "en": "Answer in the language of the user's message."}
@@ -94,6 +96,31 @@ async def test_the_agent_decides_then_the_user_then_the_message(
     ]
     assert told in _systems(model)[0]
     assert ("直接模式" in banners[0]) == (told in (IN_CHINESE, ALIKE["zh"]))
+
+
+async def test_a_task_that_has_not_begun_keeps_its_language(tmp_path: Path) -> None:
+    release = asyncio.Event()
+
+    async def hold() -> str:
+        """Wait."""
+        await release.wait()
+        return "held"
+
+    busy, later = ScriptedChatModel([call_tool(("hold", {})), answer("done")]), ScriptedChatModel(["好"])
+    agents = [
+        segue.Agent(agent_id="busy", model=busy, tools=[hold], mode="react"),
+        segue.Agent(agent_id="later", model=later, mode="direct"),
+    ]
+    async with segue.open(tmp_path / "segue.db", agents=agents, max_running=1) as app:
+        await app.start("Hold on", agent="busy")
+        task_id = (await app.start("Say hello", agent="later", language="zh"))["task_id"]
+        await app.pause(task_id)
+        release.set()
+    async with segue.open(tmp_path / "segue.db", agents=agents) as app:
+        await app.resume(task_id)
+        [event async for event in app.follow(task_id)]
+        assert (await app.task(task_id))["language"] == "zh"
+    assert IN_CHINESE in _systems(later)[0]
 
 
 async def test_a_language_that_segue_does_not_have_is_refused(app: segue.App) -> None:

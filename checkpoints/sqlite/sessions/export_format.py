@@ -38,6 +38,7 @@ class TaskPart(_Part):
     model: str
     status: TaskStatus
     message: str
+    language: Literal["zh", "en"] | None = None
     error: str | None
     result: JsonObject | None
     notes: list[str]

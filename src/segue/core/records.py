@@ -51,12 +51,8 @@ def _event(form: Json) -> Json:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """What one message set going, and how far it got.
-
-    `wanted` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its question:
-    {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported thread.
-    """
+class NewTask:
+    """What a task begins with; its language is decided once, and None in a row of an earlier release."""
 
     task_id: Name
     thread_id: Name
@@ -64,8 +60,19 @@ class Task:
     user_id: str
     mode: str
     model: str
-    status: Status
     message: str
+    language: Literal["zh", "en"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(NewTask):
+    """What one message set going, and how far it got.
+
+    `wanted` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its question:
+    {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported thread.
+    """
+
+    status: Status
     error: str | None
     result: Annotated[Json | None, _STORED]
     created_at: Moment

@@ -36,7 +36,7 @@ async def close_turn(
     values = state.values
     if values.get("result") and not state.tasks:
         return  # it had ended, or was closed before
-    mark = phrase("interrupted", values.get("language") or "en")
+    mark = phrase("interrupted", row.language or values.get("language") or "en")
     closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
     said = values.get("messages", [])
     added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row.notes[len(additions(said)) :]]

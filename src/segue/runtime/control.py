@@ -13,11 +13,12 @@ from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.ids import Ids
-from ..core.records import Json, Task
+from ..core.records import Json, NewTask, Task
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_answer
+from ..prompts.language import language_of
 from ..registry import Registry
 from .cancellation import stopped
 from .extraction import extract
@@ -76,7 +77,7 @@ class Control:
         self._runner.capacity.check()
         async with self._runner.leased(thread_id, request.wait) as begin:
             await self._make_room(thread_id)
-            creating = self._runner.tasks.create(
+            new = NewTask(
                 task_id=self._ids.task(),
                 thread_id=thread_id,
                 agent_id=agent.agent_id,
@@ -84,10 +85,11 @@ class Control:
                 mode=mode,
                 model=request.model or self._registry.environment_model(agent),
                 message=request.message,
-                fence=self._runner.saver.fence(thread_id),
+                language=agent.language or language or language_of(request.message),
             )
+            creating = self._runner.tasks.create(new, fence=self._runner.saver.fence(thread_id))
             row = await self._created(asyncio.create_task(creating))
-            return row, begin(row, language)
+            return row, begin(row)
 
     async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Json:
         """Start a task and wait for its result, as an object too where a model of it is given."""
@@ -157,7 +159,7 @@ class Control:
             status = None if began else TaskStatus.RUNNING
             told = [] if began else [Resumed(task_id=task_id)]
             row = await self._runner.move(row, status, events=told, **changes)
-            return row, begin(row, self._registry.language())
+            return row, begin(row)
 
     async def resume_and_follow(
         self, task_id: str, *, model: str = "", answer: Any = None

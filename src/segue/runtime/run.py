@@ -14,7 +14,6 @@ from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.ports import PAUSE
 from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
-from ..prompts.language import Language
 from .capacity import Place
 
 LEASE_LOST = "another process took over the session"
@@ -30,8 +29,6 @@ class Run:
     row: Task
     fence: int
     place: Place
-    language: Language | None = None
-    """The user's, for a task that has none yet."""
     control: RunControl = field(default_factory=RunControl)
     task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
@@ -18,7 +18,7 @@ from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
 from ..nodes.chat.run_mode import ModeGraph
-from ..prompts.language import Language
+from ..prompts.errors import render
 from ..registry import Registry, RunServices
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
@@ -35,10 +35,8 @@ WATCH_EVERY = 0.2
 """Seconds between two looks at what other processes want of the tasks that run here."""
 
 
-class Begin(Protocol):
-    """Begins a task under its thread's lease; `language` is the user's, for a task that has none yet."""
-
-    def __call__(self, row: Task, language: Language | None = None) -> asyncio.Task[Json]: ...
+Begin = Callable[[Task], asyncio.Task[Json]]
+"""Begins a task under its thread's lease."""
 
 
 class Runner:
@@ -101,7 +99,7 @@ class Runner:
                 run.pause(reason)
 
     @asynccontextmanager
-    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator["Begin"]:
+    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Begin]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
 
         Raises:
@@ -112,10 +110,10 @@ class Runner:
         self.saver.hold(thread_id, fence)
         begun = False
 
-        def begin(row: Task, language: Language | None = None) -> asyncio.Task[Json]:
+        def begin(row: Task) -> asyncio.Task[Json]:
             nonlocal begun
             begun = True
-            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve(), language)
+            run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve())
             run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
             run.task.add_done_callback(look_at)
             if self._watching is None or self._watching.done():
@@ -232,9 +230,10 @@ class Runner:
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
     async def _fail(self, row: Task, error: Exception) -> None:
-        known = isinstance(error, SegueError)
-        text = str(error) if known else f"{type(error).__name__}: {error}"
-        if not known:
+        if isinstance(error, SegueError):
+            text = render(error, row.language or "en")
+        else:
+            text = f"{type(error).__name__}: {error}"
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
         failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
         await self.move(row, TaskStatus.ERROR, error=text, events=[failed])
@@ -270,7 +269,7 @@ class Runner:
         ledger = self._storage.ledger(row.thread_id, run.fence)
         services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
-        return AppContext.carrying(services, **names, language=run.language or "")
+        return AppContext.carrying(services, **names, language=row.language or "")
 
     async def request_pause(self, run: Run) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""
