@@ -10,6 +10,8 @@ from segue.graphs.direct import build_direct
 from tests.fakes import answer, call_tool, plan_json
 from tests.graphs.conftest import Make
 
+pytestmark = pytest.mark.parametrize("saver", ["memory", "sqlite"], indirect=True)
+
 
 async def test_direct_answers_without_tools_and_streams(bed: Make) -> None:
     test = bed(build_direct, ["Good day to you."])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage
 
 from segue.core.agents import Budget
@@ -14,6 +15,8 @@ from segue.graphs.react import build_react
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool, plan_json
 from tests.graphs.conftest import Bed, Make, fail
+
+pytestmark = pytest.mark.parametrize("saver", ["memory", "sqlite"], indirect=True)
 
 
 def spoken(out: dict[str, Any]) -> list[tuple[str, str]]:

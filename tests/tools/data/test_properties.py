@@ -35,7 +35,7 @@ def written(cents: int | None, thousands: bool) -> str:
     return f"{Decimal(cents) / 100:{',' if thousands else ''}.2f}"
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=_ROWS, thousands=st.booleans())
 def test_sums_and_counts_of_any_table(rows: list[tuple[str, int | None]], thousands: bool) -> None:
     counts: Counter[str | None] = Counter()
@@ -57,7 +57,7 @@ def test_sums_and_counts_of_any_table(rows: list[tuple[str, int | None]], thousa
     assert (summed.count, Decimal(str(summed.total))) == (len(sums), sum(sums.values()))
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=st.lists(st.tuples(st.dates(date(2015, 1, 1), date(2024, 12, 31)), st.integers(0, 9)), min_size=1))
 def test_months_of_any_dates(rows: list[tuple]) -> None:
     sums: Counter[str] = Counter()
