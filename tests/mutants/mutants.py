@@ -158,7 +158,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "two characters of Chinese are not found",
-        "src/segue/lifecycle/coordinators/passage_index.py",
+        "src/segue/passages/index.py",
         """f" {' '.join(run[0])} \"""",
         "run[0]",
         "tests/lifecycle/coordinators/test_folder.py::"

@@ -8,9 +8,9 @@ import pytest
 
 from segue.core.errors import ConfigurationError
 from segue.lifecycle.coordinators import FolderCoordinator, RegistryCoordinator, folder
-from segue.lifecycle.coordinators.markdown import passages_of, rules_of
-from segue.lifecycle.coordinators.passage_index import PassageIndex
-from segue.lifecycle.coordinators.reading_files import MOST_BYTES
+from segue.passages.index import PassageIndex
+from segue.passages.markdown import passages_of, rules_of
+from segue.passages.text_files import MOST_BYTES
 
 
 def write(root: Path, **files: str) -> Path:

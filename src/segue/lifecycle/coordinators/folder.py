@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ...core.errors import ConfigurationError
 from ...core.lifecycle import Context, Coordinator
-from .markdown import passages_of, rules_of
-from .passage_index import PassageIndex
-from .reading_files import Unreadable, read_text
+from ...passages.index import PassageIndex
+from ...passages.markdown import passages_of, rules_of
+from ...passages.text_files import Unreadable, read_text
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from ...core.errors import ConfigurationError
+from ..core.errors import ConfigurationError
 from .markdown import Passage
 
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"

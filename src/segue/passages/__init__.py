@@ -1,0 +1,1 @@
+"""Passages of text files: Markdown as passages, and their full-text index."""
