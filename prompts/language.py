@@ -14,6 +14,7 @@ _NOT_THEIR_OWN = re.compile(
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uac00-\ud7af\u1100-\u11ff]")
 _WORD = re.compile(r"[^\W\d_\u1100-\u11ff\u3041-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_QUALITY = re.compile(r"\s*q=([01](?:\.\d{0,3})?)\s*")
 _NAME = re.compile(r"[^A-Z]*[A-Z].*|.")
 """A word with a capital, or a single letter."""
 
@@ -35,6 +36,18 @@ def language_of(text: str) -> Language:
     foreign = 2 * len(_KANA_OR_HANGUL.findall(counted))
     words = sum(0.5 if _NAME.fullmatch(word) else 1.5 for word in _WORD.findall(counted))
     return "zh" if han > foreign and han >= words else "en"
+
+
+def accepted_language(header: str) -> Language:
+    """The language that an Accept-Language header prefers; English where it names neither."""
+    ranges = sorted((part.partition(";") for part in header.split(",")), key=lambda part: _weight(part[2]))
+    return next(filter(None, (language_named(tag) for tag, _, _ in ranges)), "en")
+
+
+def _weight(parameter: str) -> float:
+    """The quality of a range, negated, so that the best sorts first."""
+    found = _QUALITY.fullmatch(parameter)
+    return -float(found[1]) if found else -1.0
 
 
 def language_named(tag: str) -> Language | None:

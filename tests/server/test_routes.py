@@ -176,12 +176,49 @@ def test_an_error_is_in_the_language_that_the_request_accepts(client: httpx.Clie
     path = f"/api/tasks/{noted['task_id']}/pause"
     said = {
         tags: client.post(path, headers={"Accept-Language": tags})
-        for tags in ("zh-CN,zh;q=0.9,en;q=0.8", "en-GB,zh;q=0.5", "fr")
+        for tags in ("en;q=0.1, zh-CN;q=0.9", "en-GB,zh;q=0.5", "fr")
     }
     assert {(each.status_code, each.json()["error"]["type"]) for each in said.values()} == {(409, "TaskError")}
     chinese, english, other = (each.json()["error"]["message"] for each in said.values())
     assert chinese == f"任务 {noted['task_id']} 已完成：只有正在运行的任务才能暂停。"
     assert english == other == f"Task {noted['task_id']} is done: only a task that runs can be paused."
+
+
+REFUSED = {
+    401: ("GET", "/api/modes", {"headers": {"Authorization": "Bearer none"}}, "需要 API 密钥"),
+    404: ("GET", "/api/tasks/nothing", {}, "没有任务“nothing”。"),
+    405: ("PUT", "/api/modes", {}, "此路径不支持这个方法。"),
+    422: (
+        "POST",
+        "/api/chat",
+        {"json": {"message": "", "mood": 1}},
+        "请求无效：body.message: 至少 1 个字符; body.mood: 没有此项。",
+    ),
+}
+
+
+@pytest.mark.parametrize("status", REFUSED)
+def test_a_refusal_is_in_the_language_that_the_request_accepts(client: httpx.Client, status: int) -> None:
+    method, path, more, chinese = REFUSED[status]
+    headers = more.get("headers", {})
+    said = [
+        client.request(method, path, **{**more, "headers": {**headers, "Accept-Language": tag}}) for tag in ("zh", "en")
+    ]
+    assert [each.status_code for each in said] == [status, status]
+    messages = [each.json()["error"]["message"] for each in said]
+    assert messages[0].startswith(chinese)
+    assert messages[1].isascii()
+
+
+@pytest.mark.parametrize(
+    ("body", "chinese"),
+    [({"message": " "}, "消息是空的"), ({"message": "x", "mode": "no"}, "没有名为“no”的模式"), ({}, "请求无效")],
+)
+def test_the_language_of_a_message_is_that_of_its_errors(client: httpx.Client, body: Json, chinese: str) -> None:
+    headers = {"Accept-Language": "en"}
+    refused = client.post("/api/chat", json={**body, "language": "zh"}, headers=headers).json()["error"]["message"]
+    assert refused.startswith(chinese)
+    assert client.post("/api/chat", json=body, headers=headers).json()["error"]["message"].isascii()
 
 
 def test_modes_and_graphs(client: httpx.Client) -> None:

@@ -4,18 +4,21 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from ..core import errors
 from ..core.task_status import ACTIVE
 from ..prompts.errors import render
-from ..prompts.language import Language, language_named
+from ..prompts.language import Language, accepted_language, language_named
+from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence
 from .log_config import logger
 from .sse.truncation import encoded, readable
 from .tenants import Tenant
@@ -40,22 +43,25 @@ class ErrorBody(BaseModel):
 
 
 class Problem(Exception):
-    """An error whose message is sent to the client unchanged."""
+    """A refusal of the service's own; its sentence is the one of `prompts.problems` by that name, else by its kind."""
 
     def __init__(
-        self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None, task_id: str = ""
+        self, status: int, kind: str, headers: Mapping[str, str] | None = None, *, name: str = "", **params: object
     ) -> None:
-        super().__init__(message)
+        super().__init__(kind)
         self.status = status
         self.kind = kind
-        self.message = message
         self.headers = headers or {}
-        self.task_id = task_id
+        self._name = name or kind
+        self._params = params
+
+    def message(self, language: Language) -> str:
+        return problem_sentence(self._name, language, **self._params)
 
 
-def not_found(what: str, name: str) -> Problem:
+def not_found(what: Literal["task", "session", "user", "agent", "graph"], missing: str) -> Problem:
     """The 404 of a name that is not there, or that is another tenant's."""
-    return Problem(404, "NotFound", f"There is no {what} '{name[:SHOWN]}'.")
+    return Problem(404, "NotFound", name=what, missing=missing[:SHOWN])
 
 
 class JsonResponse(JSONResponse):
@@ -92,10 +98,10 @@ def status_of(error: errors.SegueError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def language_of(request: Request) -> Language:
-    """Chinese where it is the first language that the request accepts, else English."""
-    first = request.headers.get("accept-language", "").partition(",")[0].partition(";")[0]
-    return language_named(first) or "en"
+def language_of(scope: Scope) -> Language:
+    """The language that the body of a request names, else the one that it accepts."""
+    named: Language | None = scope.get("segue_language")
+    return named or accepted_language(Headers(scope=scope).get("accept-language", ""))
 
 
 def new_error_id() -> str:
@@ -107,36 +113,43 @@ def error_body(kind: str, message: str, error_id: str, task_id: str = "") -> dic
     return {"error": {"type": kind, "message": message, "error_id": error_id, **in_the_way}}
 
 
-def told(problem: Problem, cause: BaseException | None = None) -> JsonResponse:
-    """The answer that tells of a problem; the log has it with the same id, and the trace of what the server caused."""
+def respond(
+    status: int,
+    kind: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    task_id: str = "",
+    cause: BaseException | None = None,
+) -> JsonResponse:
+    """The answer that describes an error; the log has it with the same id, and the trace of what the server caused."""
     error_id = new_error_id()
-    trace = cause if problem.status >= 500 else None
-    level = logging.ERROR if problem.status >= 500 else logging.INFO
-    extra = {"error_id": error_id, "type": problem.kind, "status": problem.status}
-    logger.log(level, "problem", extra=extra, exc_info=trace)
-    body = error_body(problem.kind, problem.message, error_id, problem.task_id)
-    return JsonResponse(body, problem.status, dict(problem.headers))
+    trace = cause if status >= 500 else None
+    level = logging.ERROR if status >= 500 else logging.INFO
+    logger.log(level, "problem", extra={"error_id": error_id, "type": kind, "status": status}, exc_info=trace)
+    return JsonResponse(error_body(kind, message, error_id, task_id), status, dict(headers or {}))
 
 
-async def answer_problem(_: Request, error: Exception) -> JsonResponse:
+def refusal(problem: Problem, scope: Scope, cause: BaseException | None = None) -> JsonResponse:
+    """The answer to a request that is refused, in its language."""
+    return respond(problem.status, problem.kind, problem.message(language_of(scope)), problem.headers, cause=cause)
+
+
+async def answer_problem(request: Request, error: Exception) -> JsonResponse:
     """For `Problem`."""
     assert isinstance(error, Problem)
-    return told(error)
+    return refusal(error, request.scope)
 
 
 async def answer_segue_error(request: Request, error: Exception) -> JsonResponse:
     """For Segue's own errors: their sentence, with names as the tenant knows them."""
     assert isinstance(error, errors.SegueError)
+    status, language = status_of(error), language_of(request.scope)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
-    status = status_of(error)
-    sentence = (
-        tenant.told(render(error, language_of(request)))
-        if status != 500
-        else "Internal error: look for the error_id in the log."
-    )
+    sentence = problem_sentence("Internal", language) if status == 500 else tenant.told(render(error, language))
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
-    problem = Problem(status, type(error).__name__, sentence, headers, await _in_the_way(request, error))
-    return told(problem, error)
+    task_id = await _in_the_way(request, error)
+    return respond(status, type(error).__name__, sentence, headers, task_id=task_id, cause=error)
 
 
 async def _in_the_way(request: Request, error: errors.SegueError) -> str:
@@ -149,20 +162,23 @@ async def _in_the_way(request: Request, error: errors.SegueError) -> str:
     return next((row["task_id"] for row in latest if row["status"] in ACTIVE), "")
 
 
-async def answer_invalid(_: Request, error: Exception) -> JsonResponse:
+async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     """For a request that does not fit: where, and why, but not what it held."""
     assert isinstance(error, RequestValidationError)
-    reasons = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
-    return told(Problem(422, "InvalidRequest", "; ".join(reasons)[:1000] + "."))
+    if isinstance(error.body, dict) and isinstance(tag := error.body.get("language"), str):
+        request.scope["segue_language"] = language_named(tag)
+    return respond(422, "InvalidRequest", invalid_request(error.errors()[:10], language_of(request.scope)))
 
 
-async def answer_http(_: Request, error: Exception) -> JsonResponse:
-    """For what the framework refuses: an unknown path, a wrong method, a body that is no JSON."""
+async def answer_http(request: Request, error: Exception) -> JsonResponse:
+    """For what the framework refuses: an unknown path, a wrong method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")
-    return told(Problem(error.status_code, kind, f"{error.detail}.".replace("..", "."), error.headers))
+    name = kind if kind in PROBLEMS else "Http"
+    refused = Problem(error.status_code, kind, error.headers, name=name, detail=error.detail.rstrip("."))
+    return refusal(refused, request.scope)
 
 
 def internal() -> Problem:
-    """What an error of ours is told as."""
-    return Problem(500, "Internal", "Internal error: look for the error_id in the log.")
+    """What an error of ours is described as."""
+    return Problem(500, "Internal")

@@ -43,7 +43,7 @@ class Service:
     def refuse_while_draining(self) -> None:
         """Take on nothing new while the service stops."""
         if self.draining:
-            raise Problem(503, "Stopping", "The service is shutting down: try again in a moment.", {"Retry-After": "5"})
+            raise Problem(503, "Stopping", {"Retry-After": "5"})
 
     async def check_ready(self) -> None:
         """Check that work can be taken on; the database is asked at most once a second, however many want to know.
@@ -66,8 +66,7 @@ class Service:
         """
         running = sum(tenant.owns(other) and other != thread_id for other in self.app.queries.running())
         if running + self._starting[tenant.name] >= self.settings.tasks:
-            sentence = f"The limit of running tasks is {self.settings.tasks}: wait until one of them ends."
-            raise Problem(429, "TooManyTasks", sentence, {"Retry-After": "5"})
+            raise Problem(429, "TooManyTasks", {"Retry-After": "5"}, most=self.settings.tasks)
         self._starting[tenant.name] += 1
         try:
             yield
@@ -82,8 +81,7 @@ class Service:
     def take_place(self, tenant: Tenant) -> None:
         """Count a stream of the tenant's; `leave_place` when it ends."""
         if self._places[tenant.name] >= self.settings.streams:
-            sentence = f"The limit of open streams is {self.settings.streams}: close one."
-            raise Problem(429, "TooManyStreams", sentence, {"Retry-After": "1"})
+            raise Problem(429, "TooManyStreams", {"Retry-After": "1"}, most=self.settings.streams)
         self._places[tenant.name] += 1
 
     def leave_place(self, tenant: Tenant) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import Problem, told
+from ..errors import Problem, refusal
 
 __all__ = ["ASGIApp", "Message", "Receive", "Scope", "Send", "header", "refuse"]
 
@@ -21,4 +21,4 @@ def headers(scope: Scope) -> Iterable[tuple[bytes, bytes]]:
 
 async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with a problem instead of passing the request on."""
-    await told(problem)(scope, receive, send)
+    await refusal(problem, scope)(scope, receive, send)

@@ -6,9 +6,7 @@ from .asgi import ASGIApp, Receive, Scope, Send, header, refuse
 from .rate_limit import Rates
 
 API = "/api/"
-_UNKNOWN = Problem(
-    401, "Unauthorized", "An API key is required: send Authorization: Bearer <key>.", {"WWW-Authenticate": "Bearer"}
-)
+_UNKNOWN = Problem(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
 
 
 class Gate:
@@ -25,8 +23,7 @@ class Gate:
         tenant = self._keys.tenant_of(header(scope, b"authorization"))
         chats = scope["path"] == "/api/chat" and scope["method"] == "POST"
         if seconds := self._rates.wait(None if tenant is None else tenant.name, chats=chats and tenant is not None):
-            sentence = f"Too many requests: wait {seconds} seconds."
-            busy = Problem(429, "TooManyRequests", sentence, {"Retry-After": str(seconds)})
+            busy = Problem(429, "TooManyRequests", {"Retry-After": str(seconds)}, seconds=seconds)
             return await refuse(busy, scope, receive, send)
         if tenant is None:
             return await refuse(_UNKNOWN, scope, receive, send)

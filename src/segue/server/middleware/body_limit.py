@@ -26,13 +26,13 @@ class BodyLimit:
             async with asyncio.timeout(self._seconds):
                 messages = await self._read(scope, receive)
         except TimeoutError:
-            slow = Problem(408, "RequestTimeout", f"The body did not arrive within {self._seconds:g} seconds.")
+            slow = Problem(408, "RequestTimeout", seconds=f"{self._seconds:g}")
             return await refuse(slow, scope, receive, send)
         if messages is None:
-            long = Problem(413, "BodyTooLong", f"The body is longer than {self._most} bytes.")
+            long = Problem(413, "BodyTooLong", most=self._most)
             return await refuse(long, scope, receive, send)
         if depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
-            deep = Problem(400, "BodyTooDeep", f"The body is nested more than {DEEPEST} levels deep: flatten it.")
+            deep = Problem(400, "BodyTooDeep", most=DEEPEST)
             return await refuse(deep, scope, receive, send)
         again = iter(messages)
 

@@ -23,11 +23,9 @@ class OwnHostOnly:
             return await self._app(scope, receive, send)
         host, origin = header(scope, b"host"), header(scope, b"origin")
         if not is_loopback(_name(host)):
-            sentence = "This service accepts requests to localhost only: call it by that name, or set SEGUE_API_KEY."
-            return await refuse(Problem(421, "WrongHost", sentence), scope, receive, send)
+            return await refuse(Problem(421, "WrongHost"), scope, receive, send)
         if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
-            sentence = "Requests from this origin are not allowed: add it to SEGUE_CORS_ORIGINS."
-            return await refuse(Problem(403, "WrongOrigin", sentence), scope, receive, send)
+            return await refuse(Problem(403, "WrongOrigin"), scope, receive, send)
         await self._app(scope, receive, send)
 
 

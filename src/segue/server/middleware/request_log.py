@@ -6,7 +6,7 @@ import uuid
 
 import structlog
 
-from ..errors import internal, told
+from ..errors import internal, refusal
 from ..log_config import logger
 from .asgi import ASGIApp, Message, Receive, Scope, Send, header
 
@@ -39,9 +39,9 @@ class RequestLog:
             try:
                 await self._app(scope, receive, noting)
             except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, told without
-                problem = told(internal(), error)
+                answer = refusal(internal(), scope, error)
                 if not status:
-                    await problem(scope, receive, noting)
+                    await answer(scope, receive, noting)
             finally:
                 _note(scope, status, time.monotonic() - began)
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,14 +57,15 @@ class ChatRequest(BaseModel):
     wait: float = Field(default=0.0, ge=0, le=60)
     """Waits up to this many seconds if the session is busy."""
     language: Literal["zh", "en"] | None = None
-    """The language of the answer; without it that of the message."""
+    """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
 
 
 @router.post("/api/chat", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
-async def chat(body: ChatRequest, service: Serving, tenant: Caller) -> EventStream:
+async def chat(body: ChatRequest, service: Serving, tenant: Caller, request: Request) -> EventStream:
     """Send a message and stream its task. A client that disconnects does not stop it."""
+    request.scope["segue_language"] = body.language
     service.refuse_while_draining()
     service.take_place(tenant)
     try:

@@ -9,6 +9,9 @@ from fastapi.responses import StreamingResponse
 
 from ...core.errors import SegueError
 from ...core.records import Json
+from ...prompts.errors import render
+from ...prompts.language import Language
+from ...prompts.problems import problem_sentence
 from ..errors import new_error_id
 from ..log_config import logger
 from ..middleware.asgi import Receive, Scope, Send
@@ -30,6 +33,7 @@ class EventStream(StreamingResponse):
         )
         self._service = service
         self._tenant = tenant
+        self._language: Language = row["language"] or "en"
         self._quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,6 +85,8 @@ class EventStream(StreamingResponse):
         """What is told of a stream that broke off."""
         error_id = new_error_id()
         logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": task_id})
-        known = isinstance(error, SegueError)
-        sentence = self._tenant.told(str(error)) if known else "The stream failed: look for the error_id in the log."
+        if isinstance(error, SegueError):
+            sentence = self._tenant.told(render(error, self._language))
+        else:
+            sentence = problem_sentence("StreamFailed", self._language)
         return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": task_id}

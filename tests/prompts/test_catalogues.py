@@ -1,0 +1,22 @@
+"""The catalogues of bilingual sentences: complete, and with the same fields in both languages."""
+
+from string import Formatter
+
+import pytest
+
+from segue.prompts.phrases import PHRASES
+from segue.prompts.problems import PROBLEMS
+
+CATALOGUES = {"phrases": PHRASES, "problems": PROBLEMS}
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES)
+def test_every_sentence_has_the_same_fields_in_both_languages(catalogue: str) -> None:
+    for name, (chinese, english) in CATALOGUES[catalogue].items():
+        assert fields(chinese) == fields(english), name
+        assert any("\u4e00" <= char <= "\u9fff" for char in chinese) or name == "why", name
+        assert not any("\u4e00" <= char <= "\u9fff" for char in english), name
