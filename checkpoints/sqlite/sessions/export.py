@@ -10,12 +10,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.checkpoint.base import empty_checkpoint
-from pydantic import BaseModel
 
 from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
+from segue.core.records import Call, Json, StoredEvent, Task, from_row, to_row
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
-from ....core.records import Json
 from ..database import Database
 from ..integrity import refuse_damaged
 from ..ledger import canonical
@@ -24,15 +23,13 @@ from ..saver import FencedSqliteSaver
 from ..schema import SCHEMA_VERSION
 from ..serializer import CheckedSerializer, decoding, without_key
 from .approvals import RESUME, has_question, without_approvals
-from .export_format import FORMAT, VERSION, CallPart, Document, EventPart, StatePart, TaskPart, read_document
+from .export_format import FORMAT, VERSION, Document, StatePart, form_of, read_document
 from .fork import refuse_taken, standing_task
 from .new_ids import Renaming
 from .snapshots import find, has_checkpoints, refuse_unknown
 
 _S = TaskStatus
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
-_JSON = frozenset({"result", "notes", "answer", "event", "arguments", "outcome"})
-"""The columns of JSON."""
 _CHECKPOINT_FORM = 4
 """The version of LangGraph's checkpoints that an import is written in."""
 _FIRST_VERSION = f"{1:032}.{0:016}"
@@ -119,9 +116,9 @@ def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Json:
             "version": VERSION,
             "exported_at": now,
             "thread": {"thread_id": thread_id, "checkpoint_id": newest},
-            "tasks": [_written_out(TaskPart, row) for row in tasks],
-            "events": [_written_out(EventPart, row) for row in connection.execute(_EVENTS, (thread_id,))],
-            "calls": [_written_out(CallPart, row) for row in connection.execute(_CALLS, (thread_id,))],
+            "tasks": [form_of(from_row(Task, row)) for row in tasks],
+            "events": [form_of(from_row(StoredEvent, row)) for row in connection.execute(_EVENTS, (thread_id,))],
+            "calls": [form_of(from_row(Call, row)) for row in connection.execute(_CALLS, (thread_id,))],
             "state": _state(connection, thread_id) if standing else None,
         }
     finally:
@@ -133,14 +130,6 @@ def _newest(connection: sqlite3.Connection, thread_id: str) -> str | None:
         return None
     newest: str | None = connection.execute(_NEWEST, (thread_id,)).fetchone()[0]
     return newest
-
-
-def _written_out(part: type[BaseModel], row: sqlite3.Row) -> Json:
-    """The columns of a row that its part has, those of JSON as values."""
-    return {
-        name: json.loads(row[name]) if name in _JSON and row[name] is not None else row[name]
-        for name in part.model_fields
-    }
 
 
 def _state(connection: sqlite3.Connection, thread_id: str) -> Json:
@@ -189,17 +178,12 @@ def _insert(connection: sqlite3.Connection, table: str, row: Json) -> None:
     connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(f':{name}' for name in row)})", row)
 
 
-def _stored(part: BaseModel, renaming: Renaming) -> Json:
-    """The columns of a part, with the new ids in them."""
-    values = part.model_dump(mode="json")
-    return {name: renaming.of(_text(name, value) if name in _JSON else value) for name, value in values.items()}
-
-
-def _text(name: str, value: Any) -> str | None:
-    """JSON as its column keeps it: the ledger compares a call's arguments as text."""
-    if value is None:
-        return None
-    return canonical(value) if name == "arguments" else json.dumps(value)
+def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
+    """The columns of a record, with the new ids in them; the ledger compares a call's arguments as text."""
+    row = to_row(type(record), vars(record))
+    if isinstance(record, Call):
+        row["arguments"] = canonical(record.arguments)
+    return {name: renaming.of(value) for name, value in row.items()}
 
 
 def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
@@ -217,7 +201,7 @@ def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[t
 
 def _log_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Json]]:
     yield from (("events", _stored(part, renaming)) for part in document.events)
-    yield from (("calls", _stored(part, renaming) | {"fence": 0}) for part in document.calls)
+    yield from (("calls", _stored(part, renaming)) for part in document.calls)
 
 
 def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Iterator[tuple[str, Json]]:

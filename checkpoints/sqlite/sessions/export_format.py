@@ -2,16 +2,18 @@
 
 import base64
 import binascii
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.core.errors import InvalidExport
-from segue.core.events import from_dict
-from segue.core.task_status import TaskStatus
+from segue.core.records import Call, StoredEvent, Task, read
 
 from ..serializer import CheckedSerializer, Undecodable
+from .new_ids import UUID, is_id
 
 FORMAT = "segue.thread"
 VERSION = 1
@@ -19,58 +21,16 @@ _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 # `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-Count = Annotated[int, Field(ge=0, lt=2**31)]
+_LOCAL: Final[Mapping[str, Any]] = {"thread_id": "imported", "wanted": None, "copy_of": None, "fence": 0}
+"""The columns that a document leaves out, with what they hold until a thread is imported."""
+
+Id = Annotated[str, Field(pattern=f"^{UUID}$")]
 JsonObject = dict[str, Any]
+R = TypeVar("R", Task, StoredEvent, Call)
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-
-class TaskPart(_Part):
-    """A row of tasks."""
-
-    task_id: Id
-    agent_id: str
-    user_id: str
-    mode: str
-    model: str
-    status: TaskStatus
-    message: str
-    language: Literal["zh", "en"] | None = None
-    error: str | None
-    result: JsonObject | None
-    notes: list[str]
-    answer: JsonObject | None
-    rating: Annotated[int, Field(ge=1, le=5)] | None
-    created_at: float
-    updated_at: float
-
-
-class EventPart(_Part):
-    """A row of events; `event` is in the form of `segue.core.events.to_dict`."""
-
-    task_id: Id
-    seq: Count
-    source: str | None
-    ordinal: Count
-    event: JsonObject
-
-
-class CallPart(_Part):
-    """A row of calls."""
-
-    task_id: Id
-    scope: str
-    idx: Count
-    name: str
-    arguments: JsonObject
-    state: Literal["running", "done"]
-    outcome: JsonObject | None
-    started_at: float
-    finished_at: float | None
-    orphaned: Count
 
 
 class Blob(_Part):
@@ -119,16 +79,33 @@ class ThreadPart(_Part):
     checkpoint_id: str | None
 
 
-class Document(_Part):
-    """An exported thread; `messages` are in OpenAI's format, for people and other programs, and not read back."""
+class _Form(_Part):
+    """A document as it is written; `messages` are in OpenAI's format, for people and other programs."""
 
     thread: ThreadPart
     messages: list[Any]
     messages_full: list[JsonObject]
-    tasks: list[TaskPart]
-    events: list[EventPart]
-    calls: list[CallPart]
+    tasks: list[JsonObject]
+    events: list[JsonObject]
+    calls: list[JsonObject]
     state: StatePart | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """An exported thread; its records belong to no thread of this database yet."""
+
+    thread: ThreadPart
+    messages_full: list[JsonObject]
+    tasks: list[Task]
+    events: list[StoredEvent]
+    calls: list[Call]
+    state: StatePart | None
+
+
+def form_of(record: Task | StoredEvent | Call) -> JsonObject:
+    """A record as a document holds it."""
+    return {name: value for name, value in vars(record).items() if name not in _LOCAL}
 
 
 def read_document(portable: Any) -> Document:
@@ -143,11 +120,19 @@ def read_document(portable: Any) -> Document:
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
         raise InvalidExport(f"its version is {version!r} and this Segue reads version {VERSION}")
     try:
-        document = Document.model_validate(dict(portable))
+        form = _Form.model_validate(dict(portable))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InvalidExport(f"its {place} is wrong ({first['msg'].lower()})") from error
+    document = Document(
+        form.thread,
+        form.messages_full,
+        _records(Task, "tasks", form.tasks),
+        _records(StoredEvent, "events", form.events),
+        _records(Call, "calls", form.calls),
+        form.state,
+    )
     _check_tasks(document)
     _check_events(document)
     if document.state:
@@ -155,7 +140,22 @@ def read_document(portable: Any) -> Document:
     return document
 
 
+def _records(kind: type[R], name: str, forms: list[JsonObject]) -> list[R]:
+    return [_record(kind, f"{name}.{place}", form) for place, form in enumerate(forms)]
+
+
+def _record(kind: type[R], place: str, form: JsonObject) -> R:
+    values, faults = read(kind, defaultdict(lambda: None, {**form, **_LOCAL}), stored=False)
+    if faults:
+        column, fault = next(iter(faults.items()))
+        raise InvalidExport(f"its {place}.{column} is wrong ({fault})")
+    return kind(**values)
+
+
 def _check_tasks(document: Document) -> None:
+    for place, task in enumerate(document.tasks):
+        if not is_id(task.task_id):
+            raise InvalidExport(f"its tasks.{place}.task_id is wrong (should be an id that Segue gave)")
     known = {task.task_id for task in document.tasks}
     if len(known) < len(document.tasks):
         raise InvalidExport("two of its tasks have one id")
@@ -166,18 +166,12 @@ def _check_tasks(document: Document) -> None:
 
 def _check_events(document: Document) -> None:
     last: dict[str, int] = {}
-    for part in document.events:
-        if part.seq != last.get(part.task_id, 0) + 1:
-            raise InvalidExport(f"the events of task {part.task_id} are not numbered from 1 without a gap")
-        last[part.task_id] = part.seq
-        try:
-            event = from_dict(part.event)
-        except (KeyError, TypeError) as error:
-            raise InvalidExport(
-                f"event {part.seq} of task {part.task_id} is of a type that this Segue does not know"
-            ) from error
-        if event.task_id != part.task_id:
-            raise InvalidExport(f"event {part.seq} of task {part.task_id} names another task")
+    for stored in document.events:
+        if stored.seq != last.get(stored.task_id, 0) + 1:
+            raise InvalidExport(f"the events of task {stored.task_id} are not numbered from 1 without a gap")
+        last[stored.task_id] = stored.seq
+        if stored.event["task_id"] != stored.task_id:
+            raise InvalidExport(f"event {stored.seq} of task {stored.task_id} names another task")
 
 
 def _check_state(state: StatePart) -> None:

@@ -12,13 +12,18 @@ from segue.core.ids import Ids
 
 from ..serializer import without_key
 
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
 _PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
 _IN_TEXT = re.compile(_PLACES)
 _IN_BYTES = re.compile(_PLACES.encode())
 _CHECKSUM = "+crc32:"
 """Separates a blob's type from its checksum, where it has one."""
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id as Segue gives them to tasks."""
+    return re.fullmatch(UUID, text) is not None
 
 
 class Renaming:
@@ -32,7 +37,7 @@ class Renaming:
         mint = (ids or Ids()).task
         self.new: dict[str, str] = {}
         for old in task_ids:
-            if not re.fullmatch(_UUID, old):
+            if not is_id(old):
                 raise TaskError(f"The task {old} has an id that Segue did not give it: its session cannot be copied.")
             self.new[old] = mint()
         self._texts = {**self.new, **{old[:8]: new[:8] for old, new in self.new.items()}}

@@ -25,7 +25,7 @@ _STORED: Final = "stored as JSON text"
 Name = Annotated[str, Field(min_length=1)]
 Moment = Annotated[float, Field(ge=0, lt=_LAST)]
 """Unix seconds."""
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 _IDS = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 Status = Annotated[TaskStatus, Field(strict=False)]
 
@@ -41,7 +41,7 @@ def _event(form: Json) -> Json:
         kind: type = TYPES[form["type"]]
         values = {**vars(from_dict(form)), **{field: form[field] for field in _IDS}}
     except (TypeError, LookupError):
-        raise ValueError("should be an event") from None
+        raise ValueError("should be an event of a type that this Segue knows") from None
     faults = read(kind, values, stored=False)[1]
     if "timestamp" not in faults and not 0 <= values["timestamp"] < _LAST:
         faults["timestamp"] = "should be Unix seconds"
