@@ -8,13 +8,13 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from segue.core.events import Event
 from segue.core.ports import CallKey, Claim
-from segue.core.records import Call, Json, NewTask, Task, Thread
+from segue.core.records import Call, Json, NewTask, Snapshot, Task, Thread
 from segue.core.task_status import TaskStatus
 
 Readable = Callable[[RunnableConfig], Any]
 """Reads the whole state at a checkpoint, asynchronously; raises DamagedCheckpoint where it cannot."""
-Changed = tuple[Task, list[Json]]
-"""A task, and the public form of the events that were stored with the change."""
+Changed = tuple[Task, list[Event]]
+"""A task, and the events that were stored with the change."""
 
 
 class Tasks(Protocol):
@@ -61,7 +61,7 @@ class Tasks(Protocol):
 class EventLog(Protocol):
     """The durable events of every task."""
 
-    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]: ...
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Event]: ...
 
 
 class Ledger(Protocol):
@@ -141,7 +141,7 @@ class Preferences(Protocol):
 class Sessions(Protocol):
     """Whole threads: their snapshots, copies, documents and repair."""
 
-    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]: ...
+    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]: ...
 
     async def fork(self, thread_id: str, checkpoint_id: str, new_thread_id: str) -> str | None: ...
 
@@ -180,7 +180,7 @@ class Storage(Protocol):
     def renewal(self) -> Renewal: ...
 
     def saver(
-        self, on_events: Callable[[list[Json]], None] | None = None, on_pause: Callable[[str], None] | None = None
+        self, on_events: Callable[[list[Event]], None] | None = None, on_pause: Callable[[str], None] | None = None
     ) -> Saver: ...
 
     async def check_writable(self) -> None: ...

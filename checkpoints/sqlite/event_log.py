@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from segue.core.events import Event, to_dict
@@ -32,11 +33,10 @@ def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[s
     }
 
 
-def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> Json:
-    """Store an event that no step of a graph made, and return its dict form with its `seq`."""
-    form = to_dict(event)
-    row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, form)).fetchone()
-    return {**form, "seq": int(row["seq"])}
+def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> Event:
+    """Store an event that no step of a graph made, and return it with its `seq`."""
+    row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, to_dict(event))).fetchone()
+    return replace(event, seq=int(row["seq"]))
 
 
 class EventLog:
@@ -45,12 +45,12 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
-        """Return the public form of a task's events with `seq` above `after`, in order, at most `limit`.
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return a task's events with `seq` above `after`, in order, at most `limit`.
 
         Raises:
             DamagedRow: one of them cannot be read.
         """
         values = (task_id, after, -1 if limit is None else limit)
         rows = await self._database.read(lambda connection: fetched(connection, _READ, values))
-        return [from_row(StoredEvent, row).json() for row in rows]
+        return [from_row(StoredEvent, row).numbered() for row in rows]

@@ -21,6 +21,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from segue.core.errors import DatabaseUnavailable
+from segue.core.events import Event, from_dict
 
 from .database import Database, translated
 from .event_log import INSERT_EVENT, event_row
@@ -45,7 +46,7 @@ _PAUSE_WANTED = """
 """
 
 EventForm = dict[str, Any]
-OnEvents = Callable[[list[EventForm]], None]
+OnEvents = Callable[[list[Event]], None]
 OnPause = Callable[[str], None]
 
 
@@ -151,7 +152,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
 
     def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
-            self._on_events(writing.result())
+            self._on_events([from_dict(form) for form in writing.result()])
 
     async def drop_subgraphs(self, thread_id: str) -> None:
         """Delete the checkpoints of the subgraphs of a thread whose task is finished.

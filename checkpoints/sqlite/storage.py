@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from segue.core.records import Json
+from segue.core.events import Event
+from segue.core.records import Json, Snapshot
 
 from ..ports import Readable, Saver
 from .database import Database, open_database, touch
@@ -27,7 +28,7 @@ class SqliteSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
         return await snapshots(self._database, thread_id, limit, before)
 
     async def fork(self, thread_id: str, checkpoint_id: str, new_thread_id: str) -> str | None:
@@ -66,7 +67,7 @@ class SqliteStorage:
         return Renewal(self.database)
 
     def saver(
-        self, on_events: Callable[[list[Json]], None] | None = None, on_pause: Callable[[str], None] | None = None
+        self, on_events: Callable[[list[Event]], None] | None = None, on_pause: Callable[[str], None] | None = None
     ) -> FencedSqliteSaver:
         return FencedSqliteSaver(self.database, on_events, on_pause)
 

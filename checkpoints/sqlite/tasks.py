@@ -16,7 +16,7 @@ from .database import Database, fetched
 from .event_log import insert_event
 from .leases import check_fence
 
-Moved = tuple[Task, list[Json]]
+Moved = tuple[Task, list[Event]]
 """A task, and the events that were stored with the change."""
 
 _Tasks = list[Task]

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.event_log import EventLog
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
-from segue.core.events import Thought, to_dict
+from segue.core.events import Event, Thought, to_dict
 
 
 class Announced(EphemeralValue[Any]):
@@ -106,7 +106,7 @@ class Place:
     """A saver on a database, and the events that it told of."""
 
     database: Database
-    told: list[dict[str, Any]] = field(default_factory=list)
+    told: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.saver = FencedSqliteSaver(self.database, self.told.extend)
@@ -114,8 +114,8 @@ class Place:
     async def texts(self, task_id: str = "t1") -> list[str]:
         """The logged events' texts; their numbers must be contiguous."""
         kept = await EventLog(self.database).read(task_id)
-        assert [event["seq"] for event in kept] == list(range(1, len(kept) + 1))
-        return [event["data"]["text"] for event in kept]
+        assert [event.seq for event in kept] == list(range(1, len(kept) + 1))
+        return [event.data["text"] for event in kept]
 
     async def count(self, query: str, *values: Any) -> int:
         return int(await self.database.read(lambda db: db.execute(query, values).fetchone()[0]))

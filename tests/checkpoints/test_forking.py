@@ -15,7 +15,6 @@ from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 from segue.checkpoints.sqlite.sessions.fork import fork
-from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.checkpoints.sqlite.tasks import Tasks
 from segue.core.agents import Agent
 from segue.core.errors import (
@@ -33,7 +32,7 @@ from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .graphs import HELLO, Steps, compiled, config_of, run
-from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, world
+from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, snapshots, world
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
 from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.core.agents import Agent
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 from segue.runtime.sessions import export, fork, import_
 from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
-from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, world
+from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, snapshots, world
 
 Row = dict[str, Any]
 

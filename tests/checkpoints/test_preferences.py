@@ -7,12 +7,11 @@ import pytest
 
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.preferences import Preferences
-from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.errors import InvalidAnswer, UnknownTask
 from segue.runtime.sessions import export, fork, import_
 
-from .worlds import World, note_the_turn, world
+from .worlds import World, note_the_turn, snapshots, world
 
 
 @pytest.fixture

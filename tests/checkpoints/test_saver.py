@@ -128,7 +128,7 @@ async def test_writes_put_again_add_no_event_and_take_no_number(place: Place) ->
     await place.saver.aput_writes(config, [("events", [thought("four")])], "lg3")
     assert await place.texts() == ["one", "two", "three", "four"]
     assert await place.texts("t2") == ["of another"]
-    assert [event["data"]["text"] for event in place.told] == ["one", "two", "three", "of another", "four"]
+    assert [event.data["text"] for event in place.told] == ["one", "two", "three", "of another", "four"]
 
 
 async def test_a_copied_thread_and_later_input_keep_their_own_events(place: Place) -> None:
@@ -170,7 +170,7 @@ async def test_threads_run_beside_each_other_and_beside_readers(place: Place) ->
     await asyncio.wait([reading])
     assert reading.cancelled()
     assert len(await place.texts()) == 20 * len(ALL)
-    assert [event["seq"] for event in place.told] == list(range(1, 20 * len(ALL) + 1))
+    assert [event.seq for event in place.told] == list(range(1, 20 * len(ALL) + 1))
 
 
 async def _read_on(place: Place) -> None:

@@ -10,12 +10,11 @@ from langgraph.types import StateSnapshot
 
 from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
-from segue.checkpoints.sqlite.sessions.snapshots import snapshots
 from segue.core.errors import UnknownThread
 from segue.runtime.runner import thread_config
 
 from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run
-from .worlds import World, look_at_once, note_the_turn, note_up_to, world
+from .worlds import World, look_at_once, note_the_turn, note_up_to, snapshots, world
 
 Row = dict[str, Any]
 

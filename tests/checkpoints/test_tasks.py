@@ -125,7 +125,7 @@ async def test_a_stale_owner_sets_no_status(database: Database, other: Database,
     with pytest.raises(UnknownTask):
         await tasks.get("t2")
     assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0].status == "done"
-    assert [form["data"]["new"] for form in await EventLog(other).read("t1")] == ["running", "done"]
+    assert [event.data["new"] for event in await EventLog(other).read("t1")] == ["running", "done"]
 
 
 async def test_a_change_and_what_is_told_of_it_are_one_transaction(database: Database) -> None:
@@ -134,7 +134,7 @@ async def test_a_change_and_what_is_told_of_it_are_one_transaction(database: Dat
     row, told = await tasks.move(
         "t1", TaskStatus.RUNNING, events=[Paused(task_id="t1", reason="asked")], wanted="pause"
     )
-    assert [form["type"] for form in told] == ["state_changed", "paused"]
+    assert [event.type for event in told] == ["state_changed", "paused"]
     assert told == await EventLog(database).read("t1")
     assert row.wanted == "pause"
     row, told = await tasks.move("t1", None, wanted=None)
@@ -156,7 +156,7 @@ async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Databa
     await create(tasks, "t1")
     for text in ("to Xi'an", "并且便宜"):
         row, told = await tasks.add_note("t1", text, Steered(task_id="t1", message=text))
-        assert told[0]["data"] == {"message": text}
+        assert told[0].data == {"message": text}
     assert row.notes == ["to Xi'an", "并且便宜"]
     await tasks.move("t1", TaskStatus.CANCELLED)
     with pytest.raises(TaskError, match="is cancelled"):

@@ -13,8 +13,10 @@ from langchain_core.messages import BaseMessage
 import segue
 from segue.app import App
 from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.sessions.snapshots import snapshots as stored_snapshots
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
+from segue.core.records import Json
 from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
@@ -110,6 +112,11 @@ class World:
         with closing(sqlite3.connect(self.database.path)) as connection:
             statement = "SELECT * FROM {} WHERE thread_id = ? ORDER BY 1, 2, 3, 4, 5"
             return {table: connection.execute(statement.format(table), (thread_id,)).fetchall() for table in TABLES}
+
+
+async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+    """The public form of a thread's snapshots."""
+    return [found.json() for found in await stored_snapshots(database, thread_id, limit, before)]
 
 
 @asynccontextmanager

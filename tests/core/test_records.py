@@ -34,16 +34,14 @@ EVENT: dict[str, Any] = {
 
 @pytest.mark.parametrize(("kind", "values"), [(Task, TASK), (Call, CALL), (StoredEvent, EVENT)])
 def test_a_record_comes_back_from_its_row(kind: type[Any], values: dict[str, Any]) -> None:
-    record = from_row(kind, to_row(kind, values))
-    assert record == kind(**values)
-    json.dumps(record.json())
+    assert from_row(kind, to_row(kind, values)) == kind(**values)
 
 
 def test_the_public_forms() -> None:
     assert from_row(Task, to_row(Task, TASK)).json() == TASK
     shown = ["name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx"]
     assert [*from_row(Call, to_row(Call, CALL)).json()] == shown
-    assert from_row(StoredEvent, to_row(StoredEvent, EVENT)).json() == {**EVENT["event"], "seq": 1}
+    assert to_dict(from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered()) == {**EVENT["event"], "seq": 1}
 
 
 @pytest.mark.parametrize(

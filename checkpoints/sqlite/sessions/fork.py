@@ -19,7 +19,7 @@ from ..integrity import refuse_damaged
 from ..row_keys import check_thread, seal_thread
 from ..serializer import decoding
 from .new_ids import Renaming, copy_rows
-from .snapshots import Snapshot, find, following, has_checkpoints, task_of
+from .snapshots import Checkpoint, find, following, has_checkpoints, task_of
 
 _S = TaskStatus
 _END = "~"
@@ -83,7 +83,7 @@ class Cut:
     written, and without what was written upon it: the nodes that were next then are to run, their tools with them.
     """
 
-    snapshot: Snapshot
+    snapshot: Checkpoint
     whole: bool
     leaves: str = "[]"
     """A JSON list of the checkpoints that nothing had been written upon."""
@@ -167,7 +167,7 @@ def _fork(
     return newest
 
 
-def _cut(connection: sqlite3.Connection, snapshot: Snapshot) -> Cut:
+def _cut(connection: sqlite3.Connection, snapshot: Checkpoint) -> Cut:
     thread_id = snapshot.thread_id
     newest = {inside: connection.execute(_NEWEST, (thread_id, inside)).fetchone()[0] for inside in snapshot.path}
     if newest == snapshot.path:
@@ -186,7 +186,7 @@ def _tasks(connection: sqlite3.Connection, cut: Cut) -> list[sqlite3.Row]:
 
 
 def standing_task(
-    connection: sqlite3.Connection, outermost: Snapshot | None, tasks: Sequence[sqlite3.Row]
+    connection: sqlite3.Connection, outermost: Checkpoint | None, tasks: Sequence[sqlite3.Row]
 ) -> sqlite3.Row | None:
     """The newest of a thread's tasks, if it had not ended when the chat graph's snapshot was made."""
     if not tasks:
@@ -211,7 +211,7 @@ def _copy(connection: sqlite3.Connection, values: dict[str, Any]) -> None:
         seal_thread(connection, values["new"])
 
 
-def _mark(connection: sqlite3.Connection, snapshot: Snapshot, new_thread_id: str) -> None:
+def _mark(connection: sqlite3.Connection, snapshot: Checkpoint, new_thread_id: str) -> None:
     """Note at the snapshot's copy where it came from."""
     origin = json.dumps({"thread_id": snapshot.thread_id, "checkpoint_id": snapshot.checkpoint_id})
     place = {"new": new_thread_id, "inside": snapshot.inside, "checkpoint": snapshot.checkpoint_id}

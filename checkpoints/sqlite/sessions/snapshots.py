@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from segue.core.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
+from segue.core.records import Snapshot
 
-from ....core.records import Json
 from ..database import Database, fetched
 from ..serializer import CheckedSerializer, Undecodable, decoding
 
@@ -50,8 +50,8 @@ _TASK_OF = """
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A checkpoint; `inside` is LangGraph's namespace of the graph that it belongs to, empty for the outermost."""
+class Checkpoint:
+    """A row of checkpoints; `inside` is LangGraph's namespace of its graph, empty for the outermost."""
 
     thread_id: str
     inside: str
@@ -76,18 +76,14 @@ def seconds_of(checkpoint_id: str) -> float:
     return (ticks - _UUID_EPOCH) / 1e7
 
 
-async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
     """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
-
-    Each is {checkpoint_id, created_at, source, step, inside, task_id, nodes, next, forked_from?}: `nodes` ran last,
-    `next` would run; `inside` names the node whose own graph it is a checkpoint of, those are dropped when their task
-    has ended; `source` is input, loop or update. One that is damaged says so in `damaged`, and little else.
 
     Raises:
         UnknownThread: the thread has none at all.
     """
 
-    def read(connection: sqlite3.Connection) -> list[Json]:
+    def read(connection: sqlite3.Connection) -> list[Snapshot]:
         values = {"thread": thread_id, "before": before, "limit": limit}
         rows = fetched(connection, _PAGE, values) if has_checkpoints(connection) else []
         if not rows:
@@ -114,7 +110,7 @@ def refuse_unknown(connection: sqlite3.Connection, thread_id: str) -> None:
     raise UnknownThread(thread_id)
 
 
-def find(connection: sqlite3.Connection, thread_id: str, checkpoint_id: str) -> Snapshot:
+def find(connection: sqlite3.Connection, thread_id: str, checkpoint_id: str) -> Checkpoint:
     """One snapshot.
 
     Raises:
@@ -125,74 +121,72 @@ def find(connection: sqlite3.Connection, thread_id: str, checkpoint_id: str) -> 
     rows = fetched(connection, _ONE, values) if has_checkpoints(connection) else []
     if not rows:
         raise UnknownSnapshot(thread_id, checkpoint_id)
-    return _snapshot(thread_id, rows[0])
+    return _checkpoint(thread_id, rows[0])
 
 
-def _snapshot(thread_id: str, row: sqlite3.Row) -> Snapshot:
+def _checkpoint(thread_id: str, row: sqlite3.Row) -> Checkpoint:
     with decoding(thread_id):
         metadata = json.loads(row["metadata"] or "{}")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("parents", {}), dict):
             raise Undecodable("its metadata is malformed")
-        return Snapshot(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
+        return Checkpoint(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
 
 
-def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Json:
+def _described(connection: sqlite3.Connection, thread_id: str, row: sqlite3.Row) -> Snapshot:
     try:
         with decoding(thread_id):
-            return _details(connection, _snapshot(thread_id, row))
+            return _details(connection, _checkpoint(thread_id, row))
     except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
         why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
-        unknown: Json = dict.fromkeys(("source", "step", "task_id")) | {"inside": "", "nodes": [], "next": []}
-        return {"checkpoint_id": str(row["checkpoint_id"]), "created_at": 0.0, **unknown, "damaged": why}
+        return Snapshot(checkpoint_id=str(row["checkpoint_id"]), created_at=0.0, damaged=why)
 
 
-def _details(connection: sqlite3.Connection, snapshot: Snapshot) -> Json:
-    metadata = snapshot.metadata
-    described: Json = {
-        "checkpoint_id": snapshot.checkpoint_id,
-        "created_at": snapshot.created_at,
-        "source": metadata.get("source"),
-        "step": metadata.get("step"),
-        "inside": "/".join(part.partition(":")[0] for part in snapshot.inside.split("|")),
-        "task_id": task_of(connection, snapshot),
-        "nodes": _ran(connection, snapshot),
-        "next": following(connection, snapshot),
-    }
-    return described | ({"forked_from": metadata["segue_fork"]} if "segue_fork" in metadata else {})
+def _details(connection: sqlite3.Connection, found: Checkpoint) -> Snapshot:
+    return Snapshot(
+        checkpoint_id=found.checkpoint_id,
+        created_at=found.created_at,
+        source=found.metadata.get("source"),
+        step=found.metadata.get("step"),
+        inside="/".join(part.partition(":")[0] for part in found.inside.split("|")),
+        task_id=task_of(connection, found),
+        nodes=_ran(connection, found),
+        next=following(connection, found),
+        forked_from=found.metadata.get("segue_fork"),
+    )
 
 
-def task_of(connection: sqlite3.Connection, snapshot: Snapshot) -> str | None:
+def task_of(connection: sqlite3.Connection, found: Checkpoint) -> str | None:
     """The task whose work led to a snapshot; None where it was made outside of any."""
-    if named := snapshot.metadata.get("segue_task"):
+    if named := found.metadata.get("segue_task"):
         return str(named)
-    row = connection.execute(_TASK_OF, (snapshot.thread_id, snapshot.checkpoint_id)).fetchone()
+    row = connection.execute(_TASK_OF, (found.thread_id, found.checkpoint_id)).fetchone()
     return None if row is None else str(row["task_id"])
 
 
-def following(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+def following(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
     """The nodes that would run next, one entry for each time; none where the graph has ended."""
-    match snapshot.metadata.get("source"):
+    match found.metadata.get("source"):
         case "input":
             return ["__start__"]
         case "loop":
-            return _called(connection, snapshot)
-    return _standing(connection, snapshot)
+            return _called(connection, found)
+    return _standing(connection, found)
 
 
-def _called(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+def _called(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
     """The nodes that the writes of a snapshot trigger."""
-    place = (snapshot.thread_id, snapshot.inside, snapshot.parent_id)
+    place = (found.thread_id, found.inside, found.parent_id)
     rows = connection.execute(_WRITTEN, place).fetchall()
-    with decoding(snapshot.thread_id):
+    with decoding(found.thread_id):
         sent = [_SERDE.loads_typed((row["type"], row["value"])).node for row in rows if row["channel"] == _SENT]
         return sent + _branches(row["channel"] for row in rows)
 
 
-def _standing(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
+def _standing(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
     """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
-    place = (snapshot.thread_id, snapshot.inside, snapshot.checkpoint_id)
+    place = (found.thread_id, found.inside, found.checkpoint_id)
     row = connection.execute(_STATE, place).fetchone()
-    with decoding(snapshot.thread_id):
+    with decoding(found.thread_id):
         channels = _SERDE.loads_typed((row["type"], row["checkpoint"]))["channel_values"]
         return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
 
@@ -201,8 +195,8 @@ def _branches(channels: Iterable[str]) -> list[str]:
     return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
 
 
-def _ran(connection: sqlite3.Connection, snapshot: Snapshot) -> list[str]:
-    """The nodes whose work led to a snapshot."""
-    if snapshot.metadata.get("source") != "loop" or snapshot.parent_id is None:
+def _ran(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
+    """The nodes whose work led to a found."""
+    if found.metadata.get("source") != "loop" or found.parent_id is None:
         return []
-    return following(connection, find(connection, snapshot.thread_id, snapshot.parent_id))
+    return following(connection, find(connection, found.thread_id, found.parent_id))

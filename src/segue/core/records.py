@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from .errors import DamagedRow, DatabaseDamaged, StorageError
-from .events import TYPES, from_dict
+from .events import TYPES, Event, from_dict
 from .task_status import TaskStatus
 
 Json = dict[str, Any]
@@ -139,14 +139,18 @@ class StoredEvent:
     ordinal: Count
     event: Annotated[Annotated[Json, AfterValidator(_event)], _STORED]
 
-    def json(self) -> Json:
-        """The public form: that of the event, with its number."""
-        return {**self.event, "seq": self.seq}
+    def numbered(self) -> Event:
+        """The event itself, with its number."""
+        return from_dict({**self.event, "seq": self.seq})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A checkpoint of a thread; of a damaged one little else than `damaged` is known."""
+    """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
+
+    `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
+    a checkpoint of: those are dropped when their task has ended.
+    """
 
     checkpoint_id: str
     created_at: float
@@ -154,15 +158,14 @@ class Snapshot:
     step: int | None = None
     inside: str = ""
     task_id: str | None = None
-    nodes: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
+    nodes: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
     forked_from: Json | None = None
     damaged: str | None = None
 
     def json(self) -> Json:
         """The public form; `forked_from` and `damaged` only where there is something to say."""
-        form = asdict(self) | {"nodes": [*self.nodes], "next": [*self.next]}
-        return {name: value for name, value in form.items() if value is not None or name not in _SELDOM}
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in _SELDOM}
 
 
 _SELDOM = ("forked_from", "damaged")

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from ..core.events import Event, from_dict
+from ..core.events import Event
 
 Queue = asyncio.Queue[Event | None]
 
@@ -39,7 +38,7 @@ class Hub:
             queue.put_nowait(None)
 
 
-Read = Callable[[int, int], Awaitable[Iterable[Mapping[str, Any]]]]
+Read = Callable[[int, int], Awaitable[Iterable[Event]]]
 
 
 async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]:
@@ -52,7 +51,7 @@ async def until_end(queue: Queue, seen: int, read: Read) -> AsyncIterator[Event]
             yield event
         elif event.seq > seen:
             if between := event.seq - seen - 1:
-                for form in await read(seen, between):
-                    yield from_dict(form)
+                for missed in await read(seen, between):
+                    yield missed
             seen = event.seq
             yield event

@@ -8,7 +8,7 @@ from langchain_core.messages import convert_to_openai_messages
 
 from ..checkpoints.ports import Storage
 from ..core.errors import TaskError, UnknownThread
-from ..core.events import Event, from_dict
+from ..core.events import Event, to_dict
 from ..core.records import Json, Task, Thread
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from .event_stream import until_end
@@ -102,11 +102,11 @@ class Queries:
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
         """A task's durable events in their dict form."""
-        return await self._runner.log.read(task_id, after, limit)
+        return [to_dict(event) for event in await self._runner.log.read(task_id, after, limit)]
 
     async def projection(self, task_id: str) -> Projection:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""
-        return project(from_dict(form) for form in await self._runner.log.read(task_id))
+        return project(await self._runner.log.read(task_id))
 
     def running(self) -> list[str]:
         """The sessions whose tasks run in this process."""
@@ -120,7 +120,7 @@ class Queries:
         """
         row = await self._runner.tasks.get(task_id)
         calls = await self._storage.ledger(row.thread_id).calls(task_id)
-        events = await self._runner.log.read(task_id)
+        events = await self.events(task_id)
         return {"task": row.json(), "events": events, "calls": [call.json() for call in calls]}
 
     async def usage(self, agent_id: str | None = None) -> Json:
@@ -148,9 +148,9 @@ class Queries:
             seen = after
             while True:
                 elsewhere = not live and await self.runs_elsewhere(task_id)
-                for form in await self._runner.log.read(task_id, seen):
-                    seen = form["seq"]
-                    yield from_dict(form)
+                for event in await self._runner.log.read(task_id, seen):
+                    seen = event.seq
+                    yield event
                 if not elsewhere or self._closing:
                     break
                 await asyncio.sleep(LOOK_EVERY)

@@ -12,7 +12,7 @@ from langgraph.errors import GraphDrained
 from ..checkpoints.ports import Storage
 from ..core.agents import Budget
 from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
-from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting, from_dict
+from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting
 from ..core.ports import AppContext
 from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
@@ -57,9 +57,9 @@ class Runner:
         self._runs: dict[str, Run] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    def _publish(self, stored: list[Json]) -> None:
-        for form in stored:
-            self.hub.publish(from_dict(form))
+    def _publish(self, stored: Iterable[Event]) -> None:
+        for event in stored:
+            self.hub.publish(event)
 
     async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
         """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
@@ -297,7 +297,7 @@ class Runner:
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools))
         unknown = await ledger.unknown(row.task_id)
-        known = project(from_dict(form) for form in await self.log.read(row.task_id))
+        known = project(await self.log.read(row.task_id))
         result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
         config = thread_config(row.thread_id)
         state = await state_at(self.graph, config)

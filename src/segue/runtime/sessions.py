@@ -46,7 +46,7 @@ class Sessions:
         Raises:
             UnknownThread.
         """
-        return await self._storage.sessions.snapshots(session_id, limit, before)
+        return [found.json() for found in await self._storage.sessions.snapshots(session_id, limit, before)]
 
     async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
