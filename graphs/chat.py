@@ -14,7 +14,7 @@ from segue.nodes.chat.state import ChatState
 from segue.nodes.shared.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
 
-from . import direct, lifecycle, plan, plan_react, react
+from . import conversation, direct, lifecycle, plan, plan_react, react
 
 MODES: Mapping[str, ModeGraph] = {
     "direct": direct.graph,
@@ -23,6 +23,9 @@ MODES: Mapping[str, ModeGraph] = {
     "plan_react": plan_react.graph,
     "lifecycle": lifecycle.graph,
 }
+
+UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.graph}
+"""Modes of the app that no message may ask for: the message of a conversation is its configuration."""
 
 
 def build_chat(modes: Mapping[str, ModeGraph] = MODES) -> AgentGraph[ChatState, GraphInput, TaskOutput]:

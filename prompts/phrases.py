@@ -78,6 +78,10 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     ),
     "interrupted": ("（回答被中断。）", "(The answer was interrupted.)"),
     "cut": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was cut at its length limit.)"),
+    "bot_default": (
+        "抱歉，我暂时无法完成您的请求。请问还有什么可以帮您？",
+        "I am sorry, I cannot complete this request at the moment. Is there anything else that I can do for you?",
+    ),
     "no_tools": ("（没有工具）", "(none)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
     "rejected": ("用户拒绝执行 {tool}{why}。它没有运行。", "{tool} was rejected by the person{why}. It did not run."),

@@ -29,6 +29,7 @@ class SubtaskServices:
         self.memory: Memory = whole.memory
         self.ids: Ids = whole.ids
         self.began = whole.began
+        self.participants = whole.participants
 
     def agent(self, name: str) -> Agent:
         return self._whole.agent(name)

@@ -16,7 +16,7 @@ from .core.errors import AppClosed, ConfigurationError, InsideEventLoop
 from .core.events import Event
 from .core.ports import Model
 from .core.records import Json
-from .graphs.chat import MODES
+from .graphs.chat import MODES, UNLISTED
 from .nodes.chat.run_mode import ModeGraph
 from .registry import Registry
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
@@ -39,7 +39,7 @@ class App:
     ) -> None:
         self._storage = storage
         self._modes = modes
-        self._runner = Runner(storage, registry, modes, capacity)
+        self._runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity)
         self.registry = registry
         self.queries = Queries(storage, self._runner)
         self.sessions = Sessions(storage, self._runner)

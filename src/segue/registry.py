@@ -16,6 +16,7 @@ from .core.agents import Agent
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
+from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.ports import AppContext, GivenAgent, Ledger, Memory, Model, RunContext, Tool
 from .memory.transient import TransientMemory
@@ -79,6 +80,7 @@ class Registry:
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
         self._mcp = McpTools()
+        self.participants = REGISTERED.extended()
         self.memory: Memory = TransientMemory()
 
     @property
@@ -224,6 +226,7 @@ class RunServices:
         self.ids = ids or Ids()
         self._clock = clock
         self.began = clock()
+        self.participants = registry.participants
         self._notes = notes
         self._pausing = pausing
 

@@ -237,6 +237,28 @@ class ErrorRaised(Happening):
     final: bool = False
 
 
+# A conversation.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uttered(Happening):
+    """A participant of a conversation spoke, called or answered a call: `utterance` is an `Utterance` as JSON."""
+
+    type: Literal["utterance"] = "utterance"
+    utterance: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversationEnd(Happening):
+    """A conversation ended: `reason` is an `EndReason`, `usage` is by role, `took` in seconds."""
+
+    type: Literal["conversation_end"] = "conversation_end"
+    reason: str
+    turns: int
+    usage: dict[str, Any]
+    took: float
+
+
 Delta = Thinking | Token | AttemptRestarted | Waiting
 TaskEvent = (
     TaskStarted
@@ -263,6 +285,8 @@ RoundEvent = (
     | StepUpdate
     | ApprovalGiven
     | Lifecycle
+    | Uttered
+    | ConversationEnd
     | Answer
     | ErrorRaised
 )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from .agents import Agent
 from .events import Event
 from .ids import Ids
+from .participants import Participants
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -266,6 +267,7 @@ class Services(Protocol):
     memory: Memory
     ids: Ids
     began: float
+    participants: Participants
 
     def agent(self, name: str) -> Agent: ...
 

@@ -66,10 +66,10 @@ class Control:
 
     # A new message.
 
-    async def start(self, request: Request) -> Started:
-        """Store a message as a task and run it in the background."""
+    async def start(self, request: Request, unlisted: str = "") -> Started:
+        """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for."""
         agent, thread_id = self._registry.agent(request.agent), request.session_id or self._ids.thread()
-        mode, language = await self._mode(request, agent), self._registry.language(request.language)
+        mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
         self._check(request, agent, thread_id)
         await self._registry.prepare(agent)
         if request.steer and (steered := await self._steered(thread_id, request.message)):

@@ -15,7 +15,8 @@ from ..core.agents import Agent
 from ..core.errors import ConfigurationError, UnknownMode
 from ..core.events import to_dict
 from ..core.ports import AppContext, RunContext
-from ..graphs.chat import MODES, build_chat
+from ..graphs.chat import MODES, UNLISTED, build_chat
+from ..graphs.conversation import build_conversation
 from ..graphs.direct import build_direct
 from ..graphs.lifecycle import MOST_NODES, build_lifecycle
 from ..graphs.plan import build_plan
@@ -29,6 +30,7 @@ from ..registry import EXAMPLES, AgentGraph, Registry, RunServices
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
 _NODES = ("INIT", "SELECT_MODE", "FINISH")
 _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
+    "conversation": build_conversation,
     "direct": build_direct,
     "react": build_react,
     "plan": build_plan,
@@ -45,7 +47,7 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     """
     graphs: dict[str, ModeGraph] = {}
     for name, graph in modes.items():
-        if name in (*MODES, AUTO, *_NODES) or not _MODE.fullmatch(name):
+        if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
             raise ConfigurationError(f"A mode cannot be called {name}: take a name of letters that is not built in.")
         if not isinstance(graph, StateGraph | CompiledStateGraph):
             raise ConfigurationError(f"The mode {name} is not a LangGraph graph: {graph!r}.")
@@ -100,7 +102,7 @@ def graph(
     built.registry = _registry(agents)
     built.context_schema = _context_of(built.registry)
     compiled = built.compile(checkpointer=checkpointer, name=name)
-    return compiled.with_config(recursion_limit=MOST_NODES) if name == "lifecycle" else compiled
+    return compiled.with_config(recursion_limit=MOST_NODES) if name in ("lifecycle", "conversation") else compiled
 
 
 def _registry(agents: Iterable[Agent]) -> Registry:

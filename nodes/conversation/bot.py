@@ -1,0 +1,70 @@
+"""BOT: the bot answers, or calls an API."""
+
+import re
+import time
+from dataclasses import replace
+
+from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance
+from segue.core.events import Uttered
+from segue.prompts.phrases import phrase
+
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from .roles import bot_of, controllers_of
+from .state import ConversationState, conversation_of, keeping
+
+ACTION_LIMIT = "bot_action_limit"
+_END = re.compile(r"(?:\s*\[END\])+\s*\Z")
+
+
+async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
+    """Let the bot act; once its calls of this turn are used up, the default response is sent in place of another."""
+    started = time.monotonic()
+    conversation, work = conversation_of(state), node_context(runtime)
+    participant = bot_of(conversation.config, work, conversation.language)
+    output = await participant.process(conversation)
+    controller = ""
+    if output.action_type is BotOutputType.ACTION and _used_up(conversation):
+        controller = ACTION_LIMIT
+        output = default_response(conversation, output, f"{output.action} was not called: the turn's limit is reached")
+    utterance = Utterance(
+        index=len(conversation.utterances),
+        turn=conversation.turn,
+        role=Role.BOT,
+        text=_END.sub("", output.text),
+        thought=output.thought,
+        action=output.action,
+        action_input=output.action_input,
+        call_id=output.call_id,
+        controller=controller,
+        error=output.error,
+        usage=output.usage,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    after = replace(conversation, utterances=(*conversation.utterances, utterance))
+    return {
+        "utterances": [utterance.json()],
+        "kept": keeping(state, Role.BOT, output.state),
+        "end_reason": "" if utterance.is_action else _end(after, work),
+        "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
+    }
+
+
+def _used_up(conversation: Conversation) -> bool:
+    return len(conversation.actions) >= conversation.config.bot_action_limit
+
+
+def default_response(conversation: Conversation, output: BotOutput, why: str) -> BotOutput:
+    """The response that is sent in place of an output that cannot be used."""
+    text = conversation.config.default_response or phrase("bot_default", conversation.language)
+    return replace(
+        output, action_type=BotOutputType.RESPONSE, text=text, action="", action_input={}, call_id="", error=why
+    )
+
+
+def _end(conversation: Conversation, work: NodeContext) -> str:
+    """Why the conversation ends after this response; empty if it goes on."""
+    for controller in controllers_of(conversation.config, work, conversation.language).values():
+        if reason := controller.end(conversation):
+            return reason
+    last = conversation.turn >= conversation.config.conversation_turn_limit
+    return EndReason.TURN_LIMIT if last else ""

@@ -1,0 +1,67 @@
+"""FINISH: the conversation ended; its transcript is the answer."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from segue.core.conversation import Conversation, Ending, EndReason, Role
+from segue.core.events import Answer, ConversationEnd, TaskComplete
+from segue.core.transcript import transcript
+
+from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.task import compose_result
+from .state import ConversationState, conversation_of
+
+
+async def finish(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
+    """Say why the conversation ended, and what it used."""
+    conversation, task_id = conversation_of(state), state["task_id"]
+    ending = Ending(
+        reason=EndReason(state["end_reason"]),
+        turns=conversation.answered,
+        usage=usage_by_role(conversation),
+        seconds=round(node_context(runtime).services.clock() - state["started_at"], 3),
+    )
+    text = transcript(conversation)
+    result = compose_result("conversation", text, history=list(_history(conversation)), usage=_total(ending.usage))
+    result["conversation"] = {"end_reason": ending.reason.value, "turns": ending.turns, "usage": ending.usage}
+    result["conversation"] |= {"seconds": ending.seconds, "state": state["kept"], "language": state["language"]}
+    done = [] if state["nested"] else [TaskComplete(task_id=task_id, status="done", result=result)]
+    ended = ConversationEnd(
+        task_id=task_id, reason=ending.reason.value, turns=ending.turns, usage=ending.usage, took=ending.seconds
+    )
+    return {
+        "messages": [AIMessage(text)],
+        "result": result,
+        "events": announce(ended, Answer(task_id=task_id, answer=text), *done),
+    }
+
+
+def usage_by_role(conversation: Conversation) -> dict[str, Any]:
+    """The sums of {input, output, calls} and cost, by the role whose model was called."""
+    return {role.value: total for role in Role if (total := _total(_usages(conversation, role)))}
+
+
+def _usages(conversation: Conversation, role: Role) -> dict[int, dict[str, Any]]:
+    return {u.index: u.usage for u in conversation.utterances if u.role is role and u.usage}
+
+
+def _total(usages: Any) -> dict[str, Any]:
+    total: dict[str, Any] = {}
+    for usage in usages.values():
+        for name, value in usage.items():
+            total[name] = total.get(name, 0) + value if isinstance(value, int | float) else value
+    return total
+
+
+def _history(conversation: Conversation) -> Iterable[dict[str, Any]]:
+    for number, result in enumerate(conversation.results, 1):
+        success = {"success": result.data} if result.ok else {"error": result.data}
+        yield {
+            "step": str(number),
+            "phase": "execution",
+            "action": result.action,
+            "result": success,
+            "description": result.controller,
+        }

@@ -1,0 +1,101 @@
+"""Participants of a run, built from the names in its configuration."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from segue.core.agents import Agent
+from segue.core.conversation import ConversationConfig, Role
+from segue.core.participants import API, Bot, Controller, Setting, Table, User, factory_of
+
+from ..shared.context import NodeContext
+from .participants import BUILTIN
+
+SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
+SIMULATED_API = Agent(agent_id="simulated_api", description="The API of a rehearsal")
+
+
+def user_of(config: ConversationConfig, work: NodeContext, language: str) -> User:
+    """The user.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    tables: tuple[Table[User], ...] = (work.services.participants.users, BUILTIN.users)
+    factory, argument = factory_of(config.user_mode, *tables)
+    return factory(_setting(Role.USER, config, work, argument, language))
+
+
+def bot_of(config: ConversationConfig, work: NodeContext, language: str) -> Bot:
+    """The bot; it knows the functions that the API offers.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    tables: tuple[Table[Bot], ...] = (work.services.participants.bots, BUILTIN.bots)
+    factory, argument = factory_of(config.bot_mode, *tables)
+    specs = api_of(config, work, language).specs
+    return factory(_setting(Role.BOT, config, work, argument, language, specs))
+
+
+def api_of(config: ConversationConfig, work: NodeContext, language: str) -> API:
+    """The API.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    tables: tuple[Table[API], ...] = (work.services.participants.apis, BUILTIN.apis)
+    factory, argument = factory_of(config.api_mode, *tables)
+    return factory(_setting(Role.API, config, work, argument, language))
+
+
+def controllers_of(config: ConversationConfig, work: NodeContext, language: str) -> dict[str, Controller]:
+    """The referee's controllers by name, in the order of the configuration.
+
+    Raises:
+        ConfigurationError.
+    """
+    tables: tuple[Table[Controller], ...] = (work.services.participants.controllers, BUILTIN.controllers)
+    specs = api_of(config, work, language).specs
+    found = {}
+    for name in config.controllers:
+        factory, argument = factory_of(name, *tables)
+        found[name] = factory(_setting(Role.API, config, work, argument, language, specs))
+    return found
+
+
+def _setting(
+    role: Role,
+    config: ConversationConfig,
+    work: NodeContext,
+    argument: str,
+    language: str,
+    specs: Sequence[Mapping[str, Any]] = (),
+) -> Setting:
+    return Setting(
+        role=role,
+        config=config,
+        services=work.services,
+        agent=agent_of(role, config, work),
+        model=_model_of(role, config, work),
+        argument=argument,
+        language=language,
+        specs=specs,
+    )
+
+
+def agent_of(role: Role, config: ConversationConfig, work: NodeContext) -> Agent:
+    """The agent of a role; the bot's is the run's own where none is named, the others never share it unasked.
+
+    Raises:
+        UnknownAgent.
+    """
+    named = {Role.USER: config.user_agent, Role.BOT: config.bot_agent, Role.API: config.api_agent}[role]
+    if named:
+        return work.services.agent(named)
+    return {Role.USER: SIMULATED_USER, Role.BOT: work.agent, Role.API: SIMULATED_API}[role]
+
+
+def _model_of(role: Role, config: ConversationConfig, work: NodeContext) -> str:
+    """The model that replaces the agent's own; only the bot inherits the run's."""
+    named = {Role.USER: config.user_model, Role.BOT: config.bot_model, Role.API: config.api_model}[role]
+    return named or (work.context.model if role is Role.BOT and not config.bot_agent else "")

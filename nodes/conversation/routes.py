@@ -1,0 +1,17 @@
+"""Where the conversation goes next: the referee only routes."""
+
+from typing import Literal
+
+from .state import ConversationState
+
+
+def after_user(state: ConversationState) -> Literal["BOT", "FINISH"]:
+    """The bot answers, unless the user ended the conversation."""
+    return "FINISH" if state["end_reason"] else "BOT"
+
+
+def after_bot(state: ConversationState) -> Literal["API", "USER", "FINISH"]:
+    """A call is carried out; after a response it is the user's turn, unless that was the last one."""
+    if state["utterances"][-1].get("action"):
+        return "API"
+    return "FINISH" if state["end_reason"] else "USER"

@@ -1,0 +1,54 @@
+"""State of the conversation graph, and the conversation that it amounts to."""
+
+from typing import Any
+
+from langgraph.config import get_config
+from typing_extensions import TypedDict
+
+from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
+
+from ..shared.channels import Events, History, Records
+from ..shared.task import Assignment
+
+
+class ConversationState(TypedDict, total=False):
+    """The graph's channels; a node returns those that it changes. INIT resets every one that belongs to a task."""
+
+    messages: History
+    """The caller, whose message is the configuration as JSON; FINISH adds the transcript."""
+    assignment: Assignment | None
+    task_id: str
+    nested: bool
+    objective: str
+    language: str
+    started_at: float
+    usage: dict[str, Any]
+    config: dict[str, Any]
+    """A `ConversationConfig`. INIT, as the six above."""
+    utterances: Records
+    """The transcript, as `Utterance.json`. USER, BOT, API."""
+    kept: dict[str, Any]
+    """What participants keep, by role; that of API is the backend's. INIT, USER, BOT, API."""
+    end_reason: str
+    """An `EndReason`; empty while the conversation goes on. USER, BOT."""
+    result: dict[str, Any] | None
+    """FINISH."""
+    events: Events
+
+
+def conversation_of(state: ConversationState) -> Conversation:
+    """The conversation so far."""
+    thread = str(get_config().get("configurable", {}).get("thread_id", ""))
+    return Conversation(
+        conversation_id=thread or state["task_id"],
+        config=ConversationConfig(**state["config"]),
+        utterances=tuple(Utterance.of(form) for form in state["utterances"]),
+        state=state["kept"],
+        language=state["language"],
+        task_id=state["task_id"],
+    )
+
+
+def keeping(state: ConversationState, role: Role, value: dict[str, Any] | None) -> dict[str, Any]:
+    """What participants keep, with this role's new value if it has one."""
+    return state["kept"] if value is None else {**state["kept"], role.value: value}

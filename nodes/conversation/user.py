@@ -1,0 +1,35 @@
+"""USER: the user says something, or ends the conversation."""
+
+import time
+
+from segue.core.conversation import EndReason, Role, Utterance
+from segue.core.events import Uttered
+
+from ..shared.context import NodeRuntime, announce, node_context
+from .roles import user_of
+from .state import ConversationState, conversation_of, keeping
+
+
+async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
+    """Let the user speak; a user who wrote nothing in every attempt ends the conversation."""
+    started = time.monotonic()
+    conversation = conversation_of(state)
+    participant = user_of(conversation.config, node_context(runtime), conversation.language)
+    output = await participant.process(conversation)
+    failed = bool(output.error) and not output.text
+    utterance = Utterance(
+        index=len(conversation.utterances),
+        turn=conversation.turn + 1,
+        role=Role.USER,
+        text=output.said,
+        ends=output.ends,
+        error=output.error,
+        usage=output.usage,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    return {
+        "utterances": [utterance.json()],
+        "kept": keeping(state, Role.USER, output.state),
+        "end_reason": EndReason.USER_FAILED if failed else EndReason.USER_ENDED if output.ends else "",
+        "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
+    }

@@ -1,0 +1,324 @@
+"""Records of a conversation between a user, a bot and an API: its configuration, its utterances and its end."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .agents import Items
+from .errors import ConfigurationError
+from .records import Json
+
+USER_LIMIT, ACTION_LIMIT, RETRY_LIMIT = 20, 5, 3
+_END = re.compile(r"(?m)^[ \t]*\[END\][ \t]*$")
+
+
+class Role(StrEnum):
+    """Who takes part in a conversation."""
+
+    USER = "USER"
+    BOT = "BOT"
+    API = "API"
+
+
+class BotOutputType(StrEnum):
+    """What a bot may do: answer, or call an API."""
+
+    RESPONSE = "RESPONSE"
+    ACTION = "ACTION"
+
+
+class EndReason(StrEnum):
+    """Why a conversation ended."""
+
+    USER_ENDED = "user_ended"
+    """The user said [END]."""
+    TURN_LIMIT = "turn_limit"
+    """Every turn of `conversation_turn_limit` was answered."""
+    SESSION_LENGTH = "session_length"
+    """The transcript reached `session_length` characters."""
+    USER_FAILED = "user_failed"
+    """The simulated user wrote nothing in `retry_limit` attempts."""
+
+
+class ConversationConfig(BaseModel):
+    """Who takes part in a conversation, and within which limits.
+
+    A mode is a registered name, `name:argument` or `module:attribute`. An empty agent or model is the default one;
+    the simulated user never falls back to the bot's model.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    conversation_turn_limit: int = Field(default=USER_LIMIT, ge=1)
+    """Turns of the user, each of which is answered."""
+    user_mode: str = "dummy_user"
+    bot_mode: str = "dummy_bot"
+    bot_action_limit: int = Field(default=ACTION_LIMIT, ge=0)
+    """Calls that the bot may make in one turn."""
+    api_mode: str = "dummy_api"
+    retry_limit: int = Field(default=RETRY_LIMIT, ge=1)
+    """Attempts of a model at one utterance that can be read."""
+
+    user_agent: str = ""
+    user_model: str = ""
+    bot_agent: str = ""
+    bot_model: str = ""
+    api_agent: str = ""
+    api_model: str = ""
+
+    workflow: str = ""
+    """The name of a shipped workflow, or a file."""
+    scenario: str = ""
+    """The name of one of the workflow's personas."""
+    persona: str = ""
+    """Who the simulated user is, as text."""
+    goal: str = ""
+    """What the simulated user wants, as text."""
+    script: Items[str] = ()
+    """What `scripted_user` says, turn by turn."""
+
+    tools: Items[str] = ()
+    """Tool sets, tools or `module:attribute` that the API offers; empty: those of the bot's agent."""
+    apis: Items[dict[str, Any]] = ()
+    """APIs of one's own: {name, description, parameters, url?, method?}."""
+    allowed_hosts: Items[str] = ()
+    """Hosts that the `request` API may call, as `host` or `host:port`."""
+    api_timeout: float = Field(default=30.0, gt=0)
+    """Seconds of one call."""
+
+    controllers: Items[str] = ()
+    """The referee's optional controllers, by name."""
+    api_duplication_limit: int = Field(default=2, ge=1)
+    """Equal calls that `api_duplication` allows."""
+    session_length: int = Field(default=0, ge=0)
+    """Characters of the transcript after which `session_length` ends the conversation; 0: no limit."""
+    default_response: str = ""
+    """What the bot says once its calls of a turn are used up; empty: a sentence in the conversation's language."""
+    out_of_workflow: float = Field(default=0.1, ge=0, le=1)
+    """The probability of an utterance outside the workflow, for `llm_oow`."""
+    seed: int | None = None
+    language: Literal["", "zh", "en"] = ""
+    options: dict[str, Any] = {}
+    """For participants of one's own."""
+
+    def shown(self) -> dict[str, Any]:
+        """The header's fields: the documented five, then whatever else was set."""
+        documented = {name: getattr(self, name) for name in _DOCUMENTED}
+        return documented | self.model_dump(mode="json", exclude_defaults=True, exclude=set(_DOCUMENTED))
+
+
+_DOCUMENTED = ("conversation_turn_limit", "user_mode", "bot_mode", "bot_action_limit", "api_mode")
+
+
+def load_config(path: str | Path, **overrides: Any) -> ConversationConfig:
+    """Read a configuration from a TOML or YAML file; overrides that are not None take precedence.
+
+    Raises:
+        ConfigurationError: naming the file and what is wrong.
+    """
+    file = Path(path)
+    try:
+        table = _parsed(file)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"The configuration {file} cannot be read: {error}.") from error
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"The configuration {file} is not a table of names and values.")
+    return config_of({**table, **overrides}, str(file))
+
+
+def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig:
+    """A configuration from values by name; None means the default.
+
+    Raises:
+        ConfigurationError: naming the source, the field and what is wrong.
+    """
+    try:
+        return ConversationConfig(**{name: value for name, value in values.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        of = f" {source}" if source else ""
+        raise ConfigurationError(f"The conversation's configuration{of}: {where}: {first['msg']}.") from error
+
+
+def _parsed(file: Path) -> Any:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix.lower() == ".toml":
+        return tomllib.loads(text)
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserOutput:
+    """What the user says; `[END]` alone on a line ends the conversation.
+
+    `state` is what the participant wants to find again in `Conversation.state`; None leaves it as it is.
+    """
+
+    text: str
+    state: Json | None = None
+    usage: Json = field(default_factory=dict)
+    error: str = ""
+    """Why nothing could be said."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the user ends the conversation."""
+        return bool(_END.search(self.text))
+
+    @property
+    def said(self) -> str:
+        """The text without the line that ends the conversation."""
+        return _END.sub("", self.text).strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BotOutput:
+    """What the bot does: a response with its `text`, or an action with its input.
+
+    `call_id` names the action for a bot that is given its result later.
+    """
+
+    action_type: BotOutputType
+    text: str = ""
+    thought: str = ""
+    action: str = ""
+    action_input: Json = field(default_factory=dict)
+    call_id: str = ""
+    state: Json | None = None
+    usage: Json = field(default_factory=dict)
+    error: str = ""
+    """Why the bot's own reply could not be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class APIOutput:
+    """What a call came to: an HTTP status code and JSON data; `state` is the backend's state after the call."""
+
+    status_code: int = 200
+    data: Any = None
+    state: Json | None = None
+    usage: Json = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call succeeded."""
+        return 200 <= self.status_code < 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utterance:
+    """One line of the transcript.
+
+    A BOT utterance with an `action` is a call; the API utterance that follows repeats it with its result. `turn` counts
+    the user's utterances from 1. `controller` names the controller or limit that took the participant's place.
+    """
+
+    index: int
+    turn: int
+    role: Role
+    text: str = ""
+    thought: str = ""
+    action: str = ""
+    action_input: Json = field(default_factory=dict)
+    call_id: str = ""
+    status_code: int | None = None
+    data: Any = None
+    ends: bool = False
+    controller: str = ""
+    error: str = ""
+    usage: Json = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def is_action(self) -> bool:
+        """Whether the bot calls an API here."""
+        return self.role is Role.BOT and bool(self.action)
+
+    @property
+    def ok(self) -> bool:
+        """Whether this is the result of a call that succeeded."""
+        return self.role is Role.API and self.status_code is not None and 200 <= self.status_code < 300
+
+    def json(self) -> Json:
+        """The form of the state, the event and the log; fields that are empty are left out."""
+        always = ("index", "turn", "role")
+        return {name: value for name, value in asdict(self).items() if name in always or value != _ABSENT[name]}
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Self:
+        """The utterance that `json` wrote; fields of a later version are left out."""
+        known = {f.name for f in fields(cls)}
+        values = {name: value for name, value in form.items() if name in known}
+        return cls(**{**values, "role": Role(form["role"])})
+
+
+_ABSENT: Mapping[str, Any] = asdict(Utterance(index=0, turn=0, role=Role.USER))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a conversation ended."""
+
+    reason: EndReason
+    turns: int
+    usage: Json = field(default_factory=dict)
+    """{input, output, calls} by role, as far as models counted them."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """A conversation so far; participants are given one whenever it is their turn.
+
+    `state` holds what participants keep, by role: that of API is the backend's.
+    """
+
+    conversation_id: str
+    config: ConversationConfig
+    utterances: tuple[Utterance, ...] = ()
+    state: Mapping[str, Json] = field(default_factory=dict)
+    ending: Ending | None = None
+    language: str = "en"
+    task_id: str = ""
+
+    @property
+    def turn(self) -> int:
+        """The number of the user's utterances."""
+        return sum(utterance.role is Role.USER for utterance in self.utterances)
+
+    @property
+    def answered(self) -> int:
+        """The number of turns that the bot answered."""
+        return sum(utterance.role is Role.BOT and not utterance.action for utterance in self.utterances)
+
+    @property
+    def pending(self) -> Utterance | None:
+        """The bot's call that has no result yet."""
+        last = self.utterances[-1] if self.utterances else None
+        return last if last and last.is_action else None
+
+    @property
+    def actions(self) -> tuple[Utterance, ...]:
+        """The bot's calls in this turn."""
+        return tuple(u for u in self.utterances if u.is_action and u.turn == self.turn)
+
+    @property
+    def results(self) -> tuple[Utterance, ...]:
+        """The results of all calls."""
+        return tuple(u for u in self.utterances if u.role is Role.API)
+
+    def state_of(self, role: Role) -> Json:
+        """What the participant of that role kept."""
+        return self.state.get(role.value, {})

@@ -1,0 +1,139 @@
+"""Participants of a conversation: their one protocol, what they are built from, and the registry of their names."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from .agents import Agent, load_attribute
+from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig, EndReason, Role, UserOutput
+from .errors import ConfigurationError, listed
+
+if TYPE_CHECKING:
+    from .ports import Services
+
+Output = TypeVar("Output", covariant=True)
+Made = TypeVar("Made")
+
+
+class Participant(Protocol[Output]):
+    """A user, a bot or an API.
+
+    It is built anew for every utterance: what it has to remember is in the conversation, or in its output's `state`.
+    """
+
+    async def process(self, conversation: Conversation) -> Output:
+        """Say or do what comes next."""
+        ...
+
+
+User = Participant[UserOutput]
+Bot = Participant[BotOutput]
+
+
+class API(Participant[APIOutput], Protocol):
+    """Carries out the bot's pending call; `specs` are the functions that it offers, in OpenAI's format."""
+
+    @property
+    def specs(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+class Controller(Protocol):
+    """One of the referee's optional rules."""
+
+    def refusal(self, conversation: Conversation) -> str:
+        """Why the pending call is not carried out, as a hint for the bot; empty if it is."""
+        ...
+
+    def end(self, conversation: Conversation) -> EndReason | None:
+        """Why the conversation ends after an answered turn; None if it goes on."""
+        ...
+
+
+@runtime_checkable
+class Begins(Protocol):
+    """An API with a state of its own, which the conversation keeps from its beginning."""
+
+    def initial_state(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a participant is built from.
+
+    `argument` is the part of the mode after the colon. `agent` carries its model calls and tools, by its own model or
+    the one named `model`. `specs` are the
+    functions that the API offers, for a bot or a controller; for an API those of its configuration.
+    """
+
+    role: Role
+    config: ConversationConfig
+    services: "Services"
+    agent: Agent
+    model: str = ""
+    argument: str = ""
+    language: str = "en"
+    specs: Sequence[Mapping[str, Any]] = ()
+
+
+Factory = Callable[[Setting], Made]
+
+
+class Table(Generic[Made]):
+    """Factories by name, of one's own before those of the table beneath."""
+
+    def __init__(self, kind: str, beneath: "Table[Made] | None" = None) -> None:
+        self.kind = kind
+        self._own: dict[str, Factory[Made]] = {}
+        self._beneath = beneath
+
+    def register(self, name: str, factory: Factory[Made]) -> None:
+        """Add a factory, or replace the one of that name."""
+        self._own[name] = factory
+
+    @property
+    def names(self) -> list[str]:
+        """Every name there is."""
+        return sorted({*self._own, *(self._beneath.names if self._beneath else ())})
+
+    def find(self, name: str) -> Factory[Made] | None:
+        """The factory of that name."""
+        return self._own.get(name) or (self._beneath.find(name) if self._beneath else None)
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The names that a configuration may use."""
+
+    users: Table[User] = field(default_factory=lambda: Table("user"))
+    bots: Table[Bot] = field(default_factory=lambda: Table("bot"))
+    apis: Table[API] = field(default_factory=lambda: Table("API"))
+    controllers: Table[Controller] = field(default_factory=lambda: Table("controller"))
+
+    def extended(self) -> "Participants":
+        """A registry over this one: what is added to it stays in it."""
+        tables = (self.users, self.bots, self.apis, self.controllers)
+        return Participants(*(Table(table.kind, table) for table in tables))
+
+
+REGISTERED = Participants()
+"""What `segue.rehearsal.register_*` adds to, for every app of the process."""
+
+
+def factory_of(mode: str, *tables: Table[Made]) -> tuple[Factory[Made], str]:
+    """The factory that a mode names, in the first table that has it, and the mode's argument.
+
+    Raises:
+        ConfigurationError: listing the names there are.
+    """
+    name, _, argument = mode.partition(":")
+    for table in tables:
+        if factory := table.find(name):
+            return factory, argument
+    if argument and not name.startswith("."):
+        loaded: Factory[Made] = load_attribute(mode)
+        return loaded, ""
+    raise ConfigurationError(f'There is no {tables[0].kind} "{mode}"; there are: {listed(_names(tables))}.')
+
+
+def _names(tables: Iterable[Table[Any]]) -> list[str]:
+    return sorted({name for table in tables for name in table.names})

@@ -1,0 +1,51 @@
+"""Rehearsals: conversations between simulated users, bots and APIs."""
+
+from ..core.conversation import (
+    APIOutput,
+    BotOutput,
+    BotOutputType,
+    Conversation,
+    ConversationConfig,
+    Ending,
+    EndReason,
+    Role,
+    UserOutput,
+    Utterance,
+    load_config,
+)
+from ..core.participants import API, REGISTERED, Bot, Controller, Participant, Setting, User
+from .log import read_log, write_log
+from .simulate import converse, load_conversation
+
+register_user = REGISTERED.users.register
+register_bot = REGISTERED.bots.register
+register_api = REGISTERED.apis.register
+register_controller = REGISTERED.controllers.register
+
+__all__ = [
+    "API",
+    "APIOutput",
+    "Bot",
+    "BotOutput",
+    "BotOutputType",
+    "Controller",
+    "Conversation",
+    "ConversationConfig",
+    "EndReason",
+    "Ending",
+    "Participant",
+    "Role",
+    "Setting",
+    "User",
+    "UserOutput",
+    "Utterance",
+    "converse",
+    "load_config",
+    "load_conversation",
+    "read_log",
+    "register_api",
+    "register_bot",
+    "register_controller",
+    "register_user",
+    "write_log",
+]
