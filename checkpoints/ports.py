@@ -8,7 +8,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from segue.core.events import Event
 from segue.core.ports import CallKey, Claim
-from segue.core.records import Call, Json, NewTask, Snapshot, Task, Thread
+from segue.core.records import Call, Json, NewTask, Recovery, Snapshot, Task, Thread
 from segue.core.task_status import TaskStatus
 
 Readable = Callable[[RunnableConfig], Any]
@@ -85,9 +85,9 @@ class Leases(Protocol):
 
     async def acquire(self, thread_id: str, owner: str, ttl: float = ..., place: int | None = None) -> int: ...
 
-    async def join_line(self, thread_id: str) -> int: ...
+    async def join_queue(self, thread_id: str) -> int: ...
 
-    async def leave_line(self, place: int) -> None: ...
+    async def leave_queue(self, place: int) -> None: ...
 
     async def release(self, thread_id: str, fence: int) -> None: ...
 
@@ -151,7 +151,7 @@ class Sessions(Protocol):
 
     async def delete(self, thread_id: str, fence: int) -> None: ...
 
-    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Json: ...
+    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Recovery: ...
 
 
 class Storage(Protocol):
@@ -186,14 +186,3 @@ class Storage(Protocol):
     async def check_writable(self) -> None: ...
 
     async def close(self) -> None: ...
-
-
-async def open_storage(url: str) -> Storage:
-    """Open the database that `url` names: the path of a SQLite file, a `file:` URI or `:memory:`.
-
-    Raises:
-        DatabaseUnavailable, DatabaseTooNew: saying what to do.
-    """
-    from .sqlite.storage import open_sqlite
-
-    return await open_sqlite(url)

@@ -13,7 +13,7 @@ from .database import Database, translated
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""
 
-LINE_TTL = 5.0
+QUEUE_TTL = 5.0
 """Seconds that a position in the queue lives without being renewed."""
 
 _CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
@@ -63,7 +63,7 @@ class Lease:
     async def acquire(self, thread_id: str, owner: str, ttl: float = TTL, place: int | None = None) -> int:
         """Take the thread for `ttl` seconds and return the fence, higher than any before it.
 
-        `place` is the caller's in the line before the thread, which it keeps where the thread is busy.
+        `place` is the caller's in the queue for the thread, which it keeps where the thread is busy.
 
         Raises:
             ThreadBusy: a live owner holds it, be it the same one, or others came first.
@@ -75,7 +75,7 @@ class Lease:
             first = connection.execute(_BEFORE, (thread_id, now, place, place)).fetchone() is None
             row = connection.execute(_ACQUIRE, {**values, "now": now}).fetchone() if first else None
             if row is None and place is not None:
-                connection.execute(_STAY, (now + LINE_TTL, place))
+                connection.execute(_STAY, (now + QUEUE_TTL, place))
             return None if row is None else int(row["fence"])
 
         taken = self._database.submit(take)
@@ -90,14 +90,14 @@ class Lease:
             raise ThreadBusy(thread_id)
         return fence
 
-    async def join_line(self, thread_id: str) -> int:
+    async def join_queue(self, thread_id: str) -> int:
         """Join the thread's queue and return the position; `acquire` with it keeps the position."""
-        values = (thread_id, self._clock() + LINE_TTL)
+        values = (thread_id, self._clock() + QUEUE_TTL)
         return int(
             await self._database.write(lambda connection: connection.execute(_JOIN, values).fetchone()["position"])
         )
 
-    async def leave_line(self, place: int) -> None:
+    async def leave_queue(self, place: int) -> None:
         """Leave the queue, and remove the entries of processes that are gone."""
         values = (place, self._clock())
         await self._database.write(lambda connection: connection.execute(_LEAVE, values))

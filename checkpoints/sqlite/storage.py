@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from segue.core.events import Event
-from segue.core.records import Json, Snapshot
+from segue.core.records import Json, Recovery, Snapshot
 
 from ..ports import Readable, Saver
 from .database import Database, open_database, touch
@@ -43,7 +43,7 @@ class SqliteSessions:
     async def delete(self, thread_id: str, fence: int) -> None:
         await delete(self._database, thread_id, fence)
 
-    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Json:
+    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Recovery:
         return await recover(self._database, cast(FencedSqliteSaver, saver), readable, thread_id)
 
 

@@ -10,7 +10,8 @@ from typing import Any, NoReturn, Unpack, cast
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
-from .checkpoints.ports import Storage, open_storage
+from .checkpoints.backends import open_storage
+from .checkpoints.ports import Storage
 from .core.agents import Agent
 from .core.errors import AppClosed, ConfigurationError, InsideEventLoop
 from .core.events import Event
@@ -321,8 +322,8 @@ class App:
     async def recover(self, session_id: str) -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
 
-        Returns {checkpoint_id, created_at, dropped, copy, mended}; `dropped` is 0 and `mended`, the sentences on its
-        records, is empty where nothing was damaged. What ran since is not run again. Where only the records could be
+        Returns {checkpoint_id, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a sentence for each
+        record, is empty where nothing was damaged. What ran since is not run again. Where only the records could be
         repaired, `checkpoint_id` is None and the last sentence says why.
 
         Raises:

@@ -121,13 +121,13 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
-        assert sound.paused in back["mended"][0] and column in back["mended"][0]
+        assert sound.paused in back["repaired"][0] and column in back["repaired"][0]
         task = await app.task(sound.paused)
         lost = column in NEEDED
         assert task["status"] == ("error" if lost else "paused")
         kept = (column, "status", "error", "created_at", "updated_at")
         assert left(task, *kept) == left(sound.tasks[0], *kept)
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "mended": []}
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "repaired": []}
     assert set(check_rows(Path(back["copy"]))) == {"s"}
     await (go_on(path) if lost else finish(path, sound.paused))
 
@@ -156,7 +156,7 @@ async def test_a_damaged_event_is_said_and_keeps_its_number(
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
-        assert back["mended"] == [f"Events of task '{sound.paused}' that cannot be read, and say so now: {seq}."]
+        assert back["repaired"] == [f"Events of task '{sound.paused}' that cannot be read, and say so now: {seq}."]
         events = (await app.trace(sound.paused))["events"]
         said = events.pop(seq - 1)
         assert (said["type"], "damaged" in said["data"]["message"]) == ("error", True)
@@ -184,7 +184,7 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
-        (sentence,) = back["mended"]
+        (sentence,) = back["repaired"]
         assert sentence.startswith("Call ") and f" of task '{sound.paused}': damaged: {column}" in sentence
         *_, call = (await app.trace(sound.paused))["calls"]
         assert call["state"] == "done"
@@ -203,7 +203,7 @@ async def test_a_call_whose_record_was_damaged_is_not_made_again(sound: Sound, t
     )
     work = Work(["one", "two"])
     async with work.opened(path) as app:
-        assert "it counts as made, its outcome is unknown" in (await app.recover("s"))["mended"][-1]
+        assert "it counts as made, its outcome is unknown" in (await app.recover("s"))["repaired"][-1]
         *_, call = (await app.trace(sound.paused))["calls"]
         assert (call["state"], call["outcome"]["unknown_outcome"]) == ("done", True)
         await app.resume(sound.paused)
@@ -234,7 +234,7 @@ async def test_a_checkpoint_and_rows_that_are_damaged_together_are_recovered_tog
         with pytest.raises(DamagedCheckpoint):
             await app.history("s")
         back = await app.recover("s")
-        assert (back["dropped"] > 0, len(back["mended"])) == (True, 2)
+        assert (back["dropped"] > 0, len(back["repaired"])) == (True, 2)
         task = await app.task(sound.paused)
         assert (task["status"], task["notes"]) == ("paused", [])
     await finish(path, sound.paused)
@@ -263,8 +263,8 @@ async def test_rows_are_replaced_also_where_no_checkpoint_can_be_read(sound: Sou
     async with Work().opened(path) as app:
         back = await app.recover("s")
         assert (back["checkpoint_id"], back["dropped"]) == (None, 0)
-        assert "damaged: notes; they are empty now" in back["mended"][0]
-        assert "continue in a new session. None of them was deleted" in back["mended"][1]
+        assert "damaged: notes; they are empty now" in back["repaired"][0]
+        assert "continue in a new session. None of them was deleted" in back["repaired"][1]
         assert left(await app.task(sound.paused), "notes") == left(sound.tasks[0], "notes")
 
 
@@ -276,8 +276,8 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
         await app._runner.tasks.create(NewTask(task_id="t1", thread_id="s", **values))
         damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
         back = await app.recover("s")
-        assert (back["checkpoint_id"], len(back["mended"])) == ("", 1)
-        assert "send its message again" in back["mended"][0]
+        assert (back["checkpoint_id"], len(back["repaired"])) == ("", 1)
+        assert "send its message again" in back["repaired"][0]
         trace = await app.trace("t1")
         assert (trace["task"]["status"], trace["task"]["message"]) == ("error", "")
         assert [event["data"] for event in trace["events"]] == [{"old": "pending", "new": "error"}]
@@ -371,7 +371,7 @@ async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_b
             UnreadableState, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
         ):
             await app.export("s")
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "mended": []}
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "repaired": []}
         await app.cancel(sound.paused)
         document = json.loads(json.dumps(await app.export("s")))
         await app.import_(document, session_id="t")

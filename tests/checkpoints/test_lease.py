@@ -67,14 +67,14 @@ async def test_a_lost_lease_is_neither_renewed_nor_released(database: Database, 
 async def test_who_stands_in_line_comes_before_who_does_not(database: Database, other: Database, clock: Clock) -> None:
     mine, yours = Lease(database, clock), Lease(other, clock)
     fence = await mine.acquire("s", "me")
-    first, second = await yours.join_line("s"), await mine.join_line("s")
+    first, second = await yours.join_queue("s"), await mine.join_queue("s")
     await mine.release("s", fence)
     with pytest.raises(ThreadBusy):
         await mine.acquire("s", "me")
     with pytest.raises(ThreadBusy):
         await mine.acquire("s", "me", place=second)
     fence = await yours.acquire("s", "you", place=first)
-    await yours.leave_line(first)
+    await yours.leave_queue(first)
     await yours.release("s", fence)
     assert await mine.acquire("s", "me", place=second) > fence
 
@@ -84,7 +84,7 @@ async def test_a_place_in_line_lasts_as_long_as_somebody_asks(
 ) -> None:
     mine, yours = Lease(database, clock), Lease(other, clock)
     fence = await mine.acquire("s", "me", ttl=60)
-    alive, dead = await yours.join_line("s"), await yours.join_line("s")
+    alive, dead = await yours.join_queue("s"), await yours.join_queue("s")
     for _ in range(3):
         clock.now += 4
         with pytest.raises(ThreadBusy):

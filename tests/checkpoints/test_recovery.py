@@ -20,7 +20,6 @@ from segue.checkpoints.sqlite.repair.recover import recover
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 from segue.core.agents import Agent
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
-from segue.runtime.recovery import recover_session
 from segue.runtime.runner import thread_config
 from segue.runtime.thread_state import state_at
 from tests.fakes import ScriptedChatModel, answer, call_tool
@@ -71,10 +70,6 @@ class Work:
             return str(row["task_id"])
 
 
-def recovered(app: App) -> Any:
-    return recover_session(app._storage, app._runner, "s")
-
-
 def rows(path: Path, query: str) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
@@ -108,7 +103,7 @@ async def test_whatever_is_damaged_of_a_paused_task_its_answer_is_right_and_its_
             try:
                 result = await app.resume(task_id)
             except DamagedCheckpoint:
-                back = await recovered(app)
+                back = await app.recover("s")
                 assert back["dropped"] > 0
                 assert (await app.tasks())[0]["status"] in ("paused", "error")
                 result = await app.resume(task_id)
@@ -126,7 +121,7 @@ async def test_a_damaged_newest_checkpoint_is_said_then_made_again_from_the_writ
     async with work.opened(path) as app:
         with pytest.raises(DamagedCheckpoint, match=r"'s' is damaged .*: segue recover s goes back"):
             await app.history("s")
-        back = await recovered(app)
+        back = await app.recover("s")
         assert (back["dropped"], (await app.history("s"))[-1]["content"]) == (1, ANSWER)
         assert (await app.tasks())[0]["status"] == "done"
         await app.ask("and again", session_id="s", agent="a")
@@ -150,7 +145,7 @@ async def test_damage_to_an_older_checkpoint_costs_no_message(tmp_path: Path) ->
     async with work.opened(path) as app:
         with pytest.raises(DamagedCheckpoint):
             await app.history("s")
-        assert ((await recovered(app))["dropped"], (await recovered(app))["dropped"]) == (3, 0)
+        assert ((await app.recover("s"))["dropped"], (await app.recover("s"))["dropped"]) == (3, 0)
         assert await app.history("s") == history
         for _, _, checkpoint_id in old:
             with pytest.raises(DamagedCheckpoint):
@@ -173,7 +168,7 @@ async def test_a_damaged_checkpoint_that_a_log_begins_in_takes_what_came_after_i
         )
         (before,) = connection.execute(f"SELECT count(*) FROM checkpoints WHERE checkpoint_id < ({fifth})").fetchone()
     async with work.opened(path) as app:
-        await recovered(app)
+        await app.recover("s")
         assert len(rows(path, OUTER)) in (before, before + 1)  # the fifth is made again where it can be
 
 
@@ -183,7 +178,7 @@ async def test_damage_within_a_subgraph_costs_only_the_steps_after_it(tmp_path: 
     before, outer = len(rows(path, INNER)), rows(path, OUTER)
     garble(path, *rows(path, INNER)[0])
     async with work.opened(path) as app:
-        assert (await recovered(app))["dropped"] == 1
+        assert (await app.recover("s"))["dropped"] == 1
         assert (len(rows(path, INNER)), rows(path, OUTER)) == (before - 1, outer)
         assert (await app.resume(task_id))["answer"] == ANSWER
         events = (await app.trace(task_id))["events"]
@@ -203,7 +198,7 @@ async def test_a_step_whose_writes_are_damaged_runs_again_and_its_calls_do_not(t
     async with work.opened(path) as app:
         with pytest.raises(DamagedCheckpoint):
             await app.resume(task_id)
-        await recovered(app)
+        await app.recover("s")
         calls = (await app.trace(task_id))["calls"]
         assert (await app.resume(task_id))["answer"] == ANSWER
         assert (await app.history("s"))[-1]["content"] == ANSWER
@@ -219,7 +214,7 @@ async def test_an_open_task_is_paused_and_its_log_says_why(tmp_path: Path) -> No
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE tasks SET status = 'running'")
     async with work.opened(path) as app:
-        back = await recovered(app)
+        back = await app.recover("s")
         trace = await app.trace(task_id)
     assert trace["task"]["status"] == "paused"
     event, changed = trace["events"][-2:]
@@ -239,7 +234,7 @@ async def test_where_nothing_is_damaged_nothing_is_done(tmp_path: Path) -> None:
         rows(path, "SELECT * FROM calls"),
     )
     async with work.opened(path) as app:
-        back = await recovered(app)
+        back = await app.recover("s")
         assert (back["dropped"], back["copy"]) == (0, "")
         assert (await app.resume(task_id))["answer"] == ANSWER
     events, checkpoints, calls = before
@@ -256,7 +251,7 @@ async def test_where_nothing_can_be_read_nothing_is_deleted(tmp_path: Path) -> N
     before = [rows(path, table) for table in tables]
     async with work.opened(path) as app:
         with pytest.raises(NothingReadable, match=r"continue in a new session\. None of them was deleted"):
-            await recovered(app)
+            await app.recover("s")
         assert (await app.ask("do it", session_id="new", agent="a"))["answer"] == ANSWER
     assert before == [rows(path, table) for table in tables]
     assert files(tmp_path) == ["segue.db"]
@@ -270,9 +265,9 @@ async def test_another_session_is_left_alone_and_an_unknown_one_is_said(tmp_path
     others = rows(path, f"SELECT * FROM checkpoints WHERE NOT {MINE}")
     garble(path, *rows(path, f"SELECT type, checkpoint FROM checkpoints WHERE {MINE} ORDER BY checkpoint_id DESC")[0])
     async with work.opened(path) as app:
-        assert (await recovered(app))["dropped"] == 1
+        assert (await app.recover("s"))["dropped"] == 1
         with pytest.raises(UnknownThread):
-            await recover_session(app._storage, app._runner, "nobody")
+            await app.recover("nobody")
     assert rows(path, f"SELECT * FROM checkpoints WHERE NOT {MINE}") == others
 
 
@@ -289,7 +284,7 @@ async def test_who_does_not_hold_the_thread_changes_nothing(tmp_path: Path) -> N
         saver = FencedSqliteSaver(database)
         await Lease(database).acquire("s", "another machine:1:somebody")
         with pytest.raises(ThreadBusy):
-            await recovered(app)
+            await app.recover("s")
         with pytest.raises(StaleOwner):
             await recover(database, saver, readable, "s")
     assert rows(path, "SELECT * FROM checkpoints") == before
@@ -302,7 +297,7 @@ async def test_an_in_memory_database_is_not_copied() -> None:
         with closing(sqlite3.connect(app._storage.database.path)) as connection, connection:
             last = "(SELECT max(checkpoint_id) FROM checkpoints)"
             connection.execute(f"UPDATE checkpoints SET checkpoint = x'00' WHERE checkpoint_id = {last}")
-        back = await recovered(app)
+        back = await app.recover("s")
         assert (back["dropped"], back["copy"]) == (1, "")
         assert (await app.history("s"))[-1]["content"] == ANSWER
 
@@ -338,7 +333,7 @@ async def test_every_way_to_read_a_damaged_checkpoint_says_so(tmp_path: Path, da
         for read in reads:
             with pytest.raises(DamagedCheckpoint):
                 await read()
-        assert (await recovered(app))["dropped"] == 1
+        assert (await app.recover("s"))["dropped"] == 1
         assert (await app.history("s"))[-1]["content"] == ANSWER
 
 
@@ -368,7 +363,7 @@ async def test_what_was_stored_without_checksums_is_read_as_ever(tmp_path: Path)
     async with work.opened(path) as app:
         assert (await app.history("s"))[-1]["content"] == ANSWER
         await app.ask("and again", session_id="s", agent="a")
-        assert (await recovered(app))["dropped"] == 0
+        assert (await app.recover("s"))["dropped"] == 0
 
 
 async def test_values_that_no_channel_takes_are_damage_too(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ async def test_a_recovery_that_is_cut_off_loses_nothing_of_the_last_turn(tmp_pat
             await state_at(app._runner.graph, config)
 
         back = await recover(app._storage.database, app._runner.saver, readable, "s")  # the process dies right after it
-        assert back["dropped"] == 2
+        assert back.dropped == 2
     async with work.opened(path) as app:
         await app.recover("s")
         assert ANSWER in [said["content"] for said in await app.history("s")]

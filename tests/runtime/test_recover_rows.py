@@ -50,9 +50,9 @@ def test_recover_says_what_it_did_and_how_to_go_on(sound: Path, tmp_path: Path) 
     path = copied(sound, tmp_path)
     damage(path, "UPDATE tasks SET notes = '{', answer = '{' WHERE thread_id = 's' AND status = 'paused'")
     code, output = run(path, "recover", "s")
-    mended, kept, go_on, command = output.splitlines()
+    repaired, kept, go_on, command = output.splitlines()
     assert (code, go_on) == (0, "To continue:")
-    assert mended.endswith("': damaged: notes, answer; they are empty now.")
+    assert repaired.endswith("': damaged: notes, answer; they are empty now.")
     assert kept.startswith(f"The database as it was is kept in {path}.damaged-")
     assert command.startswith("segue resume ")
     assert run(path, "recover", "s") == (0, "Nothing of session s is damaged; nothing was changed.\n")
@@ -93,7 +93,7 @@ async def test_a_damaged_session_is_not_forked_and_its_user_keeps_the_preference
         assert {row["thread_id"] for row in await app.threads()} == {"s", "t", "u"}
 
 
-async def test_a_damaged_call_stops_its_task_until_it_is_mended(sound: Path, tmp_path: Path) -> None:
+async def test_a_damaged_call_stops_its_task_until_it_is_repaired(sound: Path, tmp_path: Path) -> None:
     path = copied(sound, tmp_path)
     for column, value in (("outcome", "'{'"), ("state", "'odd'"), ("arguments", "x'00'"), ("outcome", "x'00'")):
         damage(path, f"UPDATE calls SET {column} = {value} WHERE thread_id = 's'")
@@ -101,5 +101,5 @@ async def test_a_damaged_call_stops_its_task_until_it_is_mended(sound: Path, tmp
             task = (await app.tasks(session_id="s"))[0]["task_id"]
             with pytest.raises(DamagedRow, match="segue recover s repairs it"):
                 await app.cancel(task)
-            assert (await app.recover("s"))["mended"]
+            assert (await app.recover("s"))["repaired"]
             assert [call["state"] for call in (await app.trace(task))["calls"]] == ["done"] * 4

@@ -4,22 +4,23 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from segue.core.errors import NothingReadable, UnknownThread
 from segue.core.events import Recovered, StateChanged
+from segue.core.records import Recovery
 from segue.core.task_status import OPEN, TaskStatus
 
-from ....core.records import Json
+from ...ports import Readable
 from ..database import Database, translated
 from ..event_log import insert_event
 from ..integrity import damaged_rows
 from ..leases import check_fence
 from ..saver import FencedSqliteSaver
 from .rows import replace_damaged
-from .survey import Damage, Readable, Survey
+from .survey import Damage, Survey
 
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _DROP = (f"DELETE FROM checkpoints WHERE {_PLACE}", f"DELETE FROM writes WHERE {_PLACE}")
@@ -37,23 +38,23 @@ _ORPHAN = "UPDATE calls SET orphaned = 1 WHERE thread_id = ? AND task_id = ? AND
 _PAUSE = "UPDATE tasks SET status = ?, updated_at = ? WHERE task_id = ?"
 
 
+Found = Damage | NothingReadable | UnknownThread
+"""What of a thread can be read, or why nothing can."""
+
+
 async def recover(
     database: Database,
     saver: FencedSqliteSaver,
     readable: Readable,
     thread_id: str,
     clock: Callable[[], float] = time.time,
-) -> Json:
+) -> Recovery:
     """Let a thread that `saver` holds go back to the newest state that can be read, and replace its damaged records.
 
-    A copy of the file is made first, then everything is done in one transaction. Returns {checkpoint_id, created_at,
-    dropped, copy, mended}: the checkpoint that the thread is at now, its time (Unix seconds), how many checkpoints and
-    results of steps were dropped, the path of the copy, and a sentence for each repaired row. Where nothing is damaged,
-    nothing is dropped or copied. The thread's newest task can be resumed: calls that the state does not know
-    of any more are found again in the ledger, by their name and arguments.
-
-    Without any checkpoint, `checkpoint_id` is "". Where there are some and none can be read, only the records
-    are replaced: `checkpoint_id` is None, and the last sentence says what that means.
+    A copy of the file is made first, then everything is done in one transaction. Where nothing is damaged, nothing is
+    dropped or copied. The thread's newest task can be resumed: calls that the state does not know of any more are found
+    again in the ledger, by their name and arguments. Where there are checkpoints and none can be read, only the records
+    are replaced.
 
     Raises:
         UnknownThread: it has no checkpoint, nor any damaged row.
@@ -62,7 +63,7 @@ async def recover(
         DatabaseUnavailable: the file itself is damaged, or has no room for the copy beside it; nothing was changed.
     """
     damaged = await database.read(partial(damaged_rows, thread_id=thread_id))
-    found: Damage | NothingReadable | UnknownThread
+    found: Found
     try:
         found = await Survey(database, saver, readable, thread_id).damage()
     except (NothingReadable, UnknownThread) as error:
@@ -70,27 +71,28 @@ async def recover(
             raise
         found = error
     if isinstance(found, Damage) and not found.size and not damaged:
-        return _report(found, "", [])
+        return _recovery(found)
     copy = await asyncio.to_thread(copy_aside, database, clock())
     fence, now = saver.fence(thread_id), clock()
 
     def work(connection: sqlite3.Connection) -> list[str]:
         check_fence(connection, thread_id, fence)
-        mended = replace_damaged(connection, thread_id, now)
+        repaired = replace_damaged(connection, thread_id, now)
         if isinstance(found, Damage) and found.size:
             _drop(connection, found, saver, thread_id, now)
-        return mended
+        return repaired
 
-    return _report(found, copy, await database.write(work))
+    return _recovery(found, copy, await database.write(work))
 
 
-def _report(found: Damage | NothingReadable | UnknownThread, copy: str, mended: list[str]) -> Json:
-    if isinstance(found, Damage):
-        place = {"checkpoint_id": found.standing.checkpoint_id, "created_at": found.created_at, "dropped": found.size}
-        return {**place, "copy": copy, "mended": mended}
-    lost = isinstance(found, NothingReadable)
-    place = {"checkpoint_id": None if lost else "", "created_at": 0.0, "dropped": 0}
-    return {**place, "copy": copy, "mended": [*mended, str(found)] if lost else mended}
+def _recovery(found: Found, copy: str = "", repaired: Sequence[str] = ()) -> Recovery:
+    match found:
+        case Damage():
+            place = found.outermost.checkpoint_id
+            return Recovery(place, found.created_at, found.size, copy, [*repaired])
+        case NothingReadable():
+            return Recovery(None, copy=copy, repaired=[*repaired, str(found)])
+    return Recovery("", copy=copy, repaired=[*repaired])
 
 
 def copy_aside(database: Database, now: float) -> str:
@@ -129,15 +131,15 @@ def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSav
         empty = saver.serde.dumps_typed({"id": checkpoint_id, "channel_values": {}})
         connection.execute(_EMPTY, (*empty, thread_id, ns, checkpoint_id))
     connection.execute(_DROP_STRAYS, {"thread": thread_id})
-    standing = damage.standing
-    if standing.newer:
-        connection.execute(_DROP_GIVEN, (thread_id, standing.ns, standing.checkpoint_id))
+    outermost = damage.outermost
+    if outermost.newer:
+        connection.execute(_DROP_GIVEN, (thread_id, outermost.ns, outermost.checkpoint_id))
     task = connection.execute(_LATEST, (thread_id,)).fetchone()
     if task is None:
         return
     task_id, status = task
     connection.execute(_ORPHAN, (thread_id, task_id, damage.unknown_since))
-    recovered = Recovered(task_id=task_id, checkpoint_id=standing.checkpoint_id, reason=damage.reason)
+    recovered = Recovered(task_id=task_id, checkpoint_id=outermost.checkpoint_id, reason=damage.reason)
     insert_event(connection, thread_id, recovered)
     if status in OPEN and status != TaskStatus.PAUSED:
         connection.execute(_PAUSE, (TaskStatus.PAUSED, now, task_id))

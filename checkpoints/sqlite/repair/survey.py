@@ -3,7 +3,7 @@
 import json
 import math
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,14 +13,12 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
 
+from ...ports import Readable
 from ..database import Database
 from ..saver import FencedSqliteSaver
 from ..serializer import Undecodable, check_form, decoding
 from ..sessions.snapshots import seconds_of
 from .ancestry import Ancestry
-
-Readable = Callable[[RunnableConfig], Awaitable[None]]
-"""Reads the whole state at a checkpoint, and raises DamagedCheckpoint where it cannot."""
 
 _IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id DESC"
 _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
@@ -37,7 +35,7 @@ _STRAYS = """
 
 
 @dataclass(frozen=True)
-class Standing:
+class NewestReadable:
     """The newest checkpoint of a namespace that can be read.
 
     `at` is Unix seconds, `parents` the checkpoints outside that it belongs to, `broken` the steps upon it whose writes
@@ -68,7 +66,7 @@ class Standing:
 class Damage:
     """What to remove so that the rest can be read, and the state of the thread after that."""
 
-    standing: Standing
+    outermost: NewestReadable
     """Of the thread's own graph."""
     checkpoints: list[tuple[str, str]] = field(default_factory=list)
     steps: list[tuple[str, str, bytes | None]] = field(default_factory=list)
@@ -83,13 +81,13 @@ class Damage:
 
     @property
     def created_at(self) -> float:
-        return self.standing.at if math.isinf(self.back_to) else self.back_to
+        return self.outermost.at if math.isinf(self.back_to) else self.back_to
 
     @property
     def size(self) -> int:
         return len(self.checkpoints) + len(self.steps) + len(self.unreadable) + self.strays
 
-    def add(self, found: Standing) -> None:
+    def add(self, found: NewestReadable) -> None:
         self.checkpoints += [(found.ns, checkpoint_id) for checkpoint_id in found.newer]
         self.steps += [(found.ns, found.checkpoint_id, step) for step in found.broken]
         self.unreadable += [(found.ns, checkpoint_id) for checkpoint_id in found.unreadable]
@@ -100,8 +98,8 @@ class Damage:
     def add_lost(self, ns: str, ids: Sequence[str]) -> None:
         """A graph inside of which nothing can be read: its node begins again."""
         self.checkpoints += [(ns, checkpoint_id) for checkpoint_id in ids]
-        self.unknown_since = min(self.unknown_since, self.standing.at)
-        self.back_to = min(self.back_to, self.standing.at)
+        self.unknown_since = min(self.unknown_since, self.outermost.at)
+        self.back_to = min(self.back_to, self.outermost.at)
 
 
 class Survey:
@@ -158,7 +156,7 @@ class Survey:
             ids.setdefault(ns, []).append(checkpoint_id)
         return ids
 
-    async def _newest(self, ns: str, ids: Sequence[str]) -> Standing | None:
+    async def _newest(self, ns: str, ids: Sequence[str]) -> NewestReadable | None:
         for place, checkpoint_id in enumerate(ids):
             try:
                 return await self._look(ns, checkpoint_id, ids[:place])
@@ -166,7 +164,7 @@ class Survey:
                 self._reason = self._reason or error.reason
         return None
 
-    async def _look(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> Standing:
+    async def _look(self, ns: str, checkpoint_id: str, newer: Sequence[str]) -> NewestReadable:
         """Read a checkpoint with everything that its state is made of.
 
         Raises:
@@ -188,7 +186,7 @@ class Survey:
         broken = await self._broken(key)
         if not (ns or unreadable or broken):
             await self._readable(config)
-        return Standing(ns, checkpoint_id, at, parents, broken, newer, unreadable)
+        return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
 
     async def _unreadable(self, config: RunnableConfig, logs: Sequence[str]) -> list[str]:
         """Read the logs at a checkpoint; return the damaged ones before it that they can be read without.

@@ -24,7 +24,7 @@ from ..schema import SCHEMA_VERSION
 from ..serializer import CheckedSerializer, decoding, without_key
 from .approvals import RESUME, has_question, without_approvals
 from .export_format import FORMAT, VERSION, Document, StatePart, form_of, read_document
-from .fork import refuse_taken, standing_task
+from .fork import refuse_taken, unfinished_task
 from .new_ids import Renaming
 from .snapshots import find, has_checkpoints, refuse_unknown
 
@@ -110,7 +110,7 @@ def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Json:
         tasks = connection.execute(_TASKS, (thread_id,)).fetchall()
         newest = _newest(connection, thread_id)
         outermost = find(connection, thread_id, newest) if newest else None
-        standing = standing_task(connection, outermost, tasks)
+        unfinished = unfinished_task(connection, outermost, tasks)
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -119,7 +119,7 @@ def _export(thread_id: str, now: float, connection: sqlite3.Connection) -> Json:
             "tasks": [form_of(from_row(Task, row)) for row in tasks],
             "events": [form_of(from_row(StoredEvent, row)) for row in connection.execute(_EVENTS, (thread_id,))],
             "calls": [form_of(from_row(Call, row)) for row in connection.execute(_CALLS, (thread_id,))],
-            "state": _state(connection, thread_id) if standing else None,
+            "state": _state(connection, thread_id) if unfinished else None,
         }
     finally:
         connection.execute("COMMIT")

@@ -143,7 +143,7 @@ def _fork(
     with decoding(thread_id):
         check_thread(connection, thread_id)
     tasks = _tasks(connection, cut)
-    standing = standing_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
+    unfinished = unfinished_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
     renaming = Renaming(row["task_id"] for row in tasks)
     values = {
         "thread": thread_id,
@@ -153,7 +153,7 @@ def _fork(
         "at": cut.at,
         "tasks": json.dumps([*renaming.new]),
         "last": tasks[-1]["position"] if tasks else 0,
-        "open": standing["task_id"] if standing else None,
+        "open": unfinished["task_id"] if unfinished else None,
     }
     with renaming.within(connection):
         _copy(connection, values)
@@ -162,8 +162,8 @@ def _fork(
         return None
     newest = renaming.new[tasks[-1]["task_id"]]
     connection.execute(_TOUCH, (now, newest))
-    if standing:
-        _reopen(connection, cut, standing, newest, new_thread_id)
+    if unfinished:
+        _reopen(connection, cut, unfinished, newest, new_thread_id)
     return newest
 
 
@@ -185,7 +185,7 @@ def _tasks(connection: sqlite3.Connection, cut: Cut) -> list[sqlite3.Row]:
     return connection.execute(_TASKS, (thread_id, last)).fetchall()
 
 
-def standing_task(
+def unfinished_task(
     connection: sqlite3.Connection, outermost: Checkpoint | None, tasks: Sequence[sqlite3.Row]
 ) -> sqlite3.Row | None:
     """The newest of a thread's tasks, if it had not ended when the chat graph's snapshot was made."""

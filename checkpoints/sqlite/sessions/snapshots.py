@@ -170,7 +170,7 @@ def following(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
             return ["__start__"]
         case "loop":
             return _called(connection, found)
-    return _standing(connection, found)
+    return _triggered(connection, found)
 
 
 def _called(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
@@ -182,7 +182,7 @@ def _called(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
         return sent + _branches(row["channel"] for row in rows)
 
 
-def _standing(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
+def _triggered(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
     """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
     place = (found.thread_id, found.inside, found.checkpoint_id)
     row = connection.execute(_STATE, place).fetchone()

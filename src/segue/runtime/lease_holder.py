@@ -50,7 +50,7 @@ class LeaseHolder:
             if wait <= 0:
                 raise
         deadline = time.monotonic() + wait
-        place = await self._lease.join_line(thread_id)
+        place = await self._lease.join_queue(thread_id)
         try:
             while True:
                 try:
@@ -60,7 +60,7 @@ class LeaseHolder:
                         raise
                 await asyncio.sleep(LOOK_EVERY)
         finally:
-            await self._lease.leave_line(place)
+            await self._lease.leave_queue(place)
 
     async def _try(self, thread_id: str, place: int | None = None) -> int:
         owner, expires_at = await self._lease.last_owner(thread_id)

@@ -3,7 +3,7 @@
 from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.ports import Storage
-from ..core.records import Json
+from ..core.records import Recovery
 from .runner import Runner, thread_config
 from .thread_state import state_at
 
@@ -11,10 +11,8 @@ _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
 
 
-async def recover_session(storage: Storage, runner: Runner, thread_id: str) -> Json:
+async def recover_session(storage: Storage, runner: Runner, thread_id: str) -> Recovery:
     """Repair the records and go back to the newest state that can be read.
-
-    Returns {checkpoint_id, created_at, dropped, copy, mended}: the sentences in `mended` say what was repaired.
 
     Raises:
         UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable; nothing was changed.

@@ -82,7 +82,7 @@ class Sessions:
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
-        return await recover_session(self._storage, self._runner, session_id)
+        return (await recover_session(self._storage, self._runner, session_id)).json()
 
     async def delete(self, session_id: str) -> None:
         """Delete every row of the session, and rewrite the file without them.

@@ -44,7 +44,7 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
     Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
     """
     back: dict[str, Any] = await app.recover(session)
-    if not back["dropped"] and not back["mended"]:
+    if not back["dropped"] and not back["repaired"]:
         return [f"Nothing of session {session} is damaged; nothing was changed."], 0
     dropped = [
         f"Session {session} went back to its snapshot of {when(back['created_at'])} ({back['checkpoint_id']}).",
@@ -54,7 +54,7 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
     lost = back["checkpoint_id"] is None
     lines = [
         *(dropped if back["dropped"] else []),
-        *(printable(sentence) for sentence in back["mended"]),
+        *(printable(sentence) for sentence in back["repaired"]),
         *kept,
         *([] if lost else await _next_command(app, settings, session)),
     ]
