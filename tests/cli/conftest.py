@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -23,12 +22,9 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 
+from .process import CommandProcess, Patches
+
 SECONDS = 60
-AT_TERMINAL = """
-import fcntl, runpy, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it as a signal
-runpy.run_module("segue", run_name="__main__")
-"""
 
 TOOLS = '''
 import os, pathlib, time
@@ -84,16 +80,23 @@ tools = ["page_tools:fetch", "page_tools:store", "page_tools:refund", "page_tool
 class Terminal:
     """A process at a terminal of its own, and the person who types there."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", ours: int) -> None:
+    def __init__(self, process: CommandProcess, ours: int, theirs: int) -> None:
         self.process = process
         self._ours = ours
+        self._theirs: int | None = theirs
+        """Open as long as the process runs, so that what it wrote last can be read."""
         self._raw = b""
         self._read_to = 0
 
     @property
+    def raw(self) -> str:
+        """All that was written so far."""
+        return self._raw.decode("utf-8", "replace")
+
+    @property
     def text(self) -> str:
         """All that was written so far, without colours and cursor movements."""
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._raw.decode("utf-8", "replace")).replace("\r", "")
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r", "")
 
     def until(self, text: str, seconds: float = SECONDS) -> None:
         """Wait until the text comes, after what was waited for before."""
@@ -125,7 +128,10 @@ class Terminal:
 
     def _take(self) -> bool:
         """Read what is there, waiting a moment for it; False at the end."""
-        if not select.select([self._ours], [], [], 0.1)[0]:
+        ready = select.select([self._ours, self.process.sentinel], [], [], 0.1)[0]
+        if self.process.sentinel in ready:
+            self._close_theirs()
+        if self._ours not in ready:
             return True
         try:
             piece = os.read(self._ours, 65536)
@@ -134,7 +140,13 @@ class Terminal:
         self._raw += piece
         return bool(piece)
 
+    def _close_theirs(self) -> None:
+        if self._theirs is not None:
+            os.close(self._theirs)
+            self._theirs = None
+
     def close(self) -> None:
+        self._close_theirs()
         os.close(self._ours)
 
 
@@ -144,7 +156,7 @@ class Shell:
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list["CommandProcess | subprocess.Popen[bytes]"] = field(default_factory=list)
     terminals: list[Terminal] = field(default_factory=list)
 
     def __call__(self, *arguments: str, stdin: bytes = b"", **environ: str) -> "subprocess.CompletedProcess[bytes]":
@@ -175,17 +187,9 @@ class Shell:
             check=False,
         )
 
-    def begin(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def begin(self, *arguments: str, patched: Patches | None = None) -> CommandProcess:
         """Start a command; what it writes goes to the files `out` and `err`."""
-        with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "segue", *arguments],
-                cwd=self.folder,
-                env=self.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
+        process = CommandProcess(arguments, self.folder, self.environ, patched, out="out", err="err")
         self.started.append(process)
         return process
 
@@ -193,18 +197,10 @@ class Shell:
         """Start a command at a terminal of its own, 100 columns wide."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        process = subprocess.Popen(
-            [sys.executable, "-c", AT_TERMINAL, *arguments],
-            cwd=self.folder,
-            env={**self.environ, "TERM": "xterm-256color", **environ},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
+        environ = {**self.environ, "TERM": "xterm-256color", **environ}
+        process = CommandProcess(arguments, self.folder, environ, terminal=os.ttyname(theirs))
         self.started.append(process)
-        self.terminals.append(Terminal(process, ours))
+        self.terminals.append(Terminal(process, ours, theirs))
         return self.terminals[-1]
 
     def until(self, name: str, text: str) -> None:
@@ -232,7 +228,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     yield shell
     for process in shell.started:
         if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
         process.wait()
     for terminal in shell.terminals:
         terminal.close()

@@ -60,16 +60,6 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
 
 
 @pytest.mark.slow
-def test_the_question_is_put_in_chinese_where_the_task_is(pages: Shell) -> None:
-    terminal = ask_at_terminal(pages, message="请 refund 一下")
-    terminal.until("有一个调用等待您批准：")
-    terminal.until("批准、修改还是拒绝？[a/e/r]")
-    terminal.type("a\n")
-    assert terminal.end() == 0
-    assert effects(pages) == ["refund 50 sorry"]
-
-
-@pytest.mark.slow
 def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Shell) -> None:
     editor = pages.folder / "editor"
     editor.write_text('#!/bin/sh\necho "[1]" > "$2"; [ -e second ] && echo \'{"amount": 7}\' > "$2"; touch second\n')
@@ -84,11 +74,10 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["\x03", "\x04"])
-def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str) -> None:
+def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell) -> None:
     terminal = ask_at_terminal(pages)
     terminal.until("[a/e/r]")
-    terminal.press(key, until="The task is waiting for an answer.")
+    terminal.press("\x04", until="The task is waiting for an answer.")
     assert terminal.end() == 3
     (task,) = pages.rows("tasks")
     assert task["status"] == "waiting"
@@ -106,10 +95,11 @@ def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell, key: str)
 
 
 @pytest.mark.slow
-def test_resuming_a_task_that_waits_asks_too(pages: Shell) -> None:
-    task_id = waiting(pages, "refund it")
+def test_resuming_a_task_that_waits_asks_in_the_language_of_the_task(pages: Shell) -> None:
+    task_id = waiting(pages, "请 refund 一下")
     terminal = pages.at_terminal("resume", task_id, "--agents", "agents.toml")
-    terminal.until("[a/e/r]")
+    terminal.until("有一个调用等待您批准：")
+    terminal.until("批准、修改还是拒绝？[a/e/r]")
     terminal.type("a\n")
     assert terminal.end() == 0
     assert effects(pages) == ["refund 50 sorry"]

@@ -1,4 +1,4 @@
-"""Pause, cancel, steer and stand in line: what one terminal does to the task of another."""
+"""Pause, cancel, steer and wait: what one terminal does to the task of another."""
 
 import contextlib
 import json
@@ -6,23 +6,34 @@ import re
 import shlex
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from segue.cli.commands.resume import code_of
+
 from .conftest import SECONDS, Shell
+from .process import CommandProcess, Patches
 
 AGENTS = ("--agents", "agents.toml")
 
 
-def begin(pages: Shell, *options: str, session: str = "s1") -> "subprocess.Popen[bytes]":
+def begin(pages: Shell, *options: str, session: str = "s1", patched: Patches | None = None) -> CommandProcess:
     """A task that runs until `let_go`."""
-    process = pages.begin("chat", "please fetch it, then store it", *AGENTS, "--session", session, *options)
+    command = ("chat", "please fetch it, then store it", *AGENTS, "--session", session, *options)
+    process = pages.begin(*command, patched=patched)
     pages.until("effects", "fetch begun")
     return process
+
+
+def kill(pages: Shell, session: str) -> None:
+    """A task whose process is gone in the middle of a call."""
+    process = begin(pages, session=session)
+    process.kill()
+    process.wait(SECONDS)
+    (pages.folder / "effects").unlink()
 
 
 def latest(pages: Shell) -> str:
@@ -30,21 +41,31 @@ def latest(pages: Shell) -> str:
 
 
 @pytest.mark.slow
-def test_a_task_is_paused_from_another_terminal_and_resumed_by_the_command_that_is_printed(
+def test_a_task_that_runs_elsewhere_is_paused_and_resumed_by_the_commands_that_are_printed(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
     process = begin(pages)
     task_id = latest(pages)
-    pausing = pages("pause", task_id[:6], *AGENTS)
+    refused = pages("resume", task_id, *AGENTS)
+    assert refused.returncode == 1
+    runs, see, trace, pause, command = refused.stderr.decode().splitlines()
+    assert runs == f"Task '{task_id}' is already running in another process."
+    assert (see, pause) == ("see its progress:", "pause it, then resume it here:")
+    assert task_id in pages(*shlex.split(trace)[1:]).stdout.decode()
+    pausing = pages(*shlex.split(command)[1:])
     assert pausing.returncode == 0, pausing.stderr
-    said, command = pausing.stdout.decode().splitlines()
+    said, resume = pausing.stdout.decode().splitlines()
     assert said == f"Task {task_id} is pausing: it stops at its next checkpoint. To resume it then:"
     assert pages.rows("tasks")[0]["status"] == "pausing"
+    assert pages("resume", task_id, *AGENTS).stderr.decode().splitlines() == [
+        f"Task '{task_id}' is pausing in another process: resume it once it is paused.",
+        *(see, trace),
+    ]
     pages.until("err", "pausing at the next checkpoint, as requested by another process")
     let_go()
     assert process.wait(SECONDS) == 130
-    assert command in pages.read("err")
-    assert pages(*shlex.split(command)[1:]).returncode == 0
+    assert resume in pages.read("err")
+    assert pages(*shlex.split(resume)[1:]).returncode == 0
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
     ended = pages("pause", task_id)
     assert (ended.returncode, ended.stdout) == (1, b"")
@@ -52,16 +73,7 @@ def test_a_task_is_paused_from_another_terminal_and_resumed_by_the_command_that_
 
 
 @pytest.mark.slow
-def test_a_task_whose_process_is_gone_is_paused_at_once(pages: Shell) -> None:
-    process = begin(pages)
-    process.kill()
-    process.wait(SECONDS)
-    task_id = latest(pages)
-    assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To resume it:")
-
-
-@pytest.mark.slow
-def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on(
+def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
     process = begin(pages)
@@ -80,6 +92,7 @@ def test_a_task_that_was_cut_off_is_listed_as_such_with_the_command_that_goes_on
         assert "running (interrupted)" in row
         assert (said, hint) == ("Interrupted when its process ended. To resume it:", f"  segue resume {task_id}")
     assert "running (interrupted)" in pages("trace", task_id).stdout.decode()
+    assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To resume it:")
     assert pages(*shlex.split(hint)[1:], *AGENTS).returncode == 0
     assert not any(row["cut_off"] for row in pages.rows("tasks"))
 
@@ -109,10 +122,11 @@ def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callabl
 @pytest.mark.slow
 def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin(pages)
-    refused = pages("chat", "store it, please", *AGENTS, "--session", "s1")
-    assert refused.returncode == 1
-    sentence, *choices = refused.stderr.decode().splitlines()
-    assert "is busy with another task" in sentence
+    for waiting in ((), ("--wait", "0.3")):
+        refused = pages("chat", "store it, please", *AGENTS, "--session", "s1", *waiting)
+        assert refused.returncode == 1
+        assert "is busy with another task" in refused.stderr.decode()
+    _, *choices = refused.stderr.decode().splitlines()
     assert choices == [
         "wait for it:",
         "  segue chat --session s1 --wait 60 --agents agents.toml 'store it, please'",
@@ -123,36 +137,6 @@ def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[],
         "add the message to the running task, and continue it here:",
         "  segue chat --session s1 --steer --agents agents.toml 'store it, please'",
     ]
-    let_go()
-    assert process.wait(SECONDS) == 0
-
-
-@pytest.mark.slow
-def test_who_resumes_a_task_that_runs_is_told_so_and_how_to_see_and_pause_it(
-    pages: Shell, let_go: Callable[[], None]
-) -> None:
-    process = begin(pages)
-    task_id = latest(pages)
-    refused = pages("resume", task_id, *AGENTS)
-    assert refused.returncode == 1
-    runs, see, trace, pause, pausing = refused.stderr.decode().splitlines()
-    assert runs == f"Task '{task_id}' is already running in another process."
-    assert (see, pause) == ("see its progress:", "pause it, then resume it here:")
-    assert task_id in pages(*shlex.split(trace)[1:]).stdout.decode()
-    assert pages(*shlex.split(pausing)[1:]).returncode == 0
-    again = pages("resume", task_id, *AGENTS)
-    assert again.returncode == 1
-    assert again.stderr.decode().splitlines() == [
-        f"Task '{task_id}' is pausing in another process: resume it once it is paused.",
-        *(see, trace),
-    ]
-    let_go()
-    assert process.wait(SECONDS) == 130
-
-
-@pytest.mark.slow
-def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go: Callable[[], None]) -> None:
-    process = begin(pages)
     terminal = pages.at_terminal("chat", *AGENTS, "--session", "s1")
     for said in ("/resume", "hello"):
         terminal.until("you> ")
@@ -164,37 +148,24 @@ def test_turn_by_turn_a_task_that_runs_elsewhere_is_told_of(pages: Shell, let_go
 
 
 @pytest.mark.slow
-def test_a_message_stands_in_line(pages: Shell, let_go: Callable[[], None]) -> None:
+def test_a_message_waits_for_a_busy_session_until_it_is_free_or_the_person_leaves(
+    pages: Shell, let_go: Callable[[], None]
+) -> None:
     process = begin(pages)
-    waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
-    waiting.until("Waiting for session 's1'")
+    patient, leaving = (
+        pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS)) for _ in range(2)
+    )
+    patient.until("Waiting for session 's1'")
+    leaving.until("Waiting for session 's1'")
+    leaving.type("\x03")
+    leaving.until("You stopped waiting, and the message was not sent. To send it:")
+    leaving.until("segue chat --session s1 --wait 60 --agents agents.toml 'store it'")
+    assert leaving.end() == 130
     let_go()
     assert process.wait(SECONDS) == 0
-    assert waiting.end() == 0
+    assert patient.end() == 0
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done", "store done"]
-
-
-@pytest.mark.slow
-def test_who_waited_long_enough_is_told_that_it_is_busy(pages: Shell, let_go: Callable[[], None]) -> None:
-    begin(pages)
-    refused = pages("chat", "store it", *AGENTS, "--session", "s1", "--wait", "0.3")
-    assert refused.returncode == 1
-    assert "is busy with another task" in refused.stderr.decode()
-    let_go()
-
-
-@pytest.mark.slow
-def test_who_leaves_the_line_has_sent_nothing(pages: Shell, let_go: Callable[[], None]) -> None:
-    process = begin(pages)
-    waiting = pages.at_terminal("chat", "store it", *AGENTS, "--session", "s1", "--wait", str(SECONDS))
-    waiting.until("Waiting for session")
-    waiting.type("\x03")
-    waiting.until("You stopped waiting, and the message was not sent. To send it:")
-    waiting.until("segue chat --session s1 --wait 60 --agents agents.toml 'store it'")
-    assert waiting.end() == 130
-    let_go()
-    assert process.wait(SECONDS) == 0
-    assert len(pages.rows("tasks")) == 1
+    assert len(pages.rows("tasks")) == 2
 
 
 @pytest.mark.slow
@@ -226,14 +197,9 @@ def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
-    pages: Shell, let_go: Callable[[], None], options: tuple[str, ...]
-) -> None:
-    patient = f"import segue.cli.dialog.conversation\nsegue.cli.conversation.TAKING_UP = {SECONDS}\n"
-    (pages.folder / "sitecustomize.py").write_text(patient, encoding="utf-8")
-    pages.environ["PYTHONPATH"] = str(pages.folder)  # however slow the machine, it is not what decides
-    process = begin(pages, *options)
+def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(pages: Shell, let_go: Callable[[], None]) -> None:
+    patient = {"segue.cli.dialog.conversation.TAKING_UP": SECONDS}  # however slow the machine, it does not decide
+    process = begin(pages, "--json", patched=patient)
     task_id = latest(pages)
     steering = pages.at_terminal("chat", "and quickly", *AGENTS, "--session", "s1", "--steer")
     deadline = time.monotonic() + SECONDS
@@ -244,10 +210,9 @@ def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(
     assert process.wait(SECONDS) == 130
     *_, said, command = pages.read("err").splitlines()
     assert said == "The task was paused and resumed by another process. To see its progress:"
-    if options:
-        result = json.loads(pages.read("out").splitlines()[-1])
-        assert (result["type"], result["task_id"]) == ("result", task_id)
-        assert result["status"] in ("running", "done")
+    result = json.loads(pages.read("out").splitlines()[-1])
+    assert (result["type"], result["task_id"]) == ("result", task_id)
+    assert result["status"] in ("running", "done")
     assert pages(*shlex.split(command)[1:]).returncode == 0
     steering.until("added: and quickly")
     assert steering.end() == 0
@@ -284,12 +249,9 @@ def test_turn_by_turn_a_paused_task_is_steered(pages: Shell, let_go: Callable[[]
 
 
 @pytest.mark.slow
-def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[], None]) -> None:
+def test_all_that_was_interrupted_is_resumed_at_once(pages: Shell, let_go: Callable[[], None]) -> None:
     for number in range(3):
-        begun = begin(pages, session=f"s{number}")
-        begun.kill()
-        begun.wait(SECONDS)
-        (pages.folder / "effects").unlink()
+        kill(pages, f"s{number}")
     let_go()
     pages("chat", "refund it", *AGENTS, "--agent", "shop")
     resumed = pages("resume", "--all", *AGENTS)
@@ -306,23 +268,6 @@ def test_all_that_was_cut_off_goes_on_at_once(pages: Shell, let_go: Callable[[],
     assert again.stdout.decode().splitlines() == ["No task can be resumed until it is answered.", *to_answer]
     assert pages("cancel", waiting).returncode == 0
     assert pages("resume", "--all", *AGENTS).stdout.decode() == "There is no task to resume.\n"
-
-
-@pytest.mark.slow
-def test_one_of_all_that_is_cancelled_meanwhile_is_no_success(pages: Shell) -> None:
-    begun = begin(pages)
-    begun.kill()
-    begun.wait(SECONDS)
-    (pages.folder / "effects").unlink()
-    (pages.folder / "page_tools.py").write_text(
-        (pages.folder / "page_tools.py").read_text().replace('@tool(keywords=("fetch",)', "@tool(idempotent=True")
-    )
-    everything = pages.begin("resume", "--all", *AGENTS)
-    pages.until("effects", "fetch begun")
-    assert pages("cancel", latest(pages), *AGENTS).returncode == 0
-    (pages.folder / "go").touch()
-    assert everything.wait(SECONDS) == 1
-    assert pages.read("out").splitlines()[-1] == "1 task: 1 cancelled."
 
 
 @pytest.mark.slow
@@ -354,10 +299,7 @@ def test_one_that_fails_and_one_that_waits_are_told_apart(pages: Shell) -> None:
 @pytest.mark.slow
 def test_an_interrupt_pauses_all_that_was_resumed(pages: Shell) -> None:
     for number in range(5):
-        begun = begin(pages, session=f"s{number}")
-        begun.kill()
-        begun.wait(SECONDS)
-        (pages.folder / "effects").unlink()
+        kill(pages, f"s{number}")
     (pages.folder / "page_tools.py").write_text(
         (pages.folder / "page_tools.py").read_text().replace('@tool(keywords=("fetch",)', "@tool(idempotent=True")
     )
@@ -406,3 +348,19 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
     assert went_on.returncode == 0, went_on.stderr
     assert pages.read("effects").splitlines() == ["store done"], "what was done is not done again"
     assert "went back to an older snapshot" in pages("trace", task).stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ("", 0),
+        ("done busy", 0),
+        ("done cancelled waiting", 1),
+        ("failed paused", 1),
+        ("waiting paused", 3),
+        ("done left", 130),
+        ("paused", 130),
+    ],
+)
+def test_the_exit_code_of_many_tasks_is_that_of_the_worst(outcomes: str, code: int) -> None:
+    assert code_of(outcomes.split()) == code

@@ -1,9 +1,6 @@
 """The command line in processes of their own: one goes on where another one ended."""
 
 import json
-import os
-import pty
-import re
 import shlex
 import signal
 import subprocess
@@ -13,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from .conftest import SECONDS, Shell
+from .process import CommandProcess
 
 
 def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
@@ -51,7 +49,7 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_bytes_that_are_no_text_and_a_locale_without_chinese_stop_nothing(shell: Shell) -> None:
+def test_bytes_that_are_no_text_a_plain_locale_and_a_reader_that_goes_away_stop_nothing(shell: Shell) -> None:
     odd = shell.process(
         "chat", "北京\udcff".encode("utf-8", "surrogateescape"), LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
     )
@@ -59,40 +57,28 @@ def test_bytes_that_are_no_text_and_a_locale_without_chinese_stop_nothing(shell:
     assert odd.stdout.isascii()
     (task,) = shell.rows("tasks")
     assert task["message"] == "北京\ufffd"
-
-
-@pytest.mark.slow
-def test_a_reader_that_goes_away_leaves_no_traceback(shell: Shell) -> None:
-    shell("chat", "hello")
-    (thread,) = shell.rows("threads")
-    listing = subprocess.Popen(
-        [sys.executable, "-m", "segue", "history", thread["thread_id"]],
+    with subprocess.Popen(
+        [sys.executable, "-m", "segue", "history", task["thread_id"]],
         cwd=shell.folder,
         env=shell.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    assert listing.stdout is not None
-    listing.stdout.close()
-    assert listing.stderr is not None
-    assert b"Traceback" not in listing.stderr.read()
-    listing.stderr.close()
-    listing.wait(SECONDS)
+    ) as listing:
+        assert listing.stdout and listing.stderr
+        listing.stdout.close()
+        assert b"Traceback" not in listing.stderr.read()
 
 
-def begin_and_wait(pages: Shell, *options: str) -> "subprocess.Popen[bytes]":
+def begin_and_wait(pages: Shell, *options: str) -> CommandProcess:
     process = pages.begin("chat", "please fetch it, then store it", "--agents", "agents.toml", *options)
     pages.until("effects", "fetch begun")
     return process
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(
-    pages: Shell, let_go: Callable[[], None], number: signal.Signals
-) -> None:
+def test_an_interrupt_pauses_at_the_next_boundary_and_resume_finishes(pages: Shell, let_go: Callable[[], None]) -> None:
     process = begin_and_wait(pages)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
@@ -136,27 +122,19 @@ def test_a_second_interrupt_does_not_wait_for_the_tool(pages: Shell, let_go: Cal
 
 
 @pytest.mark.slow
-def test_a_paused_task_in_json_says_so(pages: Shell, let_go: Callable[[], None]) -> None:
+def test_a_termination_pauses_too_as_the_json_says_and_the_task_can_be_cancelled_then(
+    pages: Shell, let_go: Callable[[], None]
+) -> None:
     process = begin_and_wait(pages, "--json")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
     lines = [json.loads(line) for line in pages.read("out").splitlines()]
     assert [lines[-2]["type"], lines[-1]["type"], lines[-1]["status"]] == ["paused", "result", "paused"]
-
-
-@pytest.mark.slow
-def test_a_paused_task_can_be_given_up(pages: Shell, let_go: Callable[[], None]) -> None:
-    process = begin_and_wait(pages)
-    process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next checkpoint")
-    let_go()
-    process.wait(SECONDS)
-    (task,) = pages.rows("tasks")
-    assert pages("cancel", task["task_id"]).returncode == 0
+    assert pages("cancel", lines[-1]["task_id"]).returncode == 0
     assert pages.rows("tasks")[0]["status"] == "cancelled"
-    assert pages("resume", task["task_id"], "--agents", "agents.toml").returncode == 1
+    assert pages("resume", lines[-1]["task_id"], "--agents", "agents.toml").returncode == 1
 
 
 @pytest.mark.slow
@@ -202,39 +180,11 @@ def test_turn_by_turn_with_commands(shell: Shell) -> None:
     assert [task["mode"] for task in shell.rows("tasks")] == ["plan", "auto"]
 
 
-def test_end_of_input_leaves(shell: Shell) -> None:
-    assert shell("chat").returncode == 0
-
-
 @pytest.mark.slow
 def test_in_a_terminal_the_answer_is_drawn_and_colours_are_used(shell: Shell) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "segue", "chat", "帮我规划北京3日游", "--mode", "plan"],
-        cwd=shell.folder,
-        env={**shell.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = read_all(ours)
-    assert process.wait(SECONDS) == 0
-    assert "\x1b[" in seen
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
-    assert "☑ 1 " in text
-    assert " • " in text, "Markdown is drawn"
-    assert "segue chat --session " in text
-
-
-def read_all(terminal: int) -> str:
-    """Everything that is written to a terminal until its other side is closed."""
-    seen = b""
-    try:
-        while piece := os.read(terminal, 65536):
-            seen += piece
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    finally:
-        os.close(terminal)
-    return seen.decode()
+    terminal = shell.at_terminal("chat", "帮我规划北京3日游", "--mode", "plan")
+    assert terminal.end() == 0
+    assert "\x1b[" in terminal.raw
+    assert "☑ 1 " in terminal.text
+    assert " • " in terminal.text, "Markdown is drawn"
+    assert "segue chat --session " in terminal.text

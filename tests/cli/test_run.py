@@ -130,29 +130,6 @@ def test_the_table_shows_the_progress_and_an_interrupt_pauses_in_the_middle(
         assert re.search(rf"^{place} .* ☑ done +\d+\.\d +.*{result}", resumed.text, re.MULTILINE), resumed.text
 
 
-@pytest.mark.slow
-def test_a_paused_goal_goes_on_without_a_terminal_with_only_what_is_left(
-    pages: Shell, let_go: Callable[[], None]
-) -> None:
-    process = pages.begin("run", GOAL, *PAGES)
-    pages.until("effects", "fetch begun")
-    process.send_signal(signal.SIGINT)
-    pages.until("err", "pausing at the next checkpoint")
-    let_go()
-    assert process.wait(SECONDS) == 130
-    assert "☑ 2" not in pages.read("out")
-    *_, command = pages.read("err").splitlines()
-    resumed = pages(*shlex.split(command)[1:])
-    said = resumed.stdout.decode()
-    assert resumed.returncode == 0, resumed.stderr
-    assert "store(" in said
-    assert "→ fetch(" not in said
-    assert re.search(r"☑ 3 .* s  3/3", said)
-    assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
-    (task,) = pages.rows("tasks")
-    assert task["status"] == "done"
-
-
 def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_come(pages: Shell) -> None:
     assert pages("run", "store it, then refund it", "--agents", "agents.toml", "--agent", "shop").returncode == 3
     answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
@@ -168,41 +145,22 @@ def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_co
 
 
 @pytest.mark.slow
-def test_a_goal_for_a_busy_session_is_sent_again_by_the_command_that_is_printed(
+def test_a_paused_goal_takes_another_one_in_by_the_command_that_is_printed(
     pages: Shell, let_go: Callable[[], None]
 ) -> None:
     process = pages.begin("run", "please fetch it", *PAGES, "--session", "s1")
     pages.until("effects", "fetch begun")
-    refused = pages("run", "store it", *PAGES, "--session", "s1")
-    assert refused.returncode == 1
-    wait = "segue run --session s1 --wait 60 --agents agents.toml --agent pages 'store it'"
-    said = refused.stderr.decode().splitlines()
-    assert said[1:5] == [
-        "wait for it:",
-        f"  {wait}",
-        "use another session:",
-        f"  {wait}".replace(" --session s1 --wait 60", ""),
-    ]
-    waiting = pages.at_terminal(*shlex.split(wait)[1:])
-    waiting.until("Waiting for session 's1'")
     process.send_signal(signal.SIGINT)
     pages.until("err", "pausing at the next checkpoint")
     let_go()
     assert process.wait(SECONDS) == 130
-    waiting.until("add the message to it, and resume it:")
-    steer = "segue run --session s1 --steer --agents agents.toml --agent pages 'store it'"
-    waiting.until(steer)
-    assert waiting.end() == 1
+    *_, steer = pages("run", "store it", *PAGES, "--session", "s1").stderr.decode().splitlines()
+    assert steer == "  segue run --session s1 --steer --agents agents.toml --agent pages 'store it'"
     steered = pages(*shlex.split(steer)[1:])
     assert steered.returncode == 0, steered.stderr
     assert "added: store it" in steered.stdout.decode()
     (task,) = pages.rows("tasks")
     assert (task["mode"], task["status"]) == ("lifecycle", "done")
-
-
-def test_run_is_among_the_commands() -> None:
-    assert "Break a goal down" in CliRunner().invoke(app, ["--help"]).stdout
-    assert "--file" in CliRunner().invoke(app, ["run", "--help"]).stdout
 
 
 def test_an_error_is_in_the_language_of_the_terminal(shell: Shell) -> None:
@@ -215,5 +173,6 @@ def test_an_error_is_in_the_language_of_the_terminal(shell: Shell) -> None:
 
 def test_the_commands_of_a_conversation_are_in_the_language_of_the_terminal(shell: Shell) -> None:
     done = shell("chat", stdin=b"/help\n/wild\n", LC_ALL="", LANG="zh_CN.UTF-8")
+    assert done.returncode == 0
     assert "/cancel      取消任务" in done.stdout.decode()
     assert "没有命令 /wild。" in done.stdout.decode()

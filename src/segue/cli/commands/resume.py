@@ -65,7 +65,7 @@ class Everything:
             outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
         self._sum_up(outcomes, await self._to_answer())
-        return _code(outcomes)
+        return code_of(outcomes)
 
     async def _to_answer(self) -> list[str]:
         """The tasks that wait for a person, those that did so before among them."""
@@ -134,7 +134,7 @@ def _sign(outcome: str, signs: Signs) -> tuple[str, str]:
     return (signs.failed, "red") if outcome == "failed" else (signs.begins, "yellow")
 
 
-def _code(outcomes: Iterable[str]) -> int:
+def code_of(outcomes: Iterable[str]) -> int:
     """1 if one failed or was cancelled, else 3 if one waits, else 130 if one does not go on, else 0."""
     found = set(outcomes)
     if found & {"failed", "cancelled"}:
