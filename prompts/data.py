@@ -24,10 +24,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "query_long": ("SQL 最多 {most} 个字符。", "A query has at most {most} characters."),
     "query_one": ("只能写一条 SELECT 语句。", "Write exactly one SELECT statement."),
     "query_select": ("只能用 SELECT 查询，其他语句不执行。", "Only a SELECT is run, no other statement."),
-    "query_function": ("不能使用函数 {name}。", "The function {name} is not allowed."),
-    "query_clause": ("查询里不能有 {name}。", "A query must not contain {name}."),
     "query_source": ("不能从 {name} 读取：请写文件名。", "Reading from {name} is not allowed: name a file."),
-    "query_schema": ("表名只写文件名，不写 {name}。", "Name a table by its file alone, not as {name}."),
     # Files
     "no_folder": (
         "数据文件夹“{folder}”里没有文件：请放入 CSV 或 Parquet 文件，或设置 SEGUE_DATA。",

@@ -1,4 +1,8 @@
-"""The process that runs a model's SQL: it reads a query from its input and writes rows or an error."""
+"""The process that runs a model's SQL: it reads a query from its input and writes rows or an error.
+
+Only the files that the query names are loaded. Then the database is locked: neither files, network nor settings are
+within its reach, and whatever it does to the tables ends with the process.
+"""
 
 import contextlib
 import json
@@ -10,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
-from .engine import connect, limited, lock, quoted
-from .folder import DataFolder
+from .engine import connect, limited, lock
+from .folder import DataFile, DataFolder
 from .questions import plain
 from .sources import load, tables_text
-from .sql import tables_in
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 ADDRESS_SPACE = 5 << 29
 """Bytes of memory, the mapped libraries included."""
 _CELL = 200
+_TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
+LONGEST = 10_000
+"""Characters of a query."""
 
 
 def main() -> None:
@@ -55,36 +61,64 @@ def answer(folder: DataFolder, sql: str, language: Language, seconds: float, row
     import duckdb
 
     connection = connect()
-    files, common = tables_in(connection, sql, language)
-    _load(connection, folder, [*files, *(name for name in common if _is_file(folder, name))], language)
+    files = _files(folder, *tables_in(connection, sql, language), language)
+    for name, file in files.items():
+        load(connection, file, name, language)
     lock(connection)
     try:
         with limited(connection, language, seconds):
             return _rows(connection, sql, rows, language)
     except duckdb.Error as error:
-        reason = " ".join(str(error).split("\n\nLINE", 1)[0].split())[:400]
+        reason = _reason(error)
         if isinstance(error, duckdb.BinderException | duckdb.CatalogException):
-            reason += f" [{tables_text(folder.find(name, language) for name in files)}]"
+            reason += f" [{tables_text(files.values())}]"
         raise ValueError(phrase("query_failed", language, reason=reason)) from error
 
 
-def _is_file(folder: DataFolder, name: str) -> bool:
+def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) -> tuple[list[str], set[str]]:
+    """The tables that a query reads from, and the names in lower case that it defines itself; nothing of it is run.
+
+    Raises:
+        ValueError: it is not exactly one SELECT, or reads from a function, such as one for files or settings.
+    """
+    import duckdb
+
+    if len(sql) > LONGEST:
+        raise ValueError(phrase("query_long", language, most=LONGEST))
     try:
-        return bool(folder.find(name))
-    except ValueError:
-        return False
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1:
+            raise ValueError(phrase("query_one", language))
+        if statements[0].type != duckdb.StatementType.SELECT:
+            raise ValueError(phrase("query_select", language))
+        (text,) = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchall()[0]
+    except duckdb.Error as error:
+        raise ValueError(phrase("query_failed", language, reason=_reason(error))) from error
+    nodes: list[dict[str, Any]] = []
+    json.loads(text, object_hook=lambda node: nodes.append(node) or node)
+    called = {node["function"]["function_name"] for node in nodes if node.get("type") == "TABLE_FUNCTION"}
+    if refused := [name for name in called if name.casefold() not in _TABLE_FUNCTIONS]:
+        raise ValueError(phrase("query_source", language, name=f"{refused[0]}()"))
+    parts = (part for node in nodes if node.get("cte_map") for part in node["cte_map"]["map"])
+    tables = dict.fromkeys(node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE")
+    return list(tables), {part["key"].casefold() for part in parts}
 
 
-def _load(connection: "DuckDBPyConnection", folder: DataFolder, names: Sequence[str], language: Language) -> None:
-    """Load a table for each file, under the name that the query has for it."""
-    loaded: dict[str, str] = {}
+def _reason(error: Exception) -> str:
+    """What the engine says, without the query's line."""
+    return " ".join(str(error).split("\n\nLINE", 1)[0].split())[:400]
+
+
+def _files(folder: DataFolder, names: Sequence[str], defined: set[str], language: Language) -> dict[str, DataFile]:
+    """The files by the names that a query has for them; a name that it defines need not be a file's."""
+    files: dict[str, DataFile] = {}
     for name in names:
-        file = folder.find(name, language)
-        if file.name in loaded:
-            connection.execute(f"CREATE VIEW {quoted(name)} AS FROM {quoted(loaded[file.name])}")
-        else:
-            load(connection, file, name, language)
-            loaded[file.name] = name
+        try:
+            files[name] = folder.find(name, language)
+        except ValueError:
+            if name.casefold() not in defined:
+                raise
+    return files
 
 
 def _rows(connection: "DuckDBPyConnection", sql: str, most: int, language: Language) -> dict[str, Any]:

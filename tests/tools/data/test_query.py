@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duckdb import BinderException, CatalogException
 
 from segue.core.errors import ConfigurationError
 from segue.tools.data import sandbox
-from segue.tools.data.engine import connect
 from segue.tools.data.folder import DataFolder
 from segue.tools.data.sandbox import run_query
-from segue.tools.data.sql import Refused, tables_in
 from segue.tools.data.worker import answer
 
 from .folder import Folder
@@ -62,6 +59,7 @@ def asked(folder: Folder, sql: str, rows: int = 100) -> dict[str, Any]:
         ("SELECT 1 UNION ALL SELECT 2 ORDER BY 1 DESC", [[2], [1]]),
         ("SELECT i FROM range(3) t(i)", [[0], [1], [2]]),
         ("FROM people SELECT count(*)", [[3]]),
+        ("SELECT column_name FROM (SUMMARIZE people)", [["name"], ["city"], ["score"]]),
         ("SELECT 1; -- a comment", [[1]]),
         ("/* a ; comment */ SELECT ';'", [[";"]]),
         ("SELECT DATE '2024-01-05', 1.50::DECIMAL(9,2), [1], {'a': 1}, 'nan'::DOUBLE, 2::HUGEINT ** 100", None),
@@ -147,37 +145,14 @@ STATEMENTS = [
         "INSERT INTO people VALUES ('x', 'y', 1)",
     ),
     *("ALTER TABLE people ADD COLUMN x INT", "TRUNCATE people", "VACUUM", "CHECKPOINT", "BEGIN", "COMMIT"),
-    *("CALL pragma_version()", "EXECUTE p", "PREPARE p AS SELECT 1", "EXPLAIN ANALYZE SELECT 1", "SUMMARIZE people"),
-    *(
-        "DESCRIBE people",
-        "SHOW TABLES",
-        "SHOW ALL TABLES",
-        "PIVOT people ON city USING sum(score)",
-        "FROM (DESCRIBE people)",
-    ),
+    *("CALL pragma_version()", "EXECUTE p", "PREPARE p AS SELECT 1", "EXPLAIN ANALYZE SELECT 1"),
     *("SELECT 1; DROP TABLE people", "/* */ COPY people TO '{folder}/out.csv' -- SELECT", "(COPY people TO 'x')"),
-    "WITH x AS (INSERT INTO people VALUES ('x', 'y', 1) RETURNING *) SELECT * FROM x",
-    "WITH x AS (DELETE FROM people RETURNING *) SELECT * FROM x",
-    "WITH x AS (UPDATE people SET score = 0 RETURNING *) SELECT * FROM x",
 ]
 INSIDES = [
-    *("SELECT * FROM duckdb_settings()", "SELECT * FROM duckdb_secrets()", "SELECT * FROM duckdb_extensions()"),
-    *("SELECT current_setting('memory_limit')", "SELECT getenv('HOME')", "SELECT getvariable('x')"),
-    *(
-        "SELECT write_log('x')",
-        "SELECT sleep_ms(5)",
-        "SELECT * FROM duckdb_logs()",
-        "SELECT CURRENT_SETTING('threads')",
-    ),
-    *("SELECT * FROM information_schema.tables", "SELECT * FROM sqlite_master", "SELECT * FROM pg_catalog.pg_class"),
-    *(
-        "SELECT * FROM memory.main.people",
-        "SELECT * FROM main.people",
-        "SELECT * FROM system.information_schema.columns",
-    ),
-    *("SELECT * FROM test_all_types()", "SELECT * FROM seq_scan('people')", "SELECT * FROM icu_calendar_names()"),
-    *("SELECT * FROM checkpoint()", "SELECT * FROM pandas_scan(1)", "SELECT * FROM repeat_row(1, num_rows = 3)"),
-    *("SELECT * FROM pragma_database_list", "SELECT * FROM pragma_table_info('people')", "SELECT nextval('s')"),
+    *("SELECT * FROM duckdb_settings()", "SELECT * FROM DuckDB_Secrets()", "SELECT * FROM duckdb_extensions()"),
+    *("SELECT * FROM test_all_types()", "SELECT * FROM seq_scan('people')", "SELECT * FROM pandas_scan(1)"),
+    *("SELECT * FROM checkpoint()", "SELECT * FROM duckdb_logs()", "SELECT getenv('HOME')", "SELECT nextval('s')"),
+    *("SELECT * FROM information_schema.tables", "SELECT * FROM pg_settings", "SELECT * FROM duckdb_databases"),
 ]
 
 
@@ -197,24 +172,9 @@ def test_everything_else_is_refused(folder: Folder, corpus: list[str]) -> None:
     assert done == []
 
 
-def test_it_is_refused_before_any_of_it_is_run() -> None:
-    connection = connect()
-    for sql in [*STATEMENTS, *INSIDES]:
-        with pytest.raises(Refused):
-            tables_in(connection, sql.format(secret="/x/secret.csv", folder="/x"), "en")
-
-
-def test_a_common_table_outside_its_scope_is_not_a_view_of_the_engine(folder: Folder) -> None:
-    connection = connect()
-    views = [name for (name,) in connection.execute("SELECT view_name FROM duckdb_views()").fetchall()]
-    for name in views:
-        outside = f"SELECT * FROM {name}, (WITH {name} AS (SELECT 1) SELECT 2)"
-        for sql in (outside, f"WITH {name} AS (SELECT * FROM {name}) SELECT * FROM {name}"):
-            with pytest.raises((Refused, BinderException, CatalogException)):
-                tables_in(connection, sql, "en")
-                connection.execute(sql)
-    with pytest.raises(ValueError, match="Reading from pg_settings is not allowed"):
-        asked(folder, "SELECT * FROM pg_settings, (WITH pg_settings AS (SELECT 1) SELECT 2)")
+def test_a_change_in_a_query_ends_with_it(folder: Folder) -> None:
+    assert len(asked(folder, "WITH x AS (DELETE FROM people RETURNING *) SELECT * FROM x")["rows"]) == 3
+    assert asked(folder, "SELECT count(*) FROM people")["rows"] == [[3]]
 
 
 def test_a_common_table_may_have_the_name_of_a_file(folder: Folder) -> None:
