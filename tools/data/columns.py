@@ -61,9 +61,7 @@ def group_column(table: Table, wanted: str | None, language: Language, *, many: 
     """
     if wanted:
         return column_named(table, wanted, language)
-    counts = {
-        name: distinct for name, (_, distinct) in table.counts(table.of_kind("text")[:CANDIDATES], language).items()
-    }
+    counts = {name: table.count(name, language)[1] for name in table.of_kind("text")[:CANDIDATES]}
     fit = [name for name, count in counts.items() if 1 < count <= FEW and (count < table.rows or table.rows < FEW)]
     repeated = fit or [name for name, count in counts.items() if count < table.rows] or list(counts)
     if repeated:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from .vocabulary import family_of
 
@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 Kind = Literal["number", "date", "text"]
-SAMPLE = 1_000
-"""Rows that suggest what a column holds; all rows then have to agree."""
-BATCH = 16
-"""Columns that one query examines: planning time grows faster than their number."""
 _WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
 NUMBER = rf"[-+]?[¥￥$€£]? ?(?:{_WHOLE}(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{{1,3}})?"
 _CODE = r"[-+]?0[0-9]+"
@@ -26,26 +22,23 @@ _LONGEST_DATE = 11
 """Characters of a date without a time of day: 2024年12月31日."""
 _DATE = r"\d{4}[-/.年]\d{1,2}.*|\d{1,2}[/.]\d{1,2}[/.]\d{4}.*"
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
-_V = "{value}"
-_MONTHS = ["%Y-%m", "%Y/%m", "%Y年%m月"]
 
 
 def _time(*days: str) -> str:
-    formats = [day + clock for day in ("%Y年%m月%d日", "%Y.%m.%d", *days) for clock in _CLOCKS] + _MONTHS
-    time = f"coalesce(TRY_CAST({_V} AS TIMESTAMP), try_strptime({_V}, {formats}))"
-    return f"CASE WHEN regexp_full_match({_V}, '{_DATE}') THEN {time} END"
+    formats = [day + clock for day in ("%Y年%m月%d日", "%Y.%m.%d", *days) for clock in _CLOCKS]
+    formats += ["%Y-%m", "%Y/%m", "%Y年%m月"]
+    time = f"coalesce(TRY_CAST(v AS TIMESTAMP), try_strptime(v, {formats}))"
+    return f"CASE WHEN regexp_full_match(v, '{_DATE}') THEN {time} END"
 
 
-_TIMES = {
-    "year_first": _time(),
-    "compact": f"CASE WHEN regexp_full_match({_V}, '(19|20)[0-9]{{6}}') THEN try_strptime({_V}, '%Y%m%d') END",
-    "month_first": _time("%m/%d/%Y"),
-    "day_first": _time("%d/%m/%Y", "%d.%m.%Y"),
-}
-"""SQL that reads a text as a time."""
-_FORMS = ("compact", "number", "year_first", "month_first", "day_first")
-"""What a column's texts may be, the first that fits; else they are text."""
-Fact = dict[str, Any]
+_COMPACT = "CASE WHEN regexp_full_match(v, '(19|20)[0-9]{6}') THEN try_strptime(v, '%Y%m%d') END"
+"""Days without separators, in a column whose name speaks of dates."""
+_TIMES = (_time(), _time("%m/%d/%Y"), _time("%d/%m/%Y", "%d.%m.%Y"))
+"""Dates with the year first, the month first, or the day first."""
+_IS_NUMBER = (
+    "(TRY_CAST(v AS DECIMAL(38, 10)) IS NOT NULL AND left(v, 1) NOT IN ('0', '+', '-'))"
+    f" OR (regexp_full_match(v, '{NUMBER}') AND NOT regexp_full_match(v, '{_CODE}'))"
+)
 
 
 @dataclass(frozen=True)
@@ -56,89 +49,57 @@ class Column:
     kind: Kind
 
 
-def typed(
-    connection: "DuckDBPyConnection", relation: str, values: Sequence[Any], names: Sequence[str], *, whole: bool
-) -> dict[Column, str]:
-    """By column the SQL that reads it from a relation whose columns c0, c1, … are all text."""
-    likely, seen = _sampled(connection, relation, values, names)
-    if whole and seen == SAMPLE:
-        likely = _confirmed(connection, relation, values, likely)
-    columns: dict[Column, str] = {}
-    for place, name in enumerate(names):
-        form, fact = next(iter(likely.get(place, {}).items()), ("text", {}))
-        kind: Kind = "text" if form == "text" else "number" if form == "number" else "date"
-        columns[Column(name, kind)] = _reading(place, form, fact)
-    return columns
+def typed(connection: "DuckDBPyConnection", table: str, names: Sequence[str]) -> dict[Column, str]:
+    """By column the SQL that reads it from a table whose columns c0, c1, … are trimmed texts."""
+    return dict(_Texts(connection, table, f"c{place}").read(name) for place, name in enumerate(names))
 
 
-def _sampled(
-    connection: "DuckDBPyConnection", relation: str, values: Sequence[Any], names: Sequence[str]
-) -> tuple[dict[int, dict[str, Fact]], int]:
-    """By column the forms that all of the first rows have, and how many rows these are."""
-    texts = ", ".join(f"c{place}" for place in range(len(names)))
-    rows = f"SELECT {texts} FROM {relation} LIMIT {SAMPLE}"
-    cells = f"SELECT unnest([{texts}]) AS c, unnest(range({len(names)})) AS place FROM ({rows})"
-    facts = ", ".join(_facts("v", form) for form in _FORMS)
-    filled = f"count(*) FILTER (lower(v) NOT IN {_MISSING})"
-    trimmed = f"SELECT place, trim(c) AS v FROM ({cells})"
-    sql = f"SELECT place, count(*), {filled}, {facts} FROM ({trimmed}) GROUP BY place"
-    likely, seen = dict[int, dict[str, Fact]](), 0
-    for place, rows_seen, filled, *found in connection.execute(sql, list(values)).fetchall():
-        seen = rows_seen
-        fits = {form: fact for form, fact in zip(_FORMS, found, strict=True) if filled and not fact["bad"]}
-        if family_of(names[place]) != "date":
-            fits.pop("compact", None)
-        likely[place] = {"year_first": fits["year_first"]} if "year_first" in fits else fits
-    return likely, seen
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of a column; in its SQL each of them is `v`."""
 
+    connection: "DuckDBPyConnection"
+    table: str
+    column: str
 
-def _confirmed(
-    connection: "DuckDBPyConnection", relation: str, values: Sequence[Any], likely: dict[int, dict[str, Fact]]
-) -> dict[int, dict[str, Fact]]:
-    """By column the forms that all rows have."""
-    confirmed: dict[int, dict[str, Fact]] = {}
-    checks = [(place, form) for place in sorted(likely) for form in likely[place]]
-    for start in range(0, len(checks), BATCH):
-        batch = checks[start : start + BATCH]
-        cells = ", ".join(f"trim(c{place}) AS v{place}" for place in {place for place, _ in batch})
-        facts = ", ".join(_facts(f"v{place}", form) for place, form in batch)
-        found = connection.execute(f"SELECT {facts} FROM (SELECT {cells} FROM {relation})", list(values)).fetchall()[0]
-        for (place, form), fact in zip(batch, found, strict=True):
-            if not fact["bad"]:
-                confirmed.setdefault(place, {})[form] = fact
-    return confirmed
+    def read(self, name: str) -> tuple[Column, str]:
+        """What the column holds, and the SQL that reads it."""
+        if self._any("true"):
+            compact = (_COMPACT,) if family_of(name) == "date" else ()
+            if time := next((time for time in compact if self._all(f"{time} IS NOT NULL")), None):
+                return Column(name, "date"), self._date(time)
+            if self._all(_IS_NUMBER):
+                return Column(name, "number"), self._number()
+            if time := next((time for time in _TIMES if self._all(f"{time} IS NOT NULL")), None):
+                return Column(name, "date"), self._date(time)
+        return Column(name, "text"), f"nullif({self.column}, '')"
 
+    def _all(self, condition: str) -> bool:
+        return not self._any(f"NOT coalesce({condition}, false)")
 
-def _facts(v: str, form: str) -> str:
-    """SQL that counts the values without the form, and gathers what decides how it is stored."""
-    bad = f"lower({v}) NOT IN {_MISSING}"
-    if form != "number":
-        time = _TIMES[form].replace(_V, v)
-        return f"struct_pack(bad := count(*) FILTER ({time} IS NULL AND {bad}), length := max(length({v})))"
-    plain = f"TRY_CAST({v} AS DECIMAL(38, 10)) IS NOT NULL AND left({v}, 1) NOT IN ('0', '+', '-')"
-    number = f"regexp_full_match({v}, '{NUMBER}') AND NOT regexp_full_match({v}, '{_CODE}')"
-    decimals = f"CASE WHEN contains({v}, '.') THEN strlen({v}) - instr({v}, '.') ELSE 0 END"
-    power = f"(contains({v}, 'e') OR contains({v}, 'E')) AND left({v}, 1) NOT IN ('n', 'N')"  # not "none"
-    return (
-        f"struct_pack(bad := count(*) FILTER (CASE WHEN {plain} THEN false ELSE NOT ({number}) AND {bad} END), "
-        f"decimals := max({decimals}), length := max(length({v})), powers := bool_or({power}))"
-    )
+    def _any(self, condition: str) -> bool:
+        """Whether a value meets the condition; the search ends at the first one."""
+        return bool(self._ask("1", f"{condition} LIMIT 1"))
 
+    def _ask(self, picked: str, condition: str = "true") -> list[tuple[int, ...]]:
+        texts = f"SELECT {self.column} AS v FROM {self.table}"
+        sql = f"SELECT {picked} FROM ({texts}) WHERE lower(v) NOT IN {_MISSING} AND {condition}"
+        return self.connection.execute(sql).fetchall()
 
-def _reading(place: int, form: str, fact: Fact) -> str:
-    """The SQL that reads a column of that form."""
-    text = f"trim(c{place})"
-    if form == "text":
-        return f"nullif({text}, '')"
-    if form != "number":
-        time = _TIMES[form].replace(_V, text)
-        return time if fact["length"] > _LONGEST_DATE else f"CAST({time} AS DATE)"
-    if fact["powers"] or fact["length"] > _EXACT or fact["decimals"] > _EXACT // 2:
-        kind = "DOUBLE"
-    elif fact["decimals"]:
-        kind = f"DECIMAL(38, {fact['decimals']})"
-    else:
-        kind = "BIGINT" if fact["length"] <= 18 else "DECIMAL(38, 0)"
-    digits = f"translate({text}, ',+¥￥$€£ ', '')"
-    number = f"coalesce(TRY_CAST({text} AS {kind}), TRY_CAST({digits} AS {kind}))"
-    return f"CASE WHEN isfinite({number}) THEN {number} END" if kind == "DOUBLE" else number
+    def _date(self, time: str) -> str:
+        ((longest,),) = self._ask("max(length(v))")
+        read = time.replace("(v", f"({self.column}")
+        return read if longest > _LONGEST_DATE else f"CAST({read} AS DATE)"
+
+    def _number(self) -> str:
+        decimals = "CASE WHEN contains(v, '.') THEN strlen(v) - instr(v, '.') ELSE 0 END"
+        ((longest, places, powers),) = self._ask(f"max(length(v)), max({decimals}), bool_or(contains(lower(v), 'e'))")
+        if powers or longest > _EXACT or places > _EXACT // 2:
+            kind = "DOUBLE"
+        elif places:
+            kind = f"DECIMAL(38, {places})"
+        else:
+            kind = "BIGINT" if longest <= 18 else "DECIMAL(38, 0)"
+        digits = f"translate({self.column}, ',+¥￥$€£ ', '')"
+        number = f"coalesce(TRY_CAST({self.column} AS {kind}), TRY_CAST({digits} AS {kind}))"
+        return f"CASE WHEN isfinite({number}) THEN {number} END" if kind == "DOUBLE" else number

@@ -152,13 +152,9 @@ class Facts:
     common: Sequence[tuple[str, int]] = ()
 
 
-def facts_of(table: Table, names: Sequence[str], language: Language) -> list[Facts]:
-    """The figures of columns."""
-    counts = table.counts(names, language)
-    return [_facts(table, name, *counts[name], language) for name in names]
-
-
-def _facts(table: Table, name: str, filled: int, distinct: int, language: Language) -> Facts:
+def facts_of(table: Table, name: str, language: Language) -> Facts:
+    """The figures of a column."""
+    filled, distinct = table.count(name, language)
     kind, column, missing = table.kind_of(name), quoted(name), table.rows - filled
     if kind == "text":
         common = _common(table, name, language) if 0 < distinct <= EXACT else ()

@@ -1,16 +1,14 @@
 """Data files as the engine reads them: their encoding, their columns, and what each column holds."""
 
-import atexit
 import codecs
+import itertools
 import re
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
@@ -25,30 +23,33 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 1_000
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _SEPARATORS = ",;\t|"
-HEAD = 1 << 20
-"""Characters that are read where only the columns are needed."""
+_PIECE = 1 << 20
+"""Characters that are read at once, and where only the columns are needed, at all."""
+_TEXTS = "temp.texts"
+"""The table of a CSV file's texts, from which the columns are read."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file as a relation with its parameters, and by column the expression that reads it."""
-
-    relation: str
-    values: Sequence[Any]
-    columns: dict[Column, str]
-
-
-def load(connection: "DuckDBPyConnection", file: DataFile, name: str, language: Language) -> tuple[Column, ...]:
-    """Read a file into a table of that name.
+def load(
+    connection: "DuckDBPyConnection", file: DataFile, name: str, language: Language, *, whole: bool = True
+) -> tuple[Column, ...]:
+    """Read a file into a table of that name; if not `whole`, the table is empty and its columns are likely ones.
 
     Raises:
         ValueError: it cannot be read; the message says where and why.
     """
-    with _source(connection, file, language) as source:
-        picked = ", ".join(f"{sql} AS {quoted(column.name)}" for column, sql in source.columns.items())
-        sql = f"CREATE TABLE {quoted(name)} AS SELECT {picked} FROM {source.relation}"
-        connection.execute(sql, list(source.values))
-    return tuple(source.columns)
+    import duckdb
+
+    try:
+        with limited(connection, language):
+            columns = _parquet(connection, file) if file.is_parquet else _csv(connection, file, language, whole)
+            picked = ", ".join(f"{sql} AS {quoted(column.name)}" for column, sql in columns.items())
+            relation = f"read_parquet({_pattern(file.path)})" if file.is_parquet else _TEXTS
+            rows = "" if whole else " LIMIT 0"
+            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT {picked} FROM {relation}{rows}")
+            connection.execute(f"DROP TABLE IF EXISTS {_TEXTS}")
+    except duckdb.Error as error:
+        raise ValueError(phrase("file_broken", language, name=file.name, reason=_reason(file, error))) from error
+    return tuple(columns)
 
 
 @lru_cache(maxsize=64)
@@ -58,21 +59,8 @@ def peek(file: DataFile, language: Language = "en") -> tuple[Column, ...]:
     Raises:
         ValueError: it cannot be read.
     """
-    with _peeking:
-        cursor = _peeker().cursor()
-    with _source(cursor, file, language, HEAD) as source:
-        return tuple(source.columns)
-
-
-_peeking = threading.Lock()
-
-
-@cache
-def _peeker() -> "DuckDBPyConnection":
-    return connect()
-
-
-atexit.register(_peeker.cache_clear)  # the engine complains of connections that outlive it
+    with connect() as connection:
+        return load(connection, file, "data", language, whole=False)
 
 
 def tables_text(files: Iterable[DataFile], most: int = 1_500) -> str:
@@ -89,23 +77,6 @@ def tables_text(files: Iterable[DataFile], most: int = 1_500) -> str:
     return "; ".join(tables)
 
 
-@contextmanager
-def _source(
-    connection: "DuckDBPyConnection", file: DataFile, language: Language, head: int | None = None
-) -> Iterator[Source]:
-    import duckdb
-
-    try:
-        with limited(connection, language):
-            if file.is_parquet:
-                yield _parquet(connection, file)
-            else:
-                with _utf8(file, language, head) as path:
-                    yield _csv(connection, file, path, language, whole=head is None)
-    except duckdb.Error as error:
-        raise ValueError(phrase("file_broken", language, name=file.name, reason=_reason(file, error))) from error
-
-
 def _reason(file: DataFile, error: Exception) -> str:
     """What the engine says, without the paths and options that follow."""
     said = str(error).split("Possible", 1)[0].split("\n  file =", 1)[0].replace(str(file.path), file.name)
@@ -113,17 +84,17 @@ def _reason(file: DataFile, error: Exception) -> str:
 
 
 def _pattern(path: Path) -> str:
-    """A path without the meaning that the engine gives to * ? [ {."""
-    return re.sub(r"([*?\[{])", r"[\1]", str(path))
+    """A path as an SQL text, without the meaning that the engine gives to * ? [ {."""
+    return "'" + re.sub(r"([*?\[{])", r"[\1]", str(path)).replace("'", "''") + "'"
 
 
 # Parquet
 
 
-def _parquet(connection: "DuckDBPyConnection", file: DataFile) -> Source:
-    values = [_pattern(file.path)]
-    found = connection.execute("DESCRIBE FROM read_parquet(?)", values).fetchall()
-    return Source("read_parquet(?)", values, dict(_parquet_column(row[0], row[1]) for row in found))
+def _parquet(connection: "DuckDBPyConnection", file: DataFile) -> dict[Column, str]:
+    """By column the SQL that reads it."""
+    found = connection.execute(f"DESCRIBE FROM read_parquet({_pattern(file.path)})").fetchall()
+    return dict(_parquet_column(row[0], row[1]) for row in found)
 
 
 def _parquet_column(name: str, kind: str) -> tuple[Column, str]:
@@ -143,33 +114,29 @@ def _parquet_column(name: str, kind: str) -> tuple[Column, str]:
 # CSV
 
 
-def _csv(connection: "DuckDBPyConnection", file: DataFile, path: Path, language: Language, *, whole: bool) -> Source:
-    skip = _blank_lines(path)
-    separator, names = _dialect(connection, path, skip) if skip is not None else ("", [])
-    if not 0 < len(names) <= MOST_COLUMNS:
-        raise ValueError(phrase("file_header", language, name=file.name, most=MOST_COLUMNS))
-    options = "auto_detect = false, header = true, skip = ?, delim = ?, quote = '\"', escape = '\"', columns = ?"
-    columns = {f"c{place}": "VARCHAR" for place in range(len(names))}
-    relation, values = f"read_csv(?, {options})", [_pattern(path), skip, separator, columns]
-    return Source(relation, values, typed(connection, relation, values, names, whole=whole))
+def _csv(connection: "DuckDBPyConnection", file: DataFile, language: Language, whole: bool) -> dict[Column, str]:
+    """Read the texts into a table; by column the SQL that reads it from there."""
+    with _utf8(file, language, whole) as path:
+        separator, names = _dialect(connection, path)
+        if not 0 < len(names) <= MOST_COLUMNS:
+            raise ValueError(phrase("file_header", language, name=file.name, most=MOST_COLUMNS))
+        options = "auto_detect = false, header = true, delim = ?, quote = '\"', escape = '\"', columns = ?"
+        columns = {f"c{place}": "VARCHAR" for place in range(len(names))}
+        trimmed = ", ".join(f"trim({column}) AS {column}" for column in columns)
+        sql = f"CREATE TEMP TABLE texts AS SELECT {trimmed} FROM read_csv(?, {options})"
+        connection.execute(sql, [str(path), separator, columns])
+    return typed(connection, _TEXTS, names)
 
 
-def _blank_lines(path: Path) -> int | None:
-    """How many lines without a value precede the one with the names; None if there is no other line."""
-    with path.open(encoding="utf-8-sig") as text:
-        for place, line in enumerate(iter(lambda: text.readline(HEAD), "")):
-            if line.strip(f" \r\n{_SEPARATORS}"):
-                return place
-    return None
-
-
-def _dialect(connection: "DuckDBPyConnection", path: Path, skip: int) -> tuple[str, list[str]]:
-    """The separator and the columns' names."""
+def _dialect(connection: "DuckDBPyConnection", path: Path) -> tuple[str, list[str]]:
+    """The separator and the columns' names, of which an empty file has none."""
+    if not path.stat().st_size:
+        return "", []
     sql = (
         "SELECT Delimiter, list_transform(Columns, lambda c: c.name) "
-        "FROM sniff_csv(?, header = true, skip = ?, quote = '\"', escape = '\"')"
+        "FROM sniff_csv(?, header = true, skip = 0, quote = '\"', escape = '\"')"
     )
-    separator, names = connection.execute(sql, [_pattern(path), skip]).fetchall()[0]
+    separator, names = connection.execute(sql, [str(path)]).fetchall()[0]
     if len(names) == 1 and separator not in names[0]:
         for other in _SEPARATORS:
             if other in names[0]:  # rows of different lengths: reading them says which
@@ -189,44 +156,37 @@ def _distinct(names: Sequence[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _utf8(file: DataFile, language: Language, head: int | None) -> Iterator[Path]:
-    """The file in UTF-8: a copy if it is in another encoding, of which the first `head` characters may be enough."""
-    encoding = _encoding(file, language, head)
-    if encoding.startswith("utf-8"):
-        yield file.path
-        return
+def _utf8(file: DataFile, language: Language, whole: bool) -> Iterator[Path]:
+    """A copy of the file, or of its beginning, in UTF-8 and without blank lines before the names.
+
+    Raises:
+        ValueError: it is empty or not text.
+    """
+    with file.path.open("rb") as raw:
+        start = raw.read(4)
+    if not start:
+        raise ValueError(phrase("file_empty", language, name=file.name))
+    marked = next((encoding for mark, encoding in _ENCODINGS.items() if start.startswith(mark)), None)
     with tempfile.TemporaryDirectory(prefix="segue-data-") as folder:
         copy = Path(folder) / "data.csv"
-        with file.path.open(encoding=encoding, newline="") as read, copy.open("w", encoding="utf-8", newline="") as out:
-            out.writelines(_chunks(read, head))
-            if head is not None:
-                out.write(read.readline())
+        for encoding in (marked,) if marked else ("utf-8", "gb18030"):
+            try:
+                _copy(file.path, encoding, copy, whole)
+            except UnicodeError:
+                continue
+            break
+        else:
+            raise ValueError(phrase("file_encoding", language, name=file.name))
         yield copy
 
 
-def _encoding(file: DataFile, language: Language, head: int | None) -> str:
-    if file.size == 0:
-        raise ValueError(phrase("file_empty", language, name=file.name))
-    with file.path.open("rb") as raw:
-        start = raw.read(4)
-    marked = next((encoding for mark, encoding in _ENCODINGS.items() if start.startswith(mark)), None)
-    for encoding in (marked,) if marked else ("utf-8", "gb18030"):
-        if _is_text(file.path, encoding, head):
-            return encoding
-    raise ValueError(phrase("file_encoding", language, name=file.name))
-
-
-def _is_text(path: Path, encoding: str, head: int | None) -> bool:
-    try:
-        with path.open(encoding=encoding, newline="") as text:
-            return all("\0" not in chunk for chunk in _chunks(text, head))
-    except UnicodeDecodeError:
-        return False
-
-
-def _chunks(text: Any, head: int | None) -> Iterator[str]:
-    """The text in pieces, or its first `head` characters."""
-    while chunk := text.read(HEAD if head is None else head):
-        yield chunk
-        if head is not None:
-            return
+def _copy(source: Path, encoding: str, target: Path, whole: bool) -> None:
+    with source.open(encoding=encoding, newline="") as read, target.open("w", encoding="utf-8", newline="") as out:
+        lines = iter(lambda: read.readline(_PIECE), "")
+        names = next((line for line in lines if line.strip(f" \r\n{_SEPARATORS}")), "")
+        pieces = iter(lambda: read.read(_PIECE), "")
+        rest = pieces if whole else itertools.chain(itertools.islice(pieces, 1), itertools.islice(lines, 1))
+        for piece in itertools.chain([names], rest):
+            if "\0" in piece:
+                raise UnicodeError("text has no NUL")
+            out.write(piece)

@@ -11,7 +11,7 @@ from segue.prompts.language import Language
 
 from .engine import connect, limited, lock, quoted
 from .folder import DataFile
-from .kinds import BATCH, Column, Kind
+from .kinds import Column, Kind
 from .sources import load
 
 if TYPE_CHECKING:
@@ -52,22 +52,16 @@ class Table:
         with limited(cursor, language):
             return cursor.execute(sql, list(values)).fetchall()
 
-    def counts(self, names: Sequence[str], language: Language = "en") -> dict[str, tuple[int, int]]:
-        """How many values columns have, and how many different ones: beyond `EXACT` an estimate. Counted once."""
-        new = [name for name in names if name not in self._counts]
-        estimates = self._counted("approx_count_distinct({})", new, language)
-        few = [name for name, (_, distinct) in estimates.items() if distinct <= EXACT]
-        self._counts.update({**estimates, **self._counted("count(DISTINCT {})", few, language)})
-        return {name: self._counts[name] for name in names}
-
-    def _counted(self, distinct: str, names: Sequence[str], language: Language) -> dict[str, tuple[int, int]]:
-        counted: dict[str, tuple[int, int]] = {}
-        for start in range(0, len(names), BATCH):
-            batch = names[start : start + BATCH]
-            sql = ", ".join(f"[count({quoted(name)}), {distinct.format(quoted(name))}]" for name in batch)
-            found = self.ask(f"SELECT {sql} FROM {TABLE}", language=language)[0]
-            counted.update({name: (filled, count) for name, (filled, count) in zip(batch, found, strict=True)})
-        return counted
+    def count(self, name: str, language: Language = "en") -> tuple[int, int]:
+        """How many values a column has, and how many different ones: beyond `EXACT` an estimate. Counted once."""
+        if name not in self._counts:
+            column = quoted(name)
+            sql = f"SELECT count({column}), approx_count_distinct({column}) FROM {TABLE}"
+            filled, distinct = self.ask(sql, language=language)[0]
+            if distinct <= EXACT:
+                distinct = self.ask(f"SELECT count(DISTINCT {column}) FROM {TABLE}", language=language)[0][0]
+            self._counts[name] = filled, distinct
+        return self._counts[name]
 
 
 @dataclass

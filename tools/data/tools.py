@@ -131,7 +131,7 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
     result = {
         "file": table.file.name,
         "rows": table.rows,
-        "columns": [_detailed(facts) for facts in facts_of(table, names, reader)],
+        "columns": [_detailed(facts_of(table, name, reader)) for name in names],
         "more_columns": table.names[DETAILED:],
         "sample": sample_of(table, names[:SAMPLE_COLUMNS], SAMPLE_ROWS, reader),
     }
