@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.events import (
+    ApprovalGiven,
     AttemptRestarted,
     Cancelled,
     ErrorRaised,
+    Event,
     Fallback,
     ModeSelected,
     Recovered,
@@ -20,7 +22,7 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
-from ...runtime.projection import PlanItem, is_unknown
+from ...runtime.projection import PlanItem, Projection, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
 from .texts import told
 
@@ -146,15 +148,6 @@ def fallback_line(event: Fallback) -> Text:
     return Text(f"{old} failed, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
 
 
-def restart_line(event: AttemptRestarted) -> Text:
-    return Text(f"attempt {event.attempt}, restarting: {one_line(event.reason, 160)}", style="yellow")
-
-
-def waiting_line(event: Waiting) -> Text:
-    left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
-    return Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")
-
-
 def steered_line(event: Steered, most: int = 160) -> Text:
     return Text.assemble(("added: ", "yellow"), one_line(event.message, most))
 
@@ -182,12 +175,31 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sig
             return Text.assemble((f"{signs.failed} rejected ", "red"), _call(name, original), (why, "red"))
 
 
-def cancelled_line(event: Cancelled, language: str) -> Text:
-    return Text(told("cancelled_partial" if event.partial else "cancelled", language), style="yellow")
-
-
-def error_line(event: ErrorRaised) -> Text:
-    return Text(f"! {one_line(event.message, 300)}", style="yellow")
+def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> list[Text]:
+    """The lines of an event that every view shows alike; none of any other."""
+    match event:
+        case ModeSelected():
+            return [mode_line(event)]
+        case Fallback():
+            return [fallback_line(event)]
+        case AttemptRestarted():
+            return [Text(f"attempt {event.attempt}, restarting: {one_line(event.reason, 160)}", style="yellow")]
+        case Waiting():
+            left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
+            return [Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")]
+        case Steered():
+            return [steered_line(event)]
+        case ApprovalGiven():
+            calls = [task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
+            decided = zip(event.verdicts, calls, strict=True)
+            return [Text("  ") + verdict_line(verdict, call, signs) for verdict, call in decided]
+        case Recovered():
+            return [recovered_line(event)]
+        case Cancelled():
+            return [Text(told("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
+        case ErrorRaised(final=False):
+            return [Text(f"! {one_line(event.message, 300)}", style="yellow")]
+    return []
 
 
 def status_line(task: Mapping[str, Any], seconds: float) -> Text:

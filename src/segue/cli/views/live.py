@@ -16,20 +16,13 @@ from segue.prompts.language import Language
 
 from ...core.events import (
     Answer,
-    ApprovalGiven,
-    AttemptRestarted,
     Cancelled,
-    ErrorRaised,
     Event,
     Fallback,
-    ModeSelected,
     PlanUpdate,
-    Recovered,
-    Steered,
     Thinking,
     Thought,
     ToolResult,
-    Waiting,
 )
 from ...runtime.projection import PlanItem
 from . import lines
@@ -118,6 +111,10 @@ class LiveView:
             self._live.refresh()
         self._console.print(what)
 
+    def _print_lines(self, event: Event) -> None:
+        for line in lines.event_lines(event, self._view.task, self._signs, self._view.language):
+            self._print(line)
+
     def _flush_thought(self) -> None:
         if thought := self._view.take_thought():
             self._print(lines.thought_text(thought))
@@ -132,11 +129,8 @@ class LiveView:
 
     @singledispatchmethod
     def _show(self, event: Event) -> None:
-        """Most kinds of events only change what is moving."""
-
-    @_show.register
-    def _(self, event: ModeSelected) -> None:
-        self._print(lines.mode_line(event))
+        """Most kinds of events only change what is moving, or are a line."""
+        self._print_lines(event)
 
     @_show.register
     def _(self, event: Thinking) -> None:
@@ -171,41 +165,14 @@ class LiveView:
     @_show.register
     def _(self, event: Fallback) -> None:
         self._flush_plan()
-        self._print(lines.fallback_line(event))
-
-    @_show.register
-    def _(self, event: AttemptRestarted) -> None:
-        self._print(lines.restart_line(event))
-
-    @_show.register
-    def _(self, event: Waiting) -> None:
-        self._print(lines.waiting_line(event))
-
-    @_show.register
-    def _(self, event: Steered) -> None:
-        self._print(lines.steered_line(event))
-
-    @_show.register
-    def _(self, event: ApprovalGiven) -> None:
-        for verdict in event.verdicts:
-            call = self._view.task.asked.get(verdict["index"], {})
-            self._print(Padding(lines.verdict_line(verdict, call, self._signs), (0, 0, 0, 2)))
-
-    @_show.register
-    def _(self, event: Recovered) -> None:
-        self._print(lines.recovered_line(event))
+        self._print_lines(event)
 
     @_show.register
     def _(self, event: Cancelled) -> None:
         self._flush_plan()
         if event.partial:
             self._print(Group(Text(), _markdown(event.partial)))
-        self._print(lines.cancelled_line(event, self._view.language))
-
-    @_show.register
-    def _(self, event: ErrorRaised) -> None:
-        if not event.final:
-            self._print(lines.error_line(event))
+        self._print_lines(event)
 
     # What is still moving
 

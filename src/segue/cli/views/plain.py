@@ -11,23 +11,17 @@ from segue.prompts.language import Language
 
 from ...core.events import (
     Answer,
-    ApprovalGiven,
     AttemptRestarted,
     Cancelled,
-    ErrorRaised,
     Event,
     Fallback,
-    ModeSelected,
     PlanUpdate,
-    Recovered,
-    Steered,
     StepUpdate,
     Thinking,
     Thought,
     Token,
     ToolCall,
     ToolResult,
-    Waiting,
     to_dict,
 )
 from ...runtime.projection import PlanItem, Projection
@@ -127,17 +121,18 @@ class PlainView:
             self._console.print()
             self._line_is_open = False
 
+    def _print_lines(self, event: Event) -> None:
+        for line in lines.event_lines(event, self._view.task, self._signs, self._view.language):
+            self._print(line)
+
     def _flush_thought(self) -> None:
         if thought := self._view.take_thought():
             self._print(lines.thought_text(thought))
 
     @singledispatchmethod
     def _show(self, event: Event) -> None:
-        """Most kinds of events say nothing by themselves."""
-
-    @_show.register
-    def _(self, event: ModeSelected) -> None:
-        self._print(lines.mode_line(event))
+        """Most kinds of events are a line, or nothing."""
+        self._print_lines(event)
 
     @_show.register
     def _(self, event: Thinking) -> None:
@@ -196,41 +191,18 @@ class PlainView:
     @_show.register
     def _(self, event: Fallback) -> None:
         self._discard()
-        self._print(lines.fallback_line(event))
+        self._print_lines(event)
 
     @_show.register
     def _(self, event: AttemptRestarted) -> None:
         self._discard()
-        self._print(lines.restart_line(event))
-
-    @_show.register
-    def _(self, event: Waiting) -> None:
-        self._print(lines.waiting_line(event))
-
-    @_show.register
-    def _(self, event: Steered) -> None:
-        self._print(lines.steered_line(event))
-
-    @_show.register
-    def _(self, event: ApprovalGiven) -> None:
-        for verdict in event.verdicts:
-            call = self._view.task.asked.get(verdict["index"], {})
-            self._print(Text("  ") + lines.verdict_line(verdict, call, self._signs))
-
-    @_show.register
-    def _(self, event: Recovered) -> None:
-        self._print(lines.recovered_line(event))
+        self._print_lines(event)
 
     @_show.register
     def _(self, event: Cancelled) -> None:
         if event.partial and not self._view.answer.strip().startswith(event.partial.strip()):
             self._print(Text("\n" + printable(event.partial)))
-        self._print(lines.cancelled_line(event, self._view.language))
-
-    @_show.register
-    def _(self, event: ErrorRaised) -> None:
-        if not event.final:
-            self._print(lines.error_line(event))
+        self._print_lines(event)
 
     def _discard(self) -> None:
         if self._view.answer:
