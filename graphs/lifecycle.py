@@ -24,16 +24,13 @@ from segue.nodes.lifecycle.routes import (
 )
 from segue.nodes.lifecycle.scheduling import scheduling
 from segue.nodes.lifecycle.state import LifecycleState, Restored, SubTaskWork
-from segue.nodes.lifecycle.subtask_services import as_part
 from segue.nodes.shared.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
 
-from .react import build_react
+from .react import graph as react_graph
 
 MOST_NODES = 1_000
 """Nodes of one run; a hundred tasks take some two hundred."""
-
-react_graph = build_react(as_part).compile()
 
 
 def build_lifecycle(

@@ -1,8 +1,5 @@
 """The recursive state machine: INPUT → CALL_LLM → CALL_TOOL | PLAN | REMEND → INPUT … → ANSWER."""
 
-from collections.abc import Callable
-from typing import Any
-
 from langgraph.graph import END, START
 
 from segue.core.ports import RunContext
@@ -20,19 +17,17 @@ from segue.nodes.shared.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
 
 
-def build_react(
-    wrapped: Callable[[Any], Any] = lambda node: node,
-) -> AgentGraph[ReactState, GraphInput, TaskOutput]:
-    """The graph, to be compiled with a checkpointer or without; `wrapped` is put around every node."""
+def build_react() -> AgentGraph[ReactState, GraphInput, TaskOutput]:
+    """The graph, to be compiled with a checkpointer or without."""
     graph = AgentGraph(ReactState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
-    graph.add_node("INIT", wrapped(init))
-    graph.add_node("INPUT", wrapped(input_))
-    graph.add_node("CALL_LLM", wrapped(call_llm))
-    graph.add_node("CALL_TOOL", wrapped(call_tool))
-    graph.add_node("PLAN", wrapped(plan))
-    graph.add_node("REMEND", wrapped(remend))
-    graph.add_node("ANSWER", wrapped(answer))
-    graph.add_node("FINISH", wrapped(finish))
+    graph.add_node("INIT", init)
+    graph.add_node("INPUT", input_)
+    graph.add_node("CALL_LLM", call_llm)
+    graph.add_node("CALL_TOOL", call_tool)
+    graph.add_node("PLAN", plan)
+    graph.add_node("REMEND", remend)
+    graph.add_node("ANSWER", answer)
+    graph.add_node("FINISH", finish)
 
     graph.add_edge(START, "INIT")
     graph.add_edge("INIT", "INPUT")

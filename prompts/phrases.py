@@ -55,6 +55,46 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "lifecycle_late": ("超过了 {n} 秒的时限，已放弃", "it took longer than {n} s and was stopped"),
     "lifecycle_needs": ("它需要的任务没有完成：{tasks}", "it needs tasks that were not completed: {tasks}"),
     "lifecycle_left": ("没有完成的任务：\n\n{tasks}", "Not completed:\n\n{tasks}"),
+    "flow_round": (RULE + "\n【控制器 {flow} - 第 {i}/{n} 轮】\n", RULE + "\n[Controller {flow} - round {i}/{n}]\n"),
+    "flow_success": ("{branch} {arguments} → {result}", "{branch} {arguments} → {result}"),
+    "flow_error": ("{branch} {arguments} 失败：{result}", "{branch} {arguments} failed: {result}"),
+    "flow_branch": ("{branch}：{summary}", "{branch}: {summary}"),
+    "flow_said": ("已告知用户。", "The user was told."),
+    "flow_answered": ("已回答用户：{answer}", "Answered the user: {answer}"),
+    "flow_terminated": ("流程由用户明确终止", "the flow was terminated explicitly by the user"),
+    "flow_max_round": (
+        "在达成目标之前已到达最多 {n} 轮的上限",
+        "the maximum amount of rounds ({n}) was reached before the goal was met",
+    ),
+    "flow_unfinished": (
+        "流程未完成：{why}。已完成的工作：\n{done}",
+        "The flow is unfinished: {why}. What was done:\n{done}",
+    ),
+    "branch_ask_user": (
+        "向用户提一个只有用户能回答的问题，并等待回答。",
+        "Ask the user a question that only they can answer, and wait for the answer.",
+    ),
+    "branch_re_plan": (
+        "重写计划中尚未完成的步骤；已完成的步骤保留。",
+        "Write the unfinished steps of the plan anew; finished steps stay.",
+    ),
+    "branch_update_plan": (
+        "更新步骤状态（例如 done）；步骤的文字不变。",
+        "Mark steps, such as done; their text stays.",
+    ),
+    "branch_intermediate_answer": (
+        "先告诉用户一部分结果，然后继续。",
+        "Tell the user a part of the result, and continue.",
+    ),
+    "branch_final_answer": ("给用户最终回答，结束流程。", "Give the user the final answer; the flow ends."),
+    "branch_finish": (
+        "目标已达成，结束流程；`summary` 说明做了什么，`result` 是结果。",
+        "The goal is met; the flow ends. `summary` says what was done, `result` is what came of it.",
+    ),
+    "branch_manual_finish": (
+        "用户要求停止时使用：流程作为未完成结束。",
+        "Only if the user asked to stop: the flow ends unfinished.",
+    ),
     "unknown_call": (
         "注意：{tool} 是否已经生效并不清楚，也没有自动重做：请先核实。",
         "Note: {tool} may or may not have taken effect, and was not run again: check what it did.",

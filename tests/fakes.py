@@ -206,6 +206,12 @@ def envelope(action_type: str, output: Any, thought: str = "", observe: str = ""
     return json.dumps({"observe": observe, "thought": thought, "action": {"result": result}}, ensure_ascii=False)
 
 
+def choose(command: str, thought: str = "", **arguments: Any) -> str:
+    """A controller's decision: `choose("double", number=4)`."""
+    decision = {"command": command, "command_args": arguments}
+    return json.dumps({"thought": thought, "decision": decision}, ensure_ascii=False)
+
+
 def call_tool(*calls: Call, thought: str = "", observe: str = "", **beside: Any) -> str:
     """`call_tool(("power", {"base": 2, "exponent": 5}))`."""
     return envelope("CALL_TOOL", {"tool_calls": _wanted(calls)}, thought, observe, **beside)

@@ -17,10 +17,10 @@ from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.part_services import PartLedger, PartServices
 from .events import engine_event, unknown_calls
 from .state import CarryOutNode, LifecycleState, SubTaskWork
 from .subtask_prompt import brief
-from .subtask_services import SubtaskLedger, SubtaskServices
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -64,8 +64,8 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
         Failed: it raised something, or the task's time ran out.
         ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
     """
-    ledger = SubtaskLedger(work.services.ledger) if work.services.ledger else None
-    services = SubtaskServices(work.services, task.step_id, ledger)
+    ledger = PartLedger(work.services.ledger) if work.services.ledger else None
+    services = PartServices(work.services, ledger, step_id=task.step_id)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:

@@ -35,10 +35,12 @@ def _mark(task_id: str) -> str:
     return sha256(task_id.encode()).hexdigest()[:16]
 
 
-async def question_of(index: int, call: Call, task_id: str, work: NodeContext, *also: str) -> dict[str, Any]:
+async def question_of(
+    index: int, call: Call, task_id: str, work: NodeContext, *also: str, tools: Mapping[str, Tool] | None = None
+) -> dict[str, Any]:
     """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
     asked = {"index": index} | {name: call[name] for name in ("name", *also)}
-    asked["arguments"] = {**_defaults(work.tools[call["name"]]), **call["arguments"]}
+    asked["arguments"] = {**_defaults((tools or work.tools)[call["name"]]), **call["arguments"]}
     ledger = work.services.ledger
     unknown = await ledger.unknown(task_id) if ledger else ()
     like = {"name": call["name"], "arguments": call["arguments"]}

@@ -242,6 +242,9 @@ class RunServices:
     def emit(self, event: Event) -> None:
         self._emit(event)
 
+    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [dict(event) for event in events]
+
     def clock(self) -> float:
         return self._clock()
 
@@ -291,7 +294,8 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
     def _served(self, node: Node) -> Node:
         @wraps(node)
         async def served(state: Any, runtime: Runtime[RunContext]) -> Any:
-            return await node(state, await self._with_services(runtime))
+            runtime = await self._with_services(runtime)
+            return _announced(await node(state, runtime), runtime.context)
 
         return cast(Node, served)
 
@@ -305,3 +309,11 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         write = runtime.stream_writer
         services = RunServices(registry, lambda event: write(to_dict(event)))
         return runtime.override(context=AppContext.carrying(services, **context.model_dump()))
+
+
+def _announced(update: Any, context: RunContext) -> Any:
+    """A node's update with its events as the services announce them."""
+    if not isinstance(update, dict) or not update.get("events"):
+        return update
+    services = context.services if isinstance(context, AppContext) else None
+    return {**update, "events": services.announced(update["events"])} if services else update

@@ -86,6 +86,10 @@ class Bed:
         """One turn; returns what the graph returns."""
         return await self._run({"messages": [("user", message)]}, thread, context)
 
+    async def start(self, given: Mapping[str, Any], thread: str = "t", **context: Any) -> dict[str, Any]:
+        """One run from an input of the graph's own."""
+        return await self._run(given, thread, context)
+
     async def answer(self, answer: Any, thread: str = "t", **context: Any) -> dict[str, Any]:
         """Answer the question that the graph stands with."""
         return await self._run(Command(resume=answer), thread, context)

@@ -8,12 +8,16 @@ from typing import Any, ClassVar, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Happening:
-    """The ids that every event carries. `timestamp` is Unix time in seconds."""
+    """The ids that every event carries. `timestamp` is Unix time in seconds.
+
+    `parent_id` is the round of a flow whose branch the event happened in, if there is one.
+    """
 
     task_id: str
     trace_id: str = ""
     step_id: str = ""
     iteration: int = 0
+    parent_id: str = ""
     seq: int = 0
     timestamp: float = field(default_factory=time.time)
     durable: ClassVar[bool] = True
@@ -24,7 +28,7 @@ class Happening:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _IDS}
 
 
-_IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp"})
+_IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent_id", "seq", "timestamp"})
 
 
 # Deltas: streamed while they are written, never stored one by one.

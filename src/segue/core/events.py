@@ -212,6 +212,64 @@ class StepUpdate(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundStart(Happening):
+    """A round of a controller–executor flow begins; `iteration` numbers it. No limit is a `max_round` of 0."""
+
+    type: Literal["round_start"] = "round_start"
+    flow: str
+    max_round: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchStart(Happening):
+    """The controller chose a branch; a tool's branch is also a `tool_call`."""
+
+    type: Literal["branch_start"] = "branch_start"
+    branch: str
+    kind: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchEnd(Happening):
+    """A branch ended: `result` is {"success": value} or {"error": text}, bounded; `summary` goes to the logs."""
+
+    type: Literal["branch_end"] = "branch_end"
+    branch: str
+    kind: str
+    result: dict[str, Any]
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowEnd(Happening):
+    """A flow ended: `status` is finished or unfinished."""
+
+    type: Literal["flow_end"] = "flow_end"
+    flow: str
+    status: str
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAsked(Happening):
+    """A branch asks a person a question, and the task waits for the answer."""
+
+    type: Literal["question_asked"] = "question_asked"
+    interrupt_id: str
+    question: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnswered(Happening):
+    """A person answered."""
+
+    type: Literal["question_answered"] = "question_answered"
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lifecycle(Happening):
     """The lifecycle engine tells how far it is: `event_type` is an `EngineEventType`, `details` its data."""
 
@@ -270,6 +328,7 @@ TaskEvent = (
     | Cancelled
     | Steered
     | ApprovalRequested
+    | QuestionAsked
     | Recovered
     | TaskComplete
 )
@@ -284,6 +343,11 @@ RoundEvent = (
     | PlanUpdate
     | StepUpdate
     | ApprovalGiven
+    | RoundStart
+    | BranchStart
+    | BranchEnd
+    | FlowEnd
+    | QuestionAnswered
     | Lifecycle
     | Uttered
     | ConversationEnd
@@ -302,7 +366,8 @@ def to_dict(event: Event) -> dict[str, Any]:
         name: getattr(event, name)
         for name in ("type", "task_id", "trace_id", "step_id", "iteration", "seq", "timestamp")
     }
-    return {**ids, "data": event.data}
+    parent = {"parent_id": event.parent_id} if event.parent_id else {}
+    return {**ids, **parent, "data": event.data}
 
 
 def from_dict(form: Mapping[str, Any]) -> Event:

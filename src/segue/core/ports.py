@@ -1,6 +1,6 @@
 """What nodes are given: the context's JSON fields, and the services behind them."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -276,6 +276,10 @@ class Services(Protocol):
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
 
     def emit(self, event: Event) -> None: ...
+
+    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """A node's durable events as they are stored: a part of a task says which one it is."""
+        ...
 
     def clock(self) -> float: ...
 

@@ -1,30 +1,28 @@
-"""Services and ledger of one subtask: its events name it, and its answer is not the task's."""
+"""Services and ledger of a part of a task, such as a subtask or a branch: its answer is not the task's."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from segue.core.agents import Agent
 from segue.core.events import Event, Thinking, Token
 from segue.core.ids import Ids
-from segue.core.ports import AppContext, CallKey, Claim, Ledger, Memory, Model, Services, Tool
+from segue.core.ports import CallKey, Claim, Ledger, Memory, Model, Services, Tool
 from segue.tools.calls.run import unknown_outcome
-
-from ..shared.context import NodeRuntime
 
 OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
 """Events that a part does not tell: they would be taken for the whole task's."""
 
-Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 
+class PartServices:
+    """The services of the whole for one part: its streamed answer is sent as a thought.
 
-class SubtaskServices:
-    """The services of the whole for one subtask: its streamed answer is sent as a thought of its step."""
+    Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to.
+    """
 
-    def __init__(self, whole: Services, step_id: str, ledger: Ledger | None) -> None:
+    def __init__(self, whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> None:
         self._whole = whole
-        self.step_id = step_id
+        self._ids = {name: value for name, value in (("step_id", step_id), ("parent_id", parent_id)) if value}
         self.ledger = ledger
         self.memory: Memory = whole.memory
         self.ids: Ids = whole.ids
@@ -47,7 +45,8 @@ class SubtaskServices:
         return self._whole.pausing()
 
     async def notes(self, task_id: str) -> Sequence[str]:
-        return await self._whole.notes(task_id)
+        """What was added to the task; a branch is steered through its controller."""
+        return () if "parent_id" in self._ids else await self._whole.notes(task_id)
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Token):
@@ -58,37 +57,21 @@ class SubtaskServices:
                 content=event.content,
                 attempt=event.attempt,
             )
-        self._whole.emit(replace(event, step_id=self.step_id))
+        self._whole.emit(replace(event, **self._ids))
+
+    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The durable events of the part: an error ends the part and not the task."""
+        return [
+            {**event, **self._ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE
+        ]
 
 
-def as_part(node: Node) -> Node:
-    """A node of the react graph whose durable events name the subtask that they belong to."""
-
-    @wraps(node)
-    async def part(state: Any, runtime: NodeRuntime) -> Any:
-        update = await node(state, runtime)
-        if not update.get("events"):
-            return update
-        emitted = [event for event in update["events"] if event["type"] not in OF_THE_WHOLE]
-        return {**update, "events": [_of(_step_of(runtime), event) for event in emitted]}
-
-    return cast(Node, part)
+def _of_part(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {**event["data"], "final": False} if event["type"] == "error" else event["data"]
 
 
-def _step_of(runtime: NodeRuntime) -> str:
-    context = runtime.context
-    services = context.services if isinstance(context, AppContext) else None
-    return services.step_id if isinstance(services, SubtaskServices) else ""
-
-
-def _of(step_id: str, event: Mapping[str, Any]) -> dict[str, Any]:
-    """The event of a part: an error ends the part and not the task."""
-    data = {**event["data"], "final": False} if event["type"] == "error" else event["data"]
-    return {**event, "step_id": step_id, "data": data}
-
-
-class SubtaskLedger:
-    """The whole task's ledger, with the calls of one subtask that are under way."""
+class PartLedger:
+    """The whole task's ledger, with the calls of a part that are under way."""
 
     def __init__(self, whole: Ledger) -> None:
         self._whole = whole

@@ -1,0 +1,134 @@
+"""A controller chooses a branch a round, with memory: MEMORY_READING → CONTROLLER → EXECUTOR → MEMORY_WRITING → …"""
+
+import sys
+from typing import Any
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from pydantic import ValidationError
+
+from segue.core.errors import ConfigurationError
+from segue.core.flows import BranchConfig, FlowConfig
+from segue.core.ports import RunContext
+from segue.nodes.controller_executor.answer import answer
+from segue.nodes.controller_executor.ask_user import ask_user
+from segue.nodes.controller_executor.controller import controller
+from segue.nodes.controller_executor.executor import executor
+from segue.nodes.controller_executor.finish import finish
+from segue.nodes.controller_executor.init import init
+from segue.nodes.controller_executor.memory_reading import memory_reading
+from segue.nodes.controller_executor.memory_writing import memory_writing
+from segue.nodes.controller_executor.plan import plan
+from segue.nodes.controller_executor.routes import (
+    after_branch,
+    after_controller,
+    after_executor,
+    after_memory_reading,
+    after_memory_writing,
+)
+from segue.nodes.controller_executor.state import FlowInput, FlowOutput, FlowState
+from segue.nodes.controller_executor.subgraph import subgraph
+from segue.registry import AgentGraph
+
+from .react import graph as react_graph
+
+NODES_A_ROUND = 8
+"""Nodes that a round takes at most: three tries of the controller, and an approval."""
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def build_controller_executor(
+    config: FlowConfig | dict[str, Any] | None = None,
+) -> AgentGraph[FlowState, FlowInput, FlowOutput]:
+    """The graph of a flow, to be compiled with a checkpointer or without; see `compiled` for its limit of steps.
+
+    Raises:
+        ConfigurationError: saying what of the configuration is wrong.
+    """
+    config = flow_config(config or {})
+    graphs = {name: _graph_of(name, branch) for name, branch in config.subflows_config.executor.branches.items()}
+    config = _with_graphs(config, graphs)
+    branches = config.subflows_config.executor.branches
+
+    graph = AgentGraph(FlowState, RunContext, input_schema=FlowInput, output_schema=FlowOutput)
+    graph.add_node("INIT", init(config))
+    graph.add_node("MEMORY_READING", memory_reading(config))
+    graph.add_node("CONTROLLER", controller(config))
+    graph.add_node("EXECUTOR", executor(config))
+    graph.add_node("ASK_USER", ask_user)
+    graph.add_node("PLAN", plan)
+    graph.add_node("ANSWER", answer)
+    for name, branch in branches.items():
+        graph.add_node(name, subgraph(name, branch, graphs[name], config))
+    graph.add_node("MEMORY_WRITING", memory_writing(config))
+    graph.add_node("FINISH", finish(config))
+
+    graph.add_edge(START, "INIT")
+    graph.add_edge("INIT", "MEMORY_READING")
+    graph.add_conditional_edges("MEMORY_READING", after_memory_reading)
+    others = ["ASK_USER", "PLAN", "ANSWER", *branches]
+    graph.add_conditional_edges("CONTROLLER", after_controller, ["CONTROLLER", "EXECUTOR", *others, "FINISH"])
+    graph.add_conditional_edges("EXECUTOR", after_executor)
+    for name in others:
+        graph.add_conditional_edges(name, after_branch)
+    graph.add_conditional_edges("MEMORY_WRITING", after_memory_writing)
+    graph.add_edge("FINISH", END)
+    return graph
+
+
+def compiled(config: FlowConfig | dict[str, Any] | None = None, **options: Any) -> Graph:
+    """The compiled graph, with as many steps as its rounds may take; `options` as of LangGraph's `compile`."""
+    config = flow_config(config or {})
+    steps = sys.maxsize // 2 if config.max_round is None else 20 + NODES_A_ROUND * config.max_round
+    return build_controller_executor(config).compile(**options).with_config(recursion_limit=steps)
+
+
+def flow_config(given: FlowConfig | dict[str, Any]) -> FlowConfig:
+    """A configuration, read from a table where it is one.
+
+    Raises:
+        ConfigurationError: naming the field that is wrong.
+    """
+    if isinstance(given, FlowConfig):
+        return given
+    try:
+        return FlowConfig.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        name = given.get("name", "flow")
+        raise ConfigurationError(f"The flow '{name}': {f'{where}: ' if where else ''}{first['msg']}.") from error
+
+
+def _graph_of(name: str, branch: BranchConfig) -> Graph:
+    """The graph of a branch: an agent's is react, a flow's is one such as this."""
+    if branch.agent:
+        return react_graph
+    if isinstance(branch.flow, str):
+        raise ConfigurationError(
+            f"The branch '{name}' names the flow '{branch.flow}': write it as a table of `[flows]` in the same "
+            "file, or give a FlowConfig."
+        )
+    if branch.flow is not None:
+        return compiled(branch.flow)
+    given = branch.graph
+    if not isinstance(given, StateGraph | CompiledStateGraph):
+        raise ConfigurationError(f"The branch '{name}' is not a LangGraph graph: {given!r}. Give one, compiled or not.")
+    return given.compile() if isinstance(given, StateGraph) else given
+
+
+def _with_graphs(config: FlowConfig, graphs: dict[str, Graph]) -> FlowConfig:
+    """The configuration with the graphs of its branches compiled."""
+    executor_config = config.subflows_config.executor
+    branches = {
+        name: branch.model_copy(update={"graph": graphs[name]}) if branch.graph is not None else branch
+        for name, branch in executor_config.branches.items()
+    }
+    subflows = config.subflows_config.model_copy(
+        update={"executor": executor_config.model_copy(update={"branches": branches})}
+    )
+    return config.model_copy(update={"subflows_config": subflows})
+
+
+graph = compiled()

@@ -1,0 +1,20 @@
+"""ANSWER: an intermediate answer goes to the person, and the flow continues."""
+
+from segue.core.events import BranchEnd, Token
+from segue.prompts.phrases import phrase
+
+from ..shared.context import NodeRuntime, announce, node_context
+from .outcome import outcome_of
+from .services import ids_of
+from .state import FlowState, FlowUpdate
+
+
+async def answer(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
+    """Keep what was said: the final answer follows it."""
+    call, ids = state["call"] or {}, ids_of(state)
+    said = str(call["arguments"].get("answer") or "")
+    node_context(runtime).emit(Token(content="\n\n", **ids))
+    result = {"success": phrase("flow_said", state["language"])} if said else {"error": 'It needs an "answer".'}
+    outcome = {**outcome_of(call["name"], "built_in", call["arguments"], result, state), "said": said}
+    about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
+    return {"call": None, "outcome": outcome, "events": announce(BranchEnd(**about, **ids))}

@@ -1,0 +1,36 @@
+"""ASK_USER: the flow waits for a person's answer."""
+
+from langgraph.types import interrupt
+
+from segue.core.errors import InvalidAnswer
+from segue.core.events import BranchEnd, QuestionAnswered
+from segue.core.question import read_answer
+from segue.prompts.phrases import phrase
+
+from ..shared.context import NodeRuntime, announce
+from .hooks import exit_of, manual_finish
+from .outcome import outcome_of
+from .services import ids_of
+from .state import FlowState, FlowUpdate
+
+
+async def ask_user(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
+    """Interrupt the graph until a person has answered; they may also end the flow."""
+    call, ids = state["call"] or {}, ids_of(state)
+    question = str(call["arguments"].get("question") or "").strip()
+    if not question:
+        result = {"error": 'ask_user needs a "question".'}
+        return {"call": None, "outcome": outcome_of("ask_user", "built_in", call["arguments"], result, state)}
+    asked = {"kind": "question", "question": question}
+    while True:
+        try:
+            answer = read_answer(interrupt(asked))
+            break
+        except InvalidAnswer as error:
+            asked = {**asked, "problem": str(error)}
+    text = answer.text or phrase("flow_terminated", state["language"])
+    outcome = outcome_of("ask_user", "built_in", call["arguments"], {"success": text}, state)
+    about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
+    events = announce(QuestionAnswered(question=question, answer=text, **ids), BranchEnd(**about, **ids))
+    ended = exit_of(manual_finish(state)) if answer.manual_finish else None
+    return {"call": None, "outcome": outcome, "early_exit": ended, "events": events}

@@ -1,0 +1,110 @@
+"""What a controller may choose from: tools, graphs, and the built-in branches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph
+
+from segue.core.errors import ConfigurationError
+from segue.core.flows import BranchConfig, FlowConfig
+from segue.core.json_schema import NOISE, plain_schema
+from segue.core.plan import Status
+from segue.core.ports import Tool
+from segue.prompts.phrases import phrase
+from segue.tools.builtin import BUILTIN
+
+from ..shared.context import NodeContext
+
+_TEXT = {"type": "string"}
+
+
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_STEP = _object("step_id", "description", step_id=_TEXT, description=_TEXT)
+_UPDATE = _object("step_id", "status", step_id=_TEXT, status={"enum": [status.value for status in Status]})
+PARAMETERS: Mapping[str, dict[str, Any]] = {
+    "ask_user": _object("question", question=_TEXT),
+    "re_plan": _object("plan", plan={"type": "array", "items": _STEP, "minItems": 1}, reason=_TEXT),
+    "update_plan": _object("updates", updates={"type": "array", "items": _UPDATE, "minItems": 1}),
+    "intermediate_answer": _object("answer", answer=_TEXT),
+    "final_answer": _object("answer", answer=_TEXT),
+    "finish": _object("summary", summary=_TEXT, result={}),
+    "manual_finish": _object(),
+}
+_NODES = {"ask_user": "ASK_USER", "re_plan": "PLAN", "update_plan": "PLAN", "intermediate_answer": "ANSWER"}
+_GOAL = _object("goal", goal=_TEXT)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch as the controller is told of it; `node` is where it runs."""
+
+    name: str
+    kind: str
+    node: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+def branches_of(config: FlowConfig, work: NodeContext, language: str = "en") -> dict[str, Branch]:
+    """Every branch by its name: tools first, then graphs, flows and agents, then the built-in ones.
+
+    Raises:
+        ConfigurationError: two have one name.
+    """
+    executor, tools = config.subflows_config.executor, tools_of(config, work)
+    taken = {*executor.built_ins, *executor.branches}
+    if twice := [name for name in tools if name in taken]:
+        raise ConfigurationError(
+            f"The tool {twice[0]} has the name of another branch of the flow {config.name}: rename it, name the flow's "
+            "`tools`, or leave the built-in branch out of its `built_ins`."
+        )
+    found = [_of_tool(tool) for tool in tools.values()]
+    found += [_of_graph(name, branch) for name, branch in executor.branches.items()]
+    found += [_built_in(name, language) for name in executor.built_ins]
+    return {branch.name: branch for branch in found}
+
+
+def tools_of(config: FlowConfig, work: NodeContext) -> Mapping[str, Tool]:
+    """The tools that are branches."""
+    given = config.subflows_config.executor.tools
+    if given is None:
+        return work.tools
+    named = {name: work.tools[name] for name in given if isinstance(name, str) and name in work.tools}
+    return {**named, **_resolved(tuple(tool for tool in given if not (isinstance(tool, str) and tool in named)))}
+
+
+@cache
+def _resolved(given: tuple[Any, ...]) -> Mapping[str, Tool]:
+    return BUILTIN.resolve(given)
+
+
+def _of_tool(tool: Tool) -> Branch:
+    function = tool.spec["function"]
+    about = " ".join(str(function.get("description", "")).split())
+    return Branch(tool.name, "tool", "EXECUTOR", about, plain_schema(function["parameters"], (*NOISE, "title")))
+
+
+def _of_graph(name: str, branch: BranchConfig) -> Branch:
+    kind = "agent" if branch.agent else "flow" if branch.flow else "graph"
+    parameters = branch.parameters or (_input_of(branch.graph) if branch.graph is not None else _GOAL)
+    return Branch(name, kind, name, branch.description, parameters)
+
+
+def _input_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
+    """A goal for a graph that takes messages; else what its input declares."""
+    schema = plain_schema(graph.get_input_jsonschema(), (*NOISE, "title"))
+    return _GOAL if {"messages", "goal"} & {*schema.get("properties", {})} else schema
+
+
+def _built_in(name: str, language: str) -> Branch:
+    return Branch(name, "built_in", _NODES.get(name, ""), phrase(f"branch_{name}", language), PARAMETERS[name])

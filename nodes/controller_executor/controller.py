@@ -1,0 +1,148 @@
+"""CONTROLLER: one model call chooses the branch of the round, or ends the flow."""
+
+from typing import Any
+
+from segue.core.decision import check_storable, read_object
+from segue.core.errors import UnreadableReply
+from segue.core.events import BranchStart, Durable, ErrorRaised, Thought, ToolCall
+from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
+from segue.core.ports import ModelReply
+from segue.prompts.phrases import phrase
+
+from ..shared.context import NodeContext, NodeRuntime, announce
+from ..shared.json_strings import JsonStrings
+from ..shared.live_reply import Listener, LiveReply
+from ..shared.model_call import CompletedCall, ask_model
+from ..shared.quotation import refuse_quotation
+from .branches import Branch, branches_of
+from .hooks import exit_of, finish_or_continue, unfinished
+from .prompt import request
+from .services import flow_context, ids_of
+from .state import FlowNode, FlowState, FlowUpdate
+
+MOST_ASKED = 3
+"""How often a round's decision is asked for: once, and twice more with what is wrong with the reply."""
+
+
+def controller(config: FlowConfig) -> FlowNode:
+    """The node of this flow."""
+
+    async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
+        """Ask for a decision; a reply that cannot be read is asked for again with a hint on its form."""
+        work = flow_context(runtime, config)
+        added = await _take_up(state, work)
+        state = {**state, **added}
+        branches = branches_of(config, work, state["language"])
+        asking = request(config, state, work, branches)
+        asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state))
+        update: FlowUpdate = {**added, "usage": asked.usage}
+        try:
+            decision = _read(asked.reply, state)
+        except UnreadableReply as error:
+            return {**update, **_unreadable(str(error), asked, state)}
+        chosen = await finish_or_continue(config, decision, state)
+        return {**update, **_chosen(chosen, decision, asked, state, branches)}
+
+    return node
+
+
+async def _take_up(state: FlowState, work: NodeContext) -> FlowUpdate:
+    """What a person added to the task since the last look."""
+    fresh = [*(await work.services.notes(state["task_id"]))][len(state["added"]) :]
+    if not fresh:
+        return {}
+    return {"added": [*state["added"], *fresh], "objective": "\n".join([state["objective"], *fresh])}
+
+
+def _read(reply: ModelReply, state: FlowState) -> ControllerDecision:
+    """The decision in a reply.
+
+    Raises:
+        UnreadableReply: it is none, it was truncated, or it quotes a result.
+    """
+    if reply.finish_reason == "length":
+        raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
+    refuse_quotation(reply.text, (record["result"] for record in state["records"]))
+    envelope = read_object(reply.text)
+    inner = envelope.get("decision")
+    given: dict[str, Any] = inner if isinstance(inner, dict) else envelope
+    command = given.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise UnreadableReply('The reply has no "command": write the name of one branch.')
+    return ControllerDecision(
+        command.strip(), _arguments(given.get("command_args")), str(envelope.get("thought") or "")
+    )
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    if isinstance(given, str) and given.strip():
+        given = read_object(given)
+        check_storable(given)
+    if given in (None, ""):
+        return {}
+    if not isinstance(given, dict):
+        raise UnreadableReply('"command_args" is not a JSON object.')
+    return given
+
+
+def _unreadable(why: str, asked: CompletedCall, state: FlowState) -> FlowUpdate:
+    """The hint for the next try; after the last one the flow ends unfinished."""
+    tries, error = state["asked"] + 1, ErrorRaised(message=why, **ids_of(state))
+    update: FlowUpdate = {"asked": tries, "complaint": why, "events": announce(asked.event, error)}
+    if tries < MOST_ASKED:
+        return update
+    reason = phrase("spent_unreadable", state["language"], n=tries)
+    return {**update, "early_exit": exit_of(unfinished(state, reason))}
+
+
+def _chosen(
+    chosen: EarlyExit | BranchInput,
+    decision: ControllerDecision,
+    asked: CompletedCall,
+    state: FlowState,
+    branches: dict[str, Branch],
+) -> FlowUpdate:
+    ids = ids_of(state)
+    events: list[Durable] = [asked.event]
+    if decision.thought:
+        events.append(Thought(text=decision.thought, **ids))
+    if isinstance(chosen, EarlyExit):
+        start = BranchStart(branch=decision.command, kind="built_in", arguments={**decision.command_args}, **ids)
+        return {"early_exit": exit_of(chosen), "events": announce(*events, start)}
+    branch = branches.get(chosen.branch)
+    arguments = {**chosen.arguments}
+    if branch is None or branch.kind == "tool":
+        events.append(ToolCall(index=0, name=chosen.branch, arguments=arguments, **ids))
+    else:
+        events.append(BranchStart(branch=branch.name, kind=branch.kind, arguments=arguments, **ids))
+    return {
+        "branch_node": (branch and branch.node) or "EXECUTOR",
+        "call": {"index": 0, "name": chosen.branch, "arguments": arguments, "thought": decision.thought},
+        "complaint": "",
+        "events": announce(*events),
+    }
+
+
+_COMMANDS = {("command",), ("decision", "command")}
+_ANSWERS = {("command_args", "answer"), ("decision", "command_args", "answer")}
+
+
+class LiveDecision(Listener):
+    """Streams the thought of a decision, and the answer of one that answers."""
+
+    def __init__(self, live: LiveReply) -> None:
+        super().__init__(live)
+        self.restart()
+
+    def restart(self) -> None:
+        self._strings = JsonStrings()
+        self._command = ""
+
+    def text(self, piece: str) -> None:
+        for path, added in self._strings.feed(piece):
+            if path == ("thought",):
+                self._live.thinking(added)
+            elif path in _COMMANDS:
+                self._command += added
+            elif path in _ANSWERS and self._command in ("final_answer", "intermediate_answer"):
+                self._live.token(added)

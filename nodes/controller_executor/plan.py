@@ -1,0 +1,85 @@
+"""PLAN: write the plan anew or mark its steps; the text of a step that stays is never the model's copy of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from segue.core.decision import StepStatusUpdate, read_steps
+from segue.core.errors import IllegalTransition, InvalidPlan, UnreadableReply, listed
+from segue.core.events import BranchEnd, PlanUpdate, StepUpdate
+from segue.core.plan import Plan, Status, Step, keep_finished, set_status, validate
+
+from ..shared.context import NodeRuntime, announce
+from .outcome import outcome_of
+from .services import ids_of
+from .state import FlowState, FlowUpdate
+
+Steps = tuple[Step, ...]
+
+
+class Refused(Exception):
+    """The plan stays as it is; the message says why."""
+
+
+async def plan(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
+    """Carry out `re_plan` or `update_plan`; what does not fit is the controller's error."""
+    call = state["call"] or {}
+    old = tuple(Step(**step) for step in state["steps"])
+    try:
+        new = (_re_planned if call["name"] == "re_plan" else _updated)(old, call["arguments"], state["objective"])
+        result: dict[str, Any] = {"success": [f"{step.step_id} {step.status}: {step.description}" for step in new]}
+    except Refused as why:
+        new, result = old, {"error": str(why)}
+    outcome = outcome_of(call["name"], "built_in", call["arguments"], result, state)
+    about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
+    return {
+        "call": None,
+        "steps": [step.model_dump(mode="json") for step in new],
+        "outcome": outcome,
+        "events": announce(*_moves(call["name"], old, new, state), BranchEnd(**about, **ids_of(state))),
+    }
+
+
+def _re_planned(old: Steps, arguments: Mapping[str, Any], goal: str) -> Steps:
+    """The new plan behind what is finished of the old one."""
+    try:
+        drafted = tuple(
+            step.model_copy(update={"status": Status.PENDING}) for step in read_steps(arguments.get("plan"))
+        )
+        merged = keep_finished(old, drafted)
+        validate(Plan(goal=goal, steps=merged))
+    except (UnreadableReply, InvalidPlan) as error:
+        raise Refused(str(error)) from error
+    return merged
+
+
+def _updated(old: Steps, arguments: Mapping[str, Any], goal: str) -> Steps:
+    """The plan with new statuses; ids and texts stay."""
+    given = arguments.get("updates")
+    if not isinstance(given, list) or not given:
+        raise Refused('update_plan needs "updates": [{"step_id", "status"}].')
+    ids = [step.step_id for step in old]
+    new = old
+    try:
+        for update in (StepStatusUpdate.model_validate(item) for item in given):
+            if update.step_id not in ids:
+                raise Refused(f"The plan has no step {update.step_id!r}; its steps are: {listed(ids)}.")
+            new = set_status(new, update.step_id, update.status)
+    except (ValidationError, IllegalTransition) as error:
+        raise Refused(f"A step's status cannot be changed like this: {error}") from error
+    return new
+
+
+def _moves(command: str, old: Steps, new: Steps, state: FlowState) -> list[PlanUpdate | StepUpdate]:
+    ids = ids_of(state)
+    if new == old:
+        return []
+    if command == "re_plan":
+        steps = [step.model_dump(mode="json") for step in new]
+        return [PlanUpdate(goal=state["objective"], steps=steps, **ids)]
+    return [
+        StepUpdate(step_id=step.step_id, status=step.status.value, description=step.description, note=step.note, **ids)
+        for before, step in zip(old, new, strict=True)
+        if before != step
+    ]

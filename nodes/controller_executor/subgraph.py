@@ -1,0 +1,124 @@
+"""A branch that is a graph: an agent's, another flow, or one of the user's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.graph.state import CompiledStateGraph
+
+from segue.core.errors import ModelUnreachable, SegueError, StorageError
+from segue.core.events import BranchEnd
+from segue.core.flows import BranchConfig, FlowConfig, early_exit
+from segue.prompts.phrases import phrase
+from segue.tools.calls.json_values import json_value
+
+from ..shared.context import NodeRuntime, announce
+from ..shared.prompt_budget import truncate_result
+from .hooks import exit_of
+from .outcome import outcome_of
+from .services import branch_context, flow_context, ids_of
+from .state import FlowNode, FlowState, FlowUpdate
+
+BranchGraph = CompiledStateGraph[Any, Any, Any, Any]
+_COUNTED = ("input", "output", "calls", "cost")
+_SHOWN = {"result", "summary", "status", "usage", "messages", "gave_up", "events"}
+"""What streams show of the nodes of a graph of Segue's; `events` is never a part of the output."""
+
+
+class Failed(Exception):
+    """The branch could not be carried out; the message says why."""
+
+
+def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowConfig) -> FlowNode:
+    """The node of one branch over its graph."""
+    kind = "agent" if branch.agent else "flow" if branch.flow else "graph"
+
+    async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
+        """Run the graph; its result goes to the controller, its summary to the logs. A failure is the branch's own."""
+        work, arguments = flow_context(runtime, config), (state["call"] or {})["arguments"]
+        out: Mapping[str, Any] = {}
+        try:
+            given = _given(graph, arguments, state)
+            context = branch_context(state, work, branch.agent)
+            out = await _carried_out(graph, given, context)
+            result = _result(out)
+        except Failed as why:
+            result = {"error": str(why)}
+        summary = (
+            phrase("flow_branch", state["language"], branch=name, summary=out["summary"]) if "summary" in out else ""
+        )
+        outcome = outcome_of(name, kind, arguments, result, state, summary)
+        bounded = truncate_result(result, work.agent.budget.result_chars)
+        ended = BranchEnd(branch=name, kind=kind, result=bounded, summary=outcome["summary"], **ids_of(state))
+        return {
+            "call": None,
+            "outcome": outcome,
+            "usage": _added(state["usage"], out),
+            "early_exit": _early_exit(out),
+            "events": announce(ended),
+        }
+
+    return node
+
+
+def _given(graph: BranchGraph, arguments: Mapping[str, Any], state: FlowState) -> dict[str, Any]:
+    """The graph's input: the arguments, or their goal as a message; a graph of Segue's is told which task it is for."""
+    takes = graph.get_input_jsonschema().get("properties", {})
+    given = {**arguments}
+    if "messages" in takes and "messages" not in given:
+        if not str(goal := given.pop("goal", "")).strip():
+            raise Failed('The branch needs a "goal".')
+        given["messages"] = [HumanMessage(str(goal))]
+    if "assignment" in takes:
+        given["assignment"] = {
+            "task_id": state["task_id"],
+            "language": state["language"],
+            "started_at": state["started_at"],
+        }
+    return given
+
+
+async def _carried_out(graph: BranchGraph, given: dict[str, Any], context: Any) -> dict[str, Any]:
+    """What the graph returns.
+
+    Raises:
+        Failed: it raised something.
+        ModelUnreachable, StorageError: other branches would fail as well; the run stops here and can be resumed.
+    """
+    shown = [name for name in graph.stream_channels_list if name in _SHOWN] if "assignment" in given else None
+    try:
+        out: dict[str, Any] = await graph.ainvoke(given, context=context, output_keys=shown)
+        return out
+    except (GraphBubbleUp, ModelUnreachable, StorageError):
+        raise
+    except Exception as error:  # whatever one branch raises becomes its failure; the flow continues
+        raise Failed(str(error) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}") from error
+
+
+def _result(out: Mapping[str, Any]) -> dict[str, Any]:
+    """{"success"} or {"error"} of what a graph returned: a flow's, a mode's, or any other."""
+    if "status" in out and "result" in out:
+        return {"success": json_value({"status": out["status"], "result": out["result"]})}
+    if out.get("gave_up"):
+        return {"error": str(out["gave_up"])}
+    made = out.get("result")
+    if isinstance(made, Mapping) and "answer" in made:
+        return {"error": f"{made['error']}: {made['answer']}"} if made.get("error") else {"success": made["answer"]}
+    said = [message.text for message in out.get("messages", ()) if isinstance(message, BaseMessage)]
+    return {"success": said[-1] if said else json_value(dict(out))}
+
+
+def _added(usage: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+    """The usage with that of the branch."""
+    made = out.get("result")
+    spent = out.get("usage") or (made.get("usage") if isinstance(made, Mapping) else None) or {}
+    more = {name: usage.get(name, 0) + spent[name] for name in _COUNTED if name in spent}
+    return {**usage, **more}
+
+
+def _early_exit(out: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The end of this flow too, where a graph of the user's own asks for it with EARLY_EXIT."""
+    if not out.get("EARLY_EXIT"):
+        return None
+    return exit_of(early_exit(out))

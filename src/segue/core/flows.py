@@ -1,0 +1,245 @@
+"""The configuration of a controller–executor flow, and what its hooks take and return."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from .agents import Items, load_attribute
+from .errors import ConfigurationError
+
+FlowStatus = Literal["finished", "unfinished"]
+BUILT_INS: Final = (
+    "ask_user",
+    "re_plan",
+    "update_plan",
+    "intermediate_answer",
+    "final_answer",
+    "finish",
+    "manual_finish",
+)
+"""The branches that every flow has, unless its configuration leaves some out."""
+SUBFLOWS: Final = ("MemoryReading", "Controller", "Executor", "MemoryWriting")
+"""The subflows in the order of a round."""
+
+
+@dataclass(frozen=True)
+class ControllerDecision:
+    """What the controller decided in a round: a branch and its arguments."""
+
+    command: str
+    command_args: Mapping[str, Any] = field(default_factory=dict)
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class BranchInput:
+    """The flow continues: this branch runs with these arguments."""
+
+    branch: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlyExit:
+    """The flow ends: `result` goes to the caller's controller, `summary` to the caller's logs."""
+
+    result: Any
+    summary: str
+    status: FlowStatus = "finished"
+
+
+Hooked = EarlyExit | BranchInput | Mapping[str, Any]
+DetectFinishOrContinue = Callable[[ControllerDecision, Mapping[str, Any]], Hooked | Awaitable[Hooked]]
+"""Called after the controller. A mapping with `EARLY_EXIT` ends the flow as an `EarlyExit` does."""
+OnReachMaxRound = Callable[
+    [Mapping[str, Any]], EarlyExit | Mapping[str, Any] | Awaitable[EarlyExit | Mapping[str, Any]]
+]
+"""Called in place of the round that would be one too many."""
+
+
+def _imported(given: Any) -> Any:
+    """The callable or graph itself; one that is named `module:attribute` is imported."""
+    try:
+        return load_attribute(given) if isinstance(given, str) else given
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _hook(given: Any) -> Any:
+    if given is not None and not callable(found := _imported(given)):
+        raise ValueError(f"{given!r} is not a function: give a callable or 'module:function'")
+    return None if given is None else found
+
+
+Imported = Annotated[Any, AfterValidator(_imported)]
+Hook = Annotated[Any, AfterValidator(_hook)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class ControllerConfig(_Frozen):
+    """Who decides, and what for."""
+
+    agent: str = ""
+    """The id of an agent; empty: the one that the task was given to."""
+    goal: str = ""
+    """The goal where the caller gives none."""
+
+
+class BranchConfig(_Frozen):
+    """A branch that is a graph, a flow or an agent of its own; exactly one of the three is given."""
+
+    description: str = ""
+    """What it does, as the controller is told."""
+    agent: str = ""
+    """The id of an agent, which works on the branch's goal in rounds of its own."""
+    graph: Imported = None
+    """A LangGraph graph, or `module:graph`."""
+    flow: "FlowConfig | str | None" = None
+    """Another flow; in a file, its name."""
+    parameters: dict[str, Any] | None = None
+    """The JSON schema of its arguments; without it the branch takes a `goal`, or what the graph's input declares."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if sum(given not in (None, "") for given in (self.agent, self.graph, self.flow)) != 1:
+            raise ValueError("give the branch exactly one of agent, graph and flow")
+        return self
+
+
+class ExecutorConfig(_Frozen):
+    """What the controller may choose from."""
+
+    tools: Items[Any] | None = None
+    """Tools as in `Agent`; None: those of the controller's agent."""
+    built_ins: Items[str] = BUILT_INS
+    branches: dict[str, BranchConfig] = {}
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Self:
+        if unknown := [name for name in self.built_ins if name not in BUILT_INS]:
+            raise ValueError(f"there is no built-in branch {unknown[0]!r}; use some of: {', '.join(BUILT_INS)}")
+        if not {"finish", "final_answer"} & {*self.built_ins}:
+            raise ValueError("a flow has to end: keep finish or final_answer among the built_ins")
+        for name in self.branches:
+            if name in BUILT_INS or name.upper() in NODES or not name.replace("-", "_").isidentifier():
+                raise ValueError(f"a branch cannot be called {name!r}: rename it, in letters, digits, _ and -")
+        return self
+
+
+NODES: Final = (
+    "INIT", "MEMORY_READING", "CONTROLLER", "EXECUTOR", "ASK_USER", "PLAN", "ANSWER", "MEMORY_WRITING", "FINISH",
+)  # fmt: skip
+"""The nodes of the graph; each branch that is a graph is one beside them."""
+
+
+class MemoryWritingConfig(_Frozen):
+    """Where the summary of each round is written."""
+
+    file: str = "logs"
+    """The name of a memory file."""
+
+
+class MemoryReadingConfig(_Frozen):
+    """What the controller is shown of the memory files."""
+
+    files: Items[str] | None = None
+    """Names of memory files; None: all of them."""
+    tokens: int | None = Field(default=None, ge=50)
+    """The most that is shown; None: a quarter of the agent's `prompt_tokens`."""
+
+
+class SubflowsConfig(_Frozen):
+    """The four subflows of a round."""
+
+    controller: ControllerConfig = Field(default_factory=ControllerConfig, alias="Controller")
+    executor: ExecutorConfig = Field(default_factory=ExecutorConfig, alias="Executor")
+    memory_writing: MemoryWritingConfig = Field(default_factory=MemoryWritingConfig, alias="MemoryWriting")
+    memory_reading: MemoryReadingConfig = Field(default_factory=MemoryReadingConfig, alias="MemoryReading")
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Subflow(_Frozen):
+    """One entry of a topology."""
+
+    flow: Literal["MemoryReading", "Controller", "Executor", "MemoryWriting"]
+    goal: str = ""
+    """What it is there for; only read by people."""
+    output_interface: Hook = None
+    """Of the Controller: `detect_finish_or_continue`."""
+
+
+DEFAULT_TOPOLOGY: Final = tuple(
+    Subflow(flow=name) for name in ("MemoryReading", "Controller", "Executor", "MemoryWriting")
+)
+
+
+class FlowConfig(_Frozen):
+    """A controller–executor flow with memory."""
+
+    name: str = Field(default="flow", pattern=r"^[\w.-]{1,64}$")
+    description: str = ""
+    max_round: int | None = Field(default=30, ge=1)
+    """The most rounds; None: as many as the agent's budget allows. In a file, 0 stands for None."""
+    subflows_config: SubflowsConfig = Field(default_factory=SubflowsConfig)
+    topology: Items[Subflow] = DEFAULT_TOPOLOGY
+    """The order of the subflows; MemoryReading and MemoryWriting may be left out."""
+    detect_finish_or_continue: Hook = None
+    on_reach_max_round: Hook = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unlimited(cls, values: Any) -> Any:
+        return {**values, "max_round": None} if isinstance(values, dict) and values.get("max_round") == 0 else values
+
+    @model_validator(mode="after")
+    def _round_trip(self) -> Self:
+        names = [entry.flow for entry in self.topology]
+        for needed in ("Controller", "Executor"):
+            if needed not in names:
+                raise ValueError(f"the topology has no {needed}: add an entry with flow = {needed!r}")
+        kept = [name for name in SUBFLOWS if name in names]
+        turns = [kept[place:] + kept[:place] for place in range(len(kept))]
+        if names not in turns:
+            raise ValueError(f"the topology has the order {' → '.join(names)}: write {' → '.join(kept)}")
+        if any(entry.output_interface and entry.flow != "Controller" for entry in self.topology):
+            raise ValueError("only the Controller has an output_interface: remove the others")
+        return self
+
+    @property
+    def reads_memory(self) -> bool:
+        return any(entry.flow == "MemoryReading" for entry in self.topology)
+
+    @property
+    def writes_memory(self) -> bool:
+        return any(entry.flow == "MemoryWriting" for entry in self.topology)
+
+    @property
+    def finish_detector(self) -> DetectFinishOrContinue | None:
+        """The hook of the flow, or the output interface of its controller."""
+        given = (entry.output_interface for entry in self.topology if entry.output_interface)
+        found: DetectFinishOrContinue | None = self.detect_finish_or_continue or next(given, None)
+        return found
+
+
+BranchConfig.model_rebuild()
+
+
+def early_exit(given: EarlyExit | Mapping[str, Any]) -> EarlyExit:
+    """What a hook returned in place of a round.
+
+    Raises:
+        ConfigurationError: it is neither an `EarlyExit` nor a mapping with result, summary and status.
+    """
+    if isinstance(given, EarlyExit):
+        return given
+    if not isinstance(given, Mapping) or given.get("status", "unfinished") not in ("finished", "unfinished"):
+        raise ConfigurationError(
+            f"A hook returned {given!r}: return an EarlyExit, or a mapping with result, summary and status."
+        )
+    return EarlyExit(given.get("result", ""), str(given.get("summary", "")), given.get("status", "unfinished"))

@@ -1,0 +1,47 @@
+"""What a person answers to a flow's question."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .decision import check_storable
+from .errors import InvalidAnswer
+
+MOST_BYTES = 32 * 1024
+FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
+
+
+@dataclass(frozen=True)
+class PersonsAnswer:
+    """The text of an answer; with `manual_finish` the person ends the flow instead."""
+
+    text: str
+    manual_finish: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """The form that is stored."""
+        return {"answer": self.text, "manual_finish": self.manual_finish}
+
+
+def read_answer(given: object) -> PersonsAnswer:
+    """Read a text, {"answer": text} or {"manual_finish": true}.
+
+    Raises:
+        InvalidAnswer: it is none of them, empty, or too long.
+    """
+    if isinstance(given, PersonsAnswer):
+        return given
+    if isinstance(given, str):
+        given = {"answer": given}
+    if not isinstance(given, Mapping):
+        raise InvalidAnswer(f"The answer does not fit the question: give {FORM}.")
+    text, ends = given.get("answer", ""), bool(given.get("manual_finish"))
+    if not isinstance(text, str) or not (ends or text.strip()):
+        raise InvalidAnswer(f"The answer does not fit the question: give {FORM}.")
+    try:
+        check_storable(text)
+    except ValueError as error:
+        raise InvalidAnswer(f"The answer cannot be stored: {error}.") from error
+    if len(text.encode()) > MOST_BYTES:
+        raise InvalidAnswer(f"The answer is longer than {MOST_BYTES} bytes: shorten it.")
+    return PersonsAnswer(text.strip(), ends)

@@ -1,0 +1,410 @@
+"""The controller–executor graph: rounds, branches, memory, hooks, and what happens where something is wrong."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from segue.core.agents import Budget
+from segue.core.errors import ConfigurationError, MemoryUnavailable
+from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
+from segue.core.ports import MemoryEntry
+from segue.core.tokens import tokens
+from segue.graphs.controller_executor import build_controller_executor
+from segue.memory.transient import TransientMemory
+from segue.tools.registry import tool
+from tests.fakes import answer, call_tool, choose
+from tests.graphs.conftest import Bed, Make
+
+FILES = {"logs": "logs.md"}
+FINISH = choose("finish", summary="all is done", result="42")
+
+
+@pytest.fixture
+async def saver(tmp_path: Path) -> AsyncIterator[AsyncSqliteSaver]:
+    """SQLite alone: what it stores of a state, memory would."""
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as sqlite:
+        yield sqlite
+
+
+def flow(**config: Any) -> Any:
+    """What builds the graph of this configuration."""
+    return partial(build_controller_executor, config)
+
+
+def with_branches(**branches: Any) -> Any:
+    return flow(subflows_config={"Executor": {"branches": branches}})
+
+
+def prompts(bed: Bed) -> list[str]:
+    """The system prompt of each call of the model."""
+    return [str(call[0].content) for call in bed.model.calls]
+
+
+def whole(call: Sequence[Any]) -> int:
+    return sum(tokens(str(message.content)) for message in call)
+
+
+async def test_a_round_reads_memory_chooses_a_branch_and_writes_what_came_of_it(bed: Make) -> None:
+    made = bed(flow(), [choose("double", "I double it.", number=4), FINISH])
+    out = await made.start({"goal": "Double 4", "plan": "1. double 4", "memory_files": FILES})
+    assert (out["result"], out["summary"], out["status"]) == ("42", "all is done", "finished")
+    assert made.types == [
+        "round_start", "model_called", "thought", "tool_call", "tool_result",
+        "round_start", "model_called", "branch_start", "flow_end",
+    ]  # fmt: skip
+    assert 'double {"number": 4}' in prompts(made)[1], "the second round sees what the first one wrote"
+    assert "all is done" in await made.services.memory.read(["logs.md"], "", 1000)
+
+
+async def test_the_first_round_sees_the_memory_and_the_callers_logs(bed: Make) -> None:
+    made = bed(flow(), [FINISH])
+    entry = MemoryEntry(key="k", task_id="t", round=1, branch="note", text="the door is blue", created_at=1.0)
+    await made.services.memory.append("logs.md", entry)
+    await made.start({"goal": "Paint it", "memory_files": FILES, "logs": "bought the paint"})
+    assert "the door is blue" in prompts(made)[0] and "bought the paint" in prompts(made)[0]
+
+
+async def test_the_hook_for_the_last_round_fires_after_exactly_so_many_rounds(bed: Make) -> None:
+    made = bed(flow(max_round=3), [choose("double", number=n) for n in range(3)])
+    out = await made.start({"goal": "Double for ever"})
+    assert out["status"] == "unfinished" and len(made.of_type("round_start")) == 3
+    assert "the maximum amount of rounds (3) was reached before the goal was met" in out["summary"]
+    assert 'double {"number": 1}' in out["summary"], "it says what was done"
+
+
+async def test_a_flow_without_a_limit_goes_on(bed: Make) -> None:
+    made = bed(flow(max_round=None), [*(choose("double", number=n) for n in range(31)), FINISH])
+    out = await made.start({"goal": "Double often"})
+    assert out["status"] == "finished" and len(made.of_type("round_start")) == 32
+
+
+async def own_end(state: Mapping[str, Any]) -> EarlyExit:
+    return EarlyExit({"rounds": state["round"]}, "my own end", "unfinished")
+
+
+def own_detector(decision: ControllerDecision, state: Mapping[str, Any]) -> Any:
+    """`stop` ends the flow, `twice` is a name for double."""
+    if decision.command == "stop":
+        return {"EARLY_EXIT": True, "result": "stopped", "summary": "stopped early", "status": "finished"}
+    return BranchInput("double", {"number": decision.command_args["n"]})
+
+
+@pytest.mark.parametrize("hook", [own_end, f"{__name__}:own_end"], ids=["callable", "by name"])
+async def test_the_hook_for_the_last_round_can_be_replaced(bed: Make, hook: Any) -> None:
+    made = bed(flow(max_round=1, on_reach_max_round=hook), [choose("double", number=1)])
+    out = await made.start({"goal": "Double"})
+    assert (out["result"], out["summary"]) == ({"rounds": 1}, "my own end")
+
+
+@pytest.mark.parametrize("as_interface", [False, True], ids=["hook", "output interface"])
+async def test_the_hook_behind_the_controller_can_be_replaced(bed: Make, as_interface: bool) -> None:
+    names = ["Controller", "Executor", "MemoryWriting", "MemoryReading"]
+    topology = [
+        {"flow": name, **({"output_interface": own_detector} if name == "Controller" else {})} for name in names
+    ]
+    config = {"topology": topology} if as_interface else {"detect_finish_or_continue": own_detector}
+    made = bed(flow(**config), [choose("twice", n=4), choose("stop")])
+    out = await made.start({"goal": "Double"})
+    assert (out["result"], out["summary"], out["status"]) == ("stopped", "stopped early", "finished")
+    assert [event["data"]["name"] for event in made.of_type("tool_result")] == ["double"]
+
+
+async def test_a_hook_that_returns_something_else_is_named(bed: Make) -> None:
+    made = bed(flow(detect_finish_or_continue=lambda decision, state: {"result": 1}), [FINISH])
+    with pytest.raises(ConfigurationError, match="return a BranchInput, an EarlyExit"):
+        await made.start({"goal": "Double"})
+
+
+async def test_a_reply_that_cannot_be_read_is_asked_for_again_twice(bed: Make) -> None:
+    made = bed(flow(), ["no json", '{"thought": "hm"}', FINISH])
+    out = await made.start({"goal": "Finish"})
+    assert out["status"] == "finished" and len(made.of_type("round_start")) == 1
+    assert "no JSON object" in prompts(made)[1] and 'has no \\"command\\"' in prompts(made)[2]
+
+
+async def test_after_three_unreadable_replies_the_flow_is_unfinished_and_says_why(bed: Make) -> None:
+    made = bed(flow(), [choose("note", text="hello"), "no", "no", "no"])
+    out = await made.start({"goal": "Finish"})
+    assert out["status"] == "unfinished" and "3 replies in a row could not be read" in out["summary"]
+    assert "noted hello" in out["summary"]
+
+
+async def test_an_unknown_branch_is_an_error_that_lists_the_branches(bed: Make) -> None:
+    made = bed(flow(), [choose("fly", where="home"), FINISH])
+    await made.start({"goal": "Go home"})
+    assert 'There is no branch \\"fly\\"; the branches are: double, note, fail, ask_user' in prompts(made)[1]
+
+
+async def test_a_plan_keeps_its_text_when_its_steps_are_marked(bed: Make) -> None:
+    updates = [{"step_id": "1", "status": "done", "description": "the model's own words"}]
+    made = bed(flow(), [choose("update_plan", updates=updates), FINISH])
+    await made.start({"goal": "Work", "plan": [{"step_id": "1", "description": "as planned"}]})
+    assert "as planned" in prompts(made)[1] and '"status": "done"' in prompts(made)[1]
+    (moved,) = made.of_type("step_update")
+    assert (moved["step_id"], moved["data"]["description"]) == ("1", "as planned")
+
+
+async def test_a_new_plan_keeps_what_is_finished(bed: Make) -> None:
+    steps = [{"step_id": "1", "description": "first"}, {"step_id": "2", "description": "new"}]
+    done = choose("update_plan", updates=[{"step_id": "1", "status": "done"}])
+    made = bed(flow(), [done, choose("re_plan", plan=steps), FINISH])
+    await made.start({"goal": "Work", "plan": "1. first\n2. second"})
+    (written,) = made.of_type("plan_update")
+    shown = [(step["description"], step["status"]) for step in written["data"]["steps"]]
+    assert shown == [("first", "done"), ("new", "pending")]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "why"),
+    [
+        ("update_plan", {"updates": [{"step_id": "9", "status": "done"}]}, "no step '9'; its steps are: 1"),
+        ("update_plan", {"updates": []}, 'needs \\"updates\\"'),
+        ("update_plan", {"updates": [{"step_id": "1", "status": "great"}]}, "cannot be changed"),
+        ("re_plan", {"plan": []}, "A PLAN needs"),
+        ("ask_user", {}, 'needs a \\"question\\"'),
+        ("double", {"number": "many"}, "do not fit"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_an_error_of_the_round(
+    bed: Make, command: str, arguments: Any, why: str
+) -> None:
+    made = bed(flow(), [choose(command, **arguments), FINISH])
+    out = await made.start({"goal": "Work", "plan": "1. first"})
+    assert out["status"] == "finished" and why in prompts(made)[1]
+
+
+class FullMemory(TransientMemory):
+    """Refuses every write."""
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        raise MemoryUnavailable("The memory file is full.")
+
+
+async def test_the_controller_sees_that_memory_cannot_be_written(bed: Make) -> None:
+    made = bed(flow(), [choose("double", number=4), FINISH])
+    made.services.memory = FullMemory()
+    out = await made.start({"goal": "Double 4"})
+    assert out["status"] == "finished" and '"memory_error": "The memory file is full."' in prompts(made)[1]
+    assert "double" in prompts(made)[1].split("## Memory")[1].split("## State")[0], "the logs stand in for the file"
+
+
+@tool(read_only=True)
+def report(number: int) -> str:
+    """Report at length."""
+    return f"报告 {number} " + "很长的文字 and more " * 300
+
+
+async def test_prompts_stay_within_the_budget_over_thirty_rounds_of_growing_logs(bed: Make) -> None:
+    budget = 2_500
+    script = [choose("report", "I look at the next part. " * 20, number=n) for n in range(30)]
+    fields = {"tools": (report,), "budget": Budget(prompt_tokens=budget)}
+    made = bed(flow(max_round=31), [*script, FINISH], **fields)
+    plan = [{"step_id": str(n), "description": f"look at part {n} closely"} for n in range(40)]
+    out = await made.start({"goal": "Read all of it", "plan": plan, "memory_files": FILES})
+    assert out["status"] == "finished"
+    assert max(whole(call) for call in made.model.calls) <= budget
+    assert "报告 29" in prompts(made)[-1], "the newest result is always there"
+
+
+async def test_a_nested_flow_hands_its_summary_to_the_logs_and_its_result_to_the_controller(bed: Make) -> None:
+    script = [
+        choose("research", goal="look it up"),
+        choose("double", number=2),
+        choose("finish", summary="looked it up in the book", result="page 7"),
+        FINISH,
+    ]
+    made = bed(with_branches(research={"flow": {"name": "inner"}}), script)
+    await made.start({"goal": "Find the page", "memory_files": FILES})
+    last = prompts(made)[-1]
+    assert "research: looked it up in the book" in last.split("## Memory")[1].split("## State")[0]
+    assert '"result": "page 7"' in last.split("## State")[1]
+    parent = made.of_type("round_start")[0]["trace_id"]
+    inner = [event for event in made.durable if event.get("parent_id") == parent]
+    assert {"round_start", "tool_call", "tool_result", "flow_end"} <= {event["type"] for event in inner}
+
+
+async def test_an_agent_is_a_branch_with_rounds_of_its_own(bed: Make) -> None:
+    script = [choose("helper", goal="double 3"), call_tool(("double", {"number": 3})), answer("It is 6."), FINISH]
+    made = bed(with_branches(helper={"agent": "a", "description": "doubles"}), script)
+    await made.start({"goal": "Double 3"})
+    assert '"name": "helper", "arguments": {"goal": "double 3"}, "result": {"success": "It is 6."}' in prompts(made)[-1]
+    assert not made.of_type("answer"), "a branch's answer is not the task's"
+    assert {event.type for event in made.deltas} <= {"thinking"}
+
+
+class Shout(TypedDict, total=False):
+    word: str
+    loud: str
+    EARLY_EXIT: bool
+    result: str
+
+
+def shouting(**more: Any) -> StateGraph[Any, Any, Any, Any]:
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Shout)
+    graph.add_node("shout", lambda state: {"loud": state["word"].upper(), **more})
+    graph.add_edge(START, "shout")
+    graph.add_edge("shout", END)
+    return graph
+
+
+async def test_a_graph_is_a_branch_that_takes_what_its_input_declares(bed: Make) -> None:
+    made = bed(with_branches(shout={"graph": shouting()}), [choose("shout", word="hey"), FINISH])
+    await made.start({"goal": "Shout"})
+    assert '"word": {"type": "string"}' in prompts(made)[0] and '"loud": "HEY"' in prompts(made)[1]
+
+
+async def test_a_graph_that_asks_for_an_early_exit_ends_the_flow(bed: Make) -> None:
+    graph = shouting(EARLY_EXIT=True, result="HEY", summary="", status="finished")
+    made = bed(with_branches(shout={"graph": graph}), [choose("shout", word="hey")])
+    out = await made.start({"goal": "Shout"})
+    assert (out["result"], len(made.of_type("round_start"))) == ("HEY", 1)
+
+
+async def test_a_graph_that_fails_is_the_branchs_error(bed: Make) -> None:
+    made = bed(with_branches(shout={"graph": shouting()}), [choose("shout"), FINISH])
+    out = await made.start({"goal": "Shout"})
+    assert out["status"] == "finished" and '"error": "KeyError: \'word\'"' in prompts(made)[1]
+
+
+def test_graphs_are_real_subgraphs_that_studio_expands() -> None:
+    config = {"branches": {"research": {"flow": {"name": "inner"}}, "shout": {"graph": shouting()}}}
+    graph = build_controller_executor({"subflows_config": {"Executor": config}}).compile()
+    assert {name for name, _ in graph.get_subgraphs()} == {"research", "shout"}
+    assert "research\\3aCONTROLLER" in graph.get_graph(xray=1).draw_mermaid()
+
+
+async def test_a_question_waits_for_a_person_and_their_answer_is_the_result(bed: Make) -> None:
+    made = bed(flow(), [choose("ask_user", question="Which colour?"), FINISH])
+    await made.start({"goal": "Paint"})
+    assert await made.question() == {"kind": "question", "question": "Which colour?"}
+    await made.answer("")
+    assert "does not fit" in (await made.question())["problem"]
+    out = await made.answer({"answer": "blue"})
+    assert out["status"] == "finished" and '"success": "blue"' in prompts(made)[1]
+
+
+async def test_a_person_ends_the_flow_instead_of_an_answer(bed: Make) -> None:
+    made = bed(flow(), [choose("ask_user", question="Which colour?")])
+    await made.start({"goal": "Paint"})
+    out = await made.answer({"manual_finish": True})
+    assert out["status"] == "unfinished" and "terminated explicitly by the user" in out["summary"]
+
+
+async def test_the_controller_ends_the_flow_when_the_person_asked_for_it(bed: Make) -> None:
+    out = await bed(flow(), [choose("manual_finish")]).start({"goal": "Paint"})
+    assert out["status"] == "unfinished" and "terminated explicitly by the user" in out["summary"]
+
+
+async def test_answers_are_streamed_and_the_thought_too(bed: Make) -> None:
+    made = bed(
+        flow(), [choose("intermediate_answer", answer="So far 4."), choose("final_answer", "Done.", answer="8.")]
+    )
+    out = await made.start({"goal": "Double 4"})
+    said = "".join(event.data["content"] for event in made.deltas if event.type == "token")
+    assert out["result"] == "8." and said == "So far 4.\n\n8."
+    assert "Done." in "".join(event.data["content"] for event in made.deltas if event.type == "thinking")
+
+
+ran: list[int] = []
+
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    ran.append(amount)
+    return f"paid {amount}"
+
+
+@pytest.mark.parametrize(("verdict", "paid"), [("approve", [5]), ("reject", [])])
+async def test_a_tool_that_needs_approval_waits_for_a_person(bed: Make, verdict: str, paid: list[int]) -> None:
+    ran.clear()
+    made = bed(flow(), [choose("pay", amount=5), FINISH], tools=(pay,))
+    await made.start({"goal": "Pay"})
+    (asked,) = (await made.question())["calls"]
+    assert (asked["name"], asked["arguments"], ran) == ("pay", {"amount": 5}, [])
+    await made.answer(verdict)
+    assert ran == paid and ("was rejected by the person" in prompts(made)[1]) == (not paid)
+
+
+async def test_the_budget_of_tool_calls_is_an_error_that_the_controller_sees(bed: Make) -> None:
+    script = [choose("note", text="a"), choose("note", text="b"), FINISH]
+    made = bed(flow(), script, budget=Budget(tool_calls=1))
+    await made.start({"goal": "Note"})
+    assert "the limit of 1 tool calls was reached" in prompts(made)[2]
+
+
+NODES = ["INIT", "MEMORY_READING", "CONTROLLER", "EXECUTOR", "PLAN", "MEMORY_WRITING", "inner"]
+
+
+@pytest.mark.parametrize("node", NODES)
+async def test_a_pause_behind_any_node_repeats_nothing(bed: Make, node: str) -> None:
+    ran.clear()
+
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        ran.append(number)
+        return str(number)
+
+    script = [
+        choose("count", number=1),
+        choose("update_plan", updates=[{"step_id": "1", "status": "done"}]),
+        choose("inner", goal="count on"),
+        choose("count", number=2),
+        choose("finish", summary="counted on"),
+        FINISH,
+    ]
+    made = bed(with_branches(inner={"flow": {"name": "inner"}}), script, tools=(count,))
+    made.pause_after = node
+    out = await made.start({"goal": "Count", "plan": "1. count", "memory_files": FILES})
+    while not out.get("status"):
+        out = await made.resume()
+    assert (out["status"], ran) == ("finished", [1, 2])
+    assert (await made.services.memory.read(["logs.md"], "", 2_000)).count("## Round") == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "fix"),
+    [
+        ({"max_round": -1}, "max_round"),
+        ({"topology": [{"flow": "Executor"}]}, "add an entry with flow = 'Controller'"),
+        (
+            {"topology": [{"flow": "Executor"}, {"flow": "Controller"}, {"flow": "MemoryReading"}]},
+            "write MemoryReading → Controller → Executor",
+        ),
+        ({"topology": [{"flow": "Planner"}]}, "topology.0.flow"),
+        ({"subflows_config": {"Executor": {"built_ins": ["fly"]}}}, "use some of: ask_user"),
+        ({"subflows_config": {"Executor": {"built_ins": ["ask_user"]}}}, "keep finish or final_answer"),
+        ({"subflows_config": {"Executor": {"branches": {"a": {}}}}}, "exactly one of agent, graph and flow"),
+        ({"subflows_config": {"Executor": {"branches": {"finish": {"agent": "a"}}}}}, "rename it"),
+        ({"subflows_config": {"Executor": {"branches": {"a": {"graph": 7}}}}}, "is not a LangGraph graph"),
+        ({"subflows_config": {"Executor": {"branches": {"a": {"graph": "nowhere:g"}}}}}, "cannot be imported"),
+        ({"subflows_config": {"Executor": {"branches": {"a": {"flow": "b"}}}}}, "[flows]"),
+        ({"on_reach_max_round": 7}, "give a callable or 'module:function'"),
+        ({"rounds": 7}, "rounds"),
+    ],
+)
+def test_a_wrong_configuration_names_the_fix(config: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        build_controller_executor(config)
+    assert fix in str(raised.value)
+
+
+async def test_a_tool_with_the_name_of_a_branch_is_refused(bed: Make) -> None:
+    @tool
+    def finish(text: str) -> str:
+        """Finish."""
+        return text
+
+    with pytest.raises(ConfigurationError, match="rename it"):
+        await bed(flow(), [], tools=(finish,)).start({"goal": "Finish"})
+
+
+def test_zero_rounds_in_a_file_mean_no_limit() -> None:
+    assert FlowConfig.model_validate({"max_round": 0}).max_round is None
