@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..core.errors import SegueError
 from .language import Language
+from .words import word
 
 ERRORS: Mapping[str, str] = {
     "SegueError": "{sentence}",
@@ -98,19 +99,6 @@ SENTENCES: Mapping[str, str] = {
 }
 """By the English template, where one class has several sentences."""
 
-_WORDS = {
-    "pending": "尚未开始",
-    "running": "正在运行",
-    "waiting": "正在等待答复",
-    "pausing": "正在暂停",
-    "paused": "已暂停",
-    "done": "已完成",
-    "error": "已出错",
-    "cancelled": "已取消",
-    "answer or cancel": "答复或取消",
-    "resume, steer or cancel": "继续、补充说明或取消",
-    "none": "无",
-}
 _TRANSLATED = ("status", "choices", "known")
 
 
@@ -125,5 +113,5 @@ def render(error: SegueError, language: Language) -> str:
     if language == "en":
         return str(error)
     slots = {name: str(value) for name, value in error.params.items()}
-    slots |= {name: _WORDS.get(slots[name], slots[name]) for name in _TRANSLATED if name in slots}
+    slots |= {name: word(slots[name], language) for name in _TRANSLATED if name in slots}
     return template_of(error).format(**slots, sentence=str(error))

@@ -6,8 +6,9 @@ import pytest
 
 from segue.prompts.phrases import PHRASES
 from segue.prompts.problems import PROBLEMS
+from segue.prompts.terminal import SENTENCES
 
-CATALOGUES = {"phrases": PHRASES, "problems": PROBLEMS}
+CATALOGUES = {"phrases": PHRASES, "problems": PROBLEMS, "terminal": SENTENCES}
 
 
 def fields(template: str) -> set[str]:

@@ -67,7 +67,7 @@ def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
         return [settings.command_on("recover", error.thread_id)]
     if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
-        return [f"Or see what this says: {settings.examining()}"]
+        return [settings.say("see_doctor", command=settings.examining())]
     return []
 
 

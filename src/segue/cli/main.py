@@ -189,7 +189,8 @@ def cancel(task_id: options.TaskId, agents: options.TaskAgents = "", db: options
     """Cancel a task, whether it runs or not."""
     from .commands.control import cancelled
 
-    for line in ask(Settings(db, agents), lambda opened: cancelled(opened, task_id)):
+    settings = Settings(db, agents)
+    for line in ask(settings, lambda opened: cancelled(opened, settings, task_id)):
         typer.echo(line)
 
 
@@ -221,8 +222,9 @@ def delete(
 
     Its forks stay. A session with a running task is not deleted.
     """
-    ask(Settings(db, agents), lambda opened: opened.delete(session))
-    typer.echo(f"Session {session} is deleted.")
+    settings = Settings(db, agents)
+    ask(settings, lambda opened: opened.delete(session))
+    typer.echo(settings.say("session_deleted", session=session))
 
 
 @app.command()

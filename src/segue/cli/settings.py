@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import DatabaseUnavailable
 from ..prompts.language import Language, language_named, language_of
+from ..prompts.terminal import sentence
 
 if TYPE_CHECKING:
     from ..app import App
@@ -43,10 +44,14 @@ class Settings:
     """The message as it was given, where the files' names were added to it."""
 
     def reads(self, text: str) -> Language:
-        """The language of what the terminal says about a text: the locale's, else the user's, else that of the text."""
-        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+        """The language of what the terminal says about a text: the user's, else the locale's, else that of the text."""
         user = self.language or os.environ.get("SEGUE_LANGUAGE", "")
-        return language_named(locale) or language_named(user) or language_of(text)
+        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+        return language_named(user) or language_named(locale) or language_of(text)
+
+    def say(self, name: str, /, **slots: object) -> str:
+        """A sentence of the catalogue in the terminal's language."""
+        return sentence(name, self.reads(""), **slots)
 
     def agents(self) -> "list[Agent]":
         """Read the agents file; modules that its tools name are also looked for beside it.

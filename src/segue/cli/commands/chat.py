@@ -12,8 +12,8 @@ from ..dialog.stage import Stage
 from ..exits import complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import read_line
+from ..views.heading import greet, header
 from ..views.tables import print_history
-from ..views.texts import greet, header, told
 
 PROMPT = "you> "
 
@@ -63,7 +63,9 @@ class Talk:
         agent = agents.get(self._talk.agent) or next(iter(agents.values()))
         model = self._talk.app.model_for(agent.agent_id, self._settings.model)
         mode = self._talk.mode or agent.mode
-        heading = header(agent.agent_id, model, mode, self._talk.session, self._settings.database)
+        heading = header(
+            agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.reads("")
+        )
         greet(self._talk.console, model, heading, "en", "zh")
         self._say(self._text("help_hint"))
 
@@ -100,7 +102,7 @@ class Talk:
 
     def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""
-        return told(name, self._settings.reads(""), **slots)
+        return self._settings.say(name, **slots)
 
     def _say(self, text: str) -> None:
         self._talk.console.print(Text(text, style="dim"))
@@ -121,7 +123,7 @@ class Talk:
     def _history(self, _: str) -> bool:
         messages = self._stage.run(self._talk.app.history(self._talk.session))
         hints = self._stage.run(not_told_yet(self._talk.app, self._settings, self._talk.session))
-        print_history(self._talk.console, messages, hints)
+        print_history(self._talk.console, messages, self._settings.reads(""), hints)
         return True
 
     def _resume(self, _: str) -> bool:

@@ -18,24 +18,20 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     task_id = await app.find_task(text)
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
-    said = {
-        "paused": f"Task {task_id} is paused. To resume it:",
-        "done": f"Task {task_id} ended before it could be paused.",
-    }
+    name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
     resume = [] if status == "done" else [settings.command_on("resume", task_id)]
-    pausing = f"Task {task_id} is pausing: it stops at its next checkpoint. To resume it then:"
-    return [said.get(status, pausing), *resume]
+    return [settings.say(name, task_id=task_id), *resume]
 
 
-async def cancelled(app: "App", text: str) -> list[str]:
-    """Give a task up, and say what stays of it."""
+async def cancelled(app: "App", settings: Settings, text: str) -> list[str]:
+    """Cancel a task, and say what stays of it."""
     task_id = await app.find_task(text)
     await app.cancel(task_id)
     task = (await app.trace(task_id))["task"]
     unknown = (task["result"] or {}).get("unknown_outcomes") or []
     names = ", ".join(printable(call["name"]) for call in unknown)
-    warning = [f"It is not known whether these calls took effect; check them: {names}."] if names else []
-    return [f"Task {task_id} is cancelled; session {task['thread_id']} accepts the next message.", *warning]
+    warning = [settings.say("check_calls", names=names)] if names else []
+    return [settings.say("session_accepts_next", task_id=task_id, session=task["thread_id"]), *warning]
 
 
 async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
@@ -45,12 +41,12 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
     """
     back: dict[str, Any] = await app.recover(session)
     if not back["dropped"] and not back["repaired"]:
-        return [f"Nothing of session {session} is damaged; nothing was changed."], 0
+        return [settings.say("nothing_damaged", session=session)], 0
     dropped = [
-        f"Session {session} went back to its snapshot of {when(back['created_at'])} ({back['checkpoint_id']}).",
-        f"Snapshots and results of steps that could not be read: {back['dropped']}.",
+        settings.say("went_back", session=session, at=when(back["created_at"]), checkpoint=back["checkpoint_id"]),
+        settings.say("dropped", n=back["dropped"]),
     ]
-    kept = [f"The database as it was is kept in {back['copy']}."] if back["copy"] else []
+    kept = [settings.say("copy_kept", copy=back["copy"])] if back["copy"] else []
     lost = back["checkpoint_id"] is None
     lines = [
         *(dropped if back["dropped"] else []),
@@ -64,8 +60,8 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
     tasks = await app.queries.tasks(session_id=session, limit=1)
     if not tasks:
-        return ["To continue:", settings.going_on(session)]
+        return [settings.say("to_continue"), settings.going_on(session)]
     if is_over(tasks[0]):
         return [*how_to_go_on(app, settings, tasks[0].json())]
     verb = "answer" if tasks[0].status == "waiting" else "resume"
-    return ["To continue:", settings.command_on(verb, tasks[0].task_id)]
+    return [settings.say("to_continue"), settings.command_on(verb, tasks[0].task_id)]

@@ -28,7 +28,7 @@ def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
         return await _told_apart(opened, settings, await opened.threads())
 
     rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_threads(output(), rows)
+    write_json(rows, indent=2) if as_json else print_threads(output(), rows, settings.reads(""))
 
 
 def tasks(
@@ -48,7 +48,7 @@ def tasks(
         return await _told_apart(opened, settings, rows)
 
     rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_tasks(output(), rows)
+    write_json(rows, indent=2) if as_json else print_tasks(output(), rows, settings.reads(""))
 
 
 async def _told_apart(opened: "App", settings: Settings, rows: "list[Json]") -> "list[Json]":
@@ -79,7 +79,7 @@ def history(
         return await opened.history(session), await not_told_yet(opened, settings, session)
 
     messages, hints = ask(settings, told)
-    write_json(messages, indent=2) if as_json else print_history(output(), messages, hints)
+    write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.reads(""), hints)
 
 
 def trace(
@@ -119,7 +119,7 @@ def graph(
     with told_in_a_sentence():
         own = mode_graphs(Settings(agents_file=agents).modes())
     if name not in (*known, *own):
-        complain(f"There is no graph '{name}'; use one of: {', '.join((*known, *own))}.")
+        complain(Settings().say("no_graph", name=name, known=", ".join((*known, *own))))
         raise typer.Exit(USAGE)
     compiled = own[name] if name in own else import_module(f"segue.graphs.{name}").graph
     output().print(compiled.get_graph().draw_mermaid(), soft_wrap=True)
@@ -130,7 +130,7 @@ def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) 
     from ..views.tables import print_modes
 
     names = ask(Settings(":memory:", agents), _modes)
-    write_json(names) if as_json else print_modes(output(), names)
+    write_json(names) if as_json else print_modes(output(), names, Settings().reads(""))
 
 
 async def _modes(opened: "App") -> list[str]:
@@ -144,7 +144,7 @@ def agents(agents: options.MoreAgents = "") -> None:
 
     with told_in_a_sentence():
         found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
-        print_agents(output(), found, asyncio.run(served_tools(found)))
+        print_agents(output(), found, Settings().reads(""), asyncio.run(served_tools(found)))
 
 
 def doctor(

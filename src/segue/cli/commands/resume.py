@@ -12,9 +12,10 @@ from rich.text import Text
 
 from ...core.errors import SegueError, ThreadBusy
 from ...core.records import Json
+from ...prompts.words import word
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.stage import Stage
-from ..exits import FAILED, PAUSED, WAITING, complain
+from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import write_json
 from ..views.lines import Signs, signs_for, unknown_calls
@@ -61,7 +62,7 @@ class Everything:
     async def resume(self) -> int:
         rows = await self.app.resumable()
         gate = asyncio.Semaphore(AT_ONCE)
-        with listening(self.app, self._running, complain) as interrupts:
+        with listening(self.app, self._running, lambda name: complain(self.settings.say(name))) as interrupts:
             outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
         self._sum_up(outcomes, await self._to_answer())
@@ -86,9 +87,9 @@ class Everything:
                     pass
                 refused = ""
             except ThreadBusy as error:
-                return self._say("busy", row, str(error), 0.0)
+                return self._say("busy", row, sentence_of(error, self.settings), 0.0)
             except SegueError as error:
-                refused = str(error)
+                refused = sentence_of(error, self.settings)
             finally:
                 self._running.discard(task_id)
             task = await self.app.task(task_id)
@@ -101,7 +102,11 @@ class Everything:
             return outcome
         signs = signs_for(self.console)
         sign, style = _sign(outcome, signs)
-        line = Text.assemble((f"{sign} {outcome}  ", style), (task["task_id"], "bold"), (f"  {seconds:.1f} s  ", "dim"))
+        line = Text.assemble(
+            (f"{sign} {word(outcome, self.settings.reads(''))}  ", style),
+            (task["task_id"], "bold"),
+            (f"  {seconds:.1f} s  ", "dim"),
+        )
         self._print(line.append(one_line(task["message"], 80)))
         if problem and outcome in ("failed", "busy"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
@@ -114,13 +119,15 @@ class Everything:
         if self.as_json:
             write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}, "to_answer": to_answer})
             return
-        parts = [f"{counted[name]} {said}" for name, said in OUTCOMES.items() if counted[name]]
-        word = "task" if len(outcomes) == 1 else "tasks"
-        none = "No task can be resumed until it is answered." if to_answer else "There is no task to resume."
-        said = f"{len(outcomes)} {word}: {', '.join(parts)}." if outcomes else none
+        language = self.settings.reads("")
+        parts = ", ".join(f"{counted[name]} {word(said, language)}" for name, said in OUTCOMES.items() if counted[name])
+        if outcomes:
+            said = self.settings.say("counted" if len(outcomes) > 1 else "counted_one", n=len(outcomes), parts=parts)
+        else:
+            said = self.settings.say("none_until_answered" if to_answer else "none_to_resume")
         self._print(Text(said, style="bold"))
         if to_answer:
-            self._print(Text("Waiting for an answer:", style="yellow"))
+            self._print(Text(self.settings.say("to_answer"), style="yellow"))
         for task_id in to_answer:
             self._print(Text(f"  {self.settings.command_on('answer', task_id)}"))
 

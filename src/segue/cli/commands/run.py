@@ -8,11 +8,11 @@ from unicodedata import normalize
 
 from segue.prompts.language import language_of
 
+from ...prompts.terminal import sentence
 from ..dialog.conversation import LIFECYCLE
 from ..dialog.stage import one_shot
 from ..exits import remark
 from ..settings import Settings
-from ..views.texts import told
 
 DATA_AGENT = "data"
 
@@ -28,7 +28,7 @@ def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json
     if files:
         given = tuple(str(file) for file in files)
         settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, said=text)
-        text = _naming(text, _copied(files))
+        text = _naming(settings, text, _copied(files))
     return one_shot(settings, text, as_json=as_json, steer=steer)
 
 
@@ -42,15 +42,15 @@ def _copied(files: Sequence[Path]) -> dict[str, str]:
     return {import_file(file, folder): normalize("NFC", file.name) for file in files}
 
 
-def _naming(text: str, copied: dict[str, str]) -> str:
+def _naming(settings: Settings, text: str, copied: dict[str, str]) -> str:
     """The text with the names that the files have in the data folder; those that it does not mention are added."""
     for name, given in copied.items():
         if name.casefold() != given.casefold():
-            remark(f"The file '{given}' is '{name}' in the data folder.")
+            remark(settings.say("file_renamed", given=given, name=name))
             if given not in copied:
                 text = name.join(_mention(given).split(text))
     missing = [name for name in copied if not _mention(name).search(text)]
-    return f"{text.rstrip()}\n\n{told('files', language_of(text), names=', '.join(missing))}" if missing else text
+    return f"{text.rstrip()}\n\n{sentence('files', language_of(text), names=', '.join(missing))}" if missing else text
 
 
 def _mention(name: str) -> re.Pattern[str]:

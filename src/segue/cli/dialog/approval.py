@@ -17,9 +17,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...prompts.terminal import sentence
 from ..views.consoles import read_line
 from ..views.sanitize import json_line, visible
-from ..views.texts import told
 from .verdicts import Answer, Call, Verdict, arguments_of
 
 Question = Mapping[str, Any]
@@ -40,7 +40,7 @@ def print_calls(console: Console, question: Question, language: str) -> None:
     for call in question["calls"]:
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         if not call["arguments"]:
-            console.print(Text(f"    {told('no_arguments', language)}", style="dim"), soft_wrap=True)
+            console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
         for name, value in call["arguments"].items():
             shown = _value(value, language).replace("\n", "\n      ")
             console.print(Text.assemble("    ", (f"{visible(name)}: ", "dim"), shown), soft_wrap=True)
@@ -55,7 +55,7 @@ def call_panel(call: Call, language: str) -> Panel:
     rows.add_column(overflow="fold")
     for name, value in call["arguments"].items():
         rows.add_row(Text(visible(name)), Text(_value(value, language)))
-    body: list[RenderableType] = [rows if rows.row_count else Text(told("no_arguments", language), style="dim")]
+    body: list[RenderableType] = [rows if rows.row_count else Text(sentence("no_arguments", language), style="dim")]
     if warning := _warning(call, language):
         body.append(warning)
     return Panel(Group(*body), title=_title(call), title_align="left", border_style="yellow")
@@ -64,13 +64,13 @@ def call_panel(call: Call, language: str) -> Panel:
 def _heading(question: Question, language: str) -> Text:
     """How many calls wait; before it what was wrong with the last answer, if any."""
     n = len(question["calls"])
-    heading = Text(told("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
+    heading = Text(sentence("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
     problem = question.get("problem")
     return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
 
 
 def _warning(call: Call, language: str) -> Text | None:
-    return Text(told("asked_unknown", language), style="bold yellow") if call.get("unknown_outcome") else None
+    return Text(sentence("asked_unknown", language), style="bold yellow") if call.get("unknown_outcome") else None
 
 
 def _title(call: Call) -> Text:
@@ -86,7 +86,7 @@ def _value(value: Any, language: str) -> str:
     else:
         text = json_line(value)
     left = len(text) - MOST
-    return visible(text) if left <= 0 else f"{visible(text[:MOST])}{told('more', language, n=left)}"
+    return visible(text) if left <= 0 else f"{visible(text[:MOST])}{sentence('more', language, n=left)}"
 
 
 class Questioner:
@@ -125,7 +125,7 @@ class Questioner:
 
     def _verdict(self, call: Call, *, last: bool) -> Verdict | None:
         """What is decided on a call; None approves it and all the rest."""
-        question = told("choose" if last else "choose_all", self._language) + " "
+        question = sentence("choose" if last else "choose_all", self._language) + " "
         while True:
             match self._read(question).strip():
                 case "A" | "ALL" | "all":
@@ -133,7 +133,7 @@ class Questioner:
                 case "a" | "approve":
                     return {"verdict": "approve"}
                 case "r" | "R" | "reject":
-                    return {"verdict": "reject", "reason": self._read(f"{told('why', self._language)} ").strip()}
+                    return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
                 case "e" | "E" | "edit":
                     if (arguments := self._edited(call["arguments"])) is not None:
                         return {"verdict": "edit", "arguments": arguments}
@@ -147,8 +147,8 @@ class Questioner:
             except ValueError as error:
                 self._say("no_object", why=error)
                 if self._editor:
-                    self._read(f"{told('again', self._language)} ")
-        self._console.print(Text(told("unchanged", self._language), style="dim"))
+                    self._read(f"{sentence('again', self._language)} ")
+        self._console.print(Text(sentence("unchanged", self._language), style="dim"))
         return None
 
     def _change(self, text: str) -> str:
@@ -159,10 +159,10 @@ class Questioner:
                 self._say("no_editor", editor=self._editor, why=error)
                 self._editor = ""
         with _already_written(text.replace("\n", " ")):
-            return self._read(f"{told('write', self._language)} ")
+            return self._read(f"{sentence('write', self._language)} ")
 
     def _say(self, name: str, **slots: object) -> None:
-        self._console.print(Text(visible(told(name, self._language, **slots)), style="red"), soft_wrap=True)
+        self._console.print(Text(visible(sentence(name, self._language, **slots)), style="red"), soft_wrap=True)
 
 
 @contextmanager

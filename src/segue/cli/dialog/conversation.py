@@ -13,14 +13,16 @@ from segue.prompts.language import Language
 
 from ...core.events import Event, Paused, StateChanged, from_dict
 from ...core.records import Json
+from ...prompts.terminal import sentence
+from ...prompts.words import word
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
 from ..settings import Settings
+from ..views.heading import greet, header
 from ..views.lines import signs_for, status_line, unknown_calls
 from ..views.live import LiveView
 from ..views.plain import JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
-from ..views.texts import greet, header, told
 from .approval import can_ask, print_calls
 from .interrupts import Interrupts, listening, unless_interrupted
 from .next_commands import answering, how_to_go_on
@@ -86,7 +88,7 @@ class Conversation:
         )
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
-            complain("You stopped waiting, and the message was not sent. To send it:", self._again(message, steer))
+            complain(self.settings.say("not_sent"), self._again(message, steer))
             return Turn(PAUSED)
         seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
         self._begin(task, seen)
@@ -127,7 +129,7 @@ class Conversation:
 
     def _say_that_it_waits(self) -> None:
         if self.settings.wait:
-            remark(f"Waiting for session '{self.session}'… (Ctrl-C stops waiting)")
+            remark(self.settings.say("waiting_for_session", session=self.session))
 
     def _begin(self, task: Json, seen: list[Json]) -> None:
         """A view of the task that knows what was seen of it before."""
@@ -136,9 +138,9 @@ class Conversation:
         for form in seen:
             self.view.recall(from_dict(form))
         if self.framed:
-            model = self.app.model_for(task["agent_id"], task["model"])
-            heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database)
-            greet(self.console, model, heading, self._reads(task))
+            model, language = self.app.model_for(task["agent_id"], task["model"]), self._reads(task)
+            heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database, language)
+            greet(self.console, model, heading, language)
 
     def _new_view(self, task: Json) -> View:
         if self.as_json:
@@ -156,11 +158,11 @@ class Conversation:
         began = time.monotonic()
         paused = False
         try:
-            with listening(self.app, (task_id,), view.notice) as interrupts:
+            with listening(self.app, (task_id,), lambda name: view.notice(self.settings.say(name))) as interrupts:
                 async for event in events:
                     view.show(event)
                     if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
-                        view.notice("pausing at the next checkpoint, as requested by another process…")
+                        view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
         except BaseException:
@@ -187,7 +189,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task)
         trace = self.settings.command_on("trace", task["task_id"])
-        complain("The task was paused and resumed by another process. To see its progress:", trace)
+        complain(self.settings.say("taken_elsewhere"), trace)
         return Turn(PAUSED)
 
     def _shown(self) -> View:
@@ -232,25 +234,25 @@ class Conversation:
     def say_how_to_answer(self, task: Json, question: Json) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
         commands = answering(self.settings, task["task_id"], question["calls"])
-        remark(told("waiting", self._reads(task)), *commands)
+        remark(sentence("waiting", self._reads(task)), *commands)
         return WAITING
 
     def _say_what_it_needs(self, task: Json, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
-        resume = self.settings.command_on("resume", task["task_id"])
+        resume, language = self.settings.command_on("resume", task["task_id"]), self._reads(task)
         if question:
             return self.say_how_to_answer(task, question)
         match task["status"]:
             case "done":
                 return 0
             case "paused":
-                complain(task["error"] or told("paused", self._reads(task)), resume)
+                complain(task["error"] or sentence("paused", language), resume)
                 return FAILED if task["error"] else PAUSED
             case "cancelled":
-                complain(told("accepts_next", self._reads(task)))
+                complain(sentence("accepts_next", language))
             case status:
                 hints = [] if task["result"] else [resume]
-                complain(task["error"] or f"The task is {status} and did not end.", *hints)
+                complain(task["error"] or sentence("did_not_end", language, status=word(status, language)), *hints)
         return FAILED
 
 

@@ -33,10 +33,10 @@ class Interrupts:
     def __call__(self) -> None:
         self.count += 1
         if self.count == 1:
-            self._say("pausing at the next checkpoint… (press again to stop now)")
+            self._say("pausing")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
         elif self.count == 2:  # a third one must not cut off how the second one is written down
-            self._say("stopping now…")
+            self._say("stopping")
             for task_id in tuple(self._task_ids):
                 self._app.stop_now(task_id)
 
@@ -48,7 +48,7 @@ class Interrupts:
 
 @contextmanager
 def listening(app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
-    """Take the signals over while the tasks run."""
+    """Take the signals over while the tasks run; `say` takes the name of a sentence."""
     interrupts = Interrupts(app, task_ids, say)
     with _taken_over(interrupts):
         yield interrupts

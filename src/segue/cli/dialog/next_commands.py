@@ -22,7 +22,7 @@ def how_to_go_on(app: "App", settings: Settings, task: Mapping[str, Any]) -> tup
     usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
     agent = "" if task["agent_id"] == usual else task["agent_id"]
     command = replace(settings, agent=agent, user=task["user_id"]).going_on(task["thread_id"])
-    return "continue this session, from any process:", command
+    return settings.say("continue_session"), command
 
 
 def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
@@ -31,8 +31,8 @@ def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[s
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
     return [
-        *_choice("to decide on each call in a terminal:", settings.command_on("answer", task_id)),
-        *_choice("to approve, edit or reject from the command line:"),
+        *_choice(settings.say("decide_here"), settings.command_on("answer", task_id)),
+        *_choice(settings.say("decide_by_options")),
         f"  {settings.command_on('answer', task_id, '--approve', 'all')}",
         f"  {settings.command_on('answer', task_id, '--edit', shown)}",
         f"  {settings.command_on('answer', task_id, '--reject', 'REASON')}",
@@ -46,13 +46,13 @@ async def instead(app: "App", settings: Settings, refused: TaskUnfinished | Thre
         return _unfinished(settings, tasks[0], message)
     here = ("--session", settings.session)
     choices = [
-        *_choice("wait for it:", settings.sending(message, *here, "--wait", WAIT_SECONDS)),
-        *_choice("use another session:", settings.sending(message)),
+        *_choice(settings.say("wait_for_it"), settings.sending(message, *here, "--wait", WAIT_SECONDS)),
+        *_choice(settings.say("other_session"), settings.sending(message)),
     ]
     if tasks:
         steering = settings.sending(message, *here, "--steer")
-        choices += _choice("pause the running task:", settings.command_on("pause", tasks[0]["task_id"]))
-        choices += _choice("add the message to the running task, and continue it here:", steering)
+        choices += _choice(settings.say("pause_running"), settings.command_on("pause", tasks[0]["task_id"]))
+        choices += _choice(settings.say("add_to_running"), steering)
     return choices
 
 
@@ -64,12 +64,12 @@ async def meanwhile(app: "App", settings: Settings, task_id: str, refused: Threa
     if latest["status"] not in ACTIVE:
         return [sentence_of(refused, settings)]
     if latest["task_id"] != task_id:
-        return [sentence_of(refused, settings), *_choice("pause the running task:", pausing)]
-    watching = _choice("see its progress:", settings.command_on("trace", task_id))
+        return [sentence_of(refused, settings), *_choice(settings.say("pause_running"), pausing)]
+    watching = _choice(settings.say("see_progress"), settings.command_on("trace", task_id))
     if latest["status"] == "pausing":
-        return [f"Task '{task_id}' is pausing in another process: resume it once it is paused.", *watching]
-    runs = f"Task '{task_id}' is already running in another process."
-    return [runs, *watching, *_choice("pause it, then resume it here:", pausing)]
+        return [settings.say("pausing_elsewhere", task_id=task_id), *watching]
+    runs = settings.say("runs_elsewhere", task_id=task_id)
+    return [runs, *watching, *_choice(settings.say("pause_and_resume"), pausing)]
 
 
 async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[str]:
@@ -77,19 +77,19 @@ async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[
     from ...runtime.queries import is_over
 
     open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
-    said = "The session has an unfinished task, whose steps are not in the history yet. To see them:"
+    said = settings.say("unfinished_hidden")
     return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
-    cancel = _choice("cancel it:", settings.command_on("cancel", task["task_id"]))
+    cancel = _choice(settings.say("cancel_it"), settings.command_on("cancel", task["task_id"]))
     if task["status"] == "waiting":
-        return [*_choice("answer it:", settings.command_on("answer", task["task_id"])), *cancel]
+        return [*_choice(settings.say("answer_it"), settings.command_on("answer", task["task_id"])), *cancel]
     steer = settings.sending(message, "--session", task["thread_id"], "--steer")
     return [
-        *_choice("resume it:", settings.command_on("resume", task["task_id"])),
+        *_choice(settings.say("resume_it"), settings.command_on("resume", task["task_id"])),
         *cancel,
-        *_choice("add the message to it, and resume it:", steer),
+        *_choice(settings.say("add_and_resume"), steer),
     ]
 
 

@@ -22,9 +22,9 @@ from ...core.events import (
     ToolResult,
     Waiting,
 )
+from ...prompts.terminal import sentence
 from ...runtime.projection import PlanItem, Projection, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
-from .texts import told
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
 _RULE = "━"
@@ -96,7 +96,7 @@ def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str
         (f"  {event.seconds:.2f} s{step}", "dim"),
     )
     if is_unknown(event.result):
-        text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
+        text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
     return text.append(f"\n    {result_line(event.result, most)}", style=shade)
 
@@ -113,7 +113,7 @@ def unknown_calls(task: Mapping[str, Any], signs: Signs, language: str) -> Text 
     calls = (task["result"] or {}).get("unknown_outcomes")
     if not calls:
         return None
-    text = Text(told("unknown_calls", language), style="yellow")
+    text = Text(sentence("unknown_calls", language), style="yellow")
     for call in calls:
         text.append(f"\n  {signs.unknown} ", style=UNKNOWN_STYLE).append(_call(call["name"], call["arguments"]))
     return text
@@ -196,7 +196,7 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
         case Recovered():
             return [recovered_line(event)]
         case Cancelled():
-            return [Text(told("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
+            return [Text(sentence("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):
             return [Text(f"! {one_line(event.message, 300)}", style="yellow")]
     return []

@@ -1,7 +1,7 @@
 """A goal with subtasks: a table and a bar that are redrawn in a terminal, and lines where there is none."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ...core.events import Event, Lifecycle, PlanUpdate, Resumed, StepUpdate, Thinking, Thought, ToolCall, ToolResult
 from ...core.lifecycle import EngineEventType
+from ...prompts.words import word
 from ...runtime.projection import PlanItem
 from . import lines
 from .live import LiveView
@@ -18,11 +19,7 @@ from .plain import PlainView
 from .sanitize import one_line, result_line
 from .task_view import is_banner
 
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "zh": ("编号", "子任务", "优先级", "状态", "秒", "结果"),
-    "en": ("id", "subtask", "priority", "status", "seconds", "result"),
-}
-_CHINESE = {"pending": "待执行", "running": "执行中", "done": "完成", "error": "失败", "skipped": "跳过"}
+COLUMNS = ("id", "subtask", "priority", "status", "seconds", "result")
 BAR_WIDTH = 40
 RESULT_CHARS = 160
 
@@ -113,8 +110,8 @@ class PlainProgress(PlainView):
 def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Table:
     """One row a subtask; what is too long for the terminal is cut."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=True)
-    for name, ratio in zip(COLUMNS[language], (None, 4, None, None, None, 5), strict=True):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio)
+    for name, ratio in zip(COLUMNS, (None, 4, None, None, None, 5), strict=True):
+        table.add_column(word(name, language), no_wrap=True, overflow="ellipsis", ratio=ratio)
     for column in (table.columns[2], table.columns[4]):
         column.justify = "right"
     for item in items:
@@ -130,14 +127,10 @@ def _row(item: PlanItem, signs: lines.Signs, language: str, now: float) -> tuple
         Text(one_line(item.step_id, 12), style="dim"),
         Text(one_line(item.description, 200), style=style if item.status in ("running", "error") else ""),
         Text("" if item.priority is None else str(item.priority)),
-        Text(f"{sign} {_status(item.status, language)}", style=sign_style),
+        Text(f"{sign} {word(item.status, language)}", style=sign_style),
         Text(f"{seconds:.1f}" if seconds else "", style="dim"),
         _outcome(item),
     )
-
-
-def _status(status: str, language: str) -> str:
-    return _CHINESE.get(status, status) if language == "zh" else status
 
 
 def _outcome(item: PlanItem) -> Text:

@@ -34,13 +34,13 @@ from ...core.events import (
     from_dict,
 )
 from ...core.task_status import ACTIVE
+from ...prompts.terminal import sentence
 from ...runtime.projection import CallId, call_id
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
 from .tables import status_text, when
 from .task_view import TaskView
-from .texts import told
 
 MOST = 160
 """Columns of one entry."""
@@ -53,7 +53,7 @@ Events = Sequence[Mapping[str, Any]]
 def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: Language = "en") -> Tree:
     """Draw what `App.trace` returned."""
     task = trace["task"]
-    drawing = _Drawing(Tree(_task_label(task)), trace["calls"], signs, language)
+    drawing = _Drawing(Tree(_task_label(task, language)), trace["calls"], signs, language)
     for form in trace["events"]:
         drawing.add(from_dict(form))
     drawing.end()
@@ -64,8 +64,8 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: L
     return drawing.root
 
 
-def _task_label(task: Mapping[str, Any]) -> Text:
-    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task))
+def _task_label(task: Mapping[str, Any], language: str) -> Text:
+    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task, language))
     text.append(f"\n{one_line(task['message'], MOST)}\n")
     facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
     said = "  ".join(f"{name} {one_line(value)}" for name, value in facts.items())
@@ -271,7 +271,7 @@ def _entry(call: Call, events: Events, under_way: bool, signs: Signs, language: 
     if call.get("orphaned"):
         text.append("  from before the session was recovered", style="dim")
     if sign == signs.unknown:
-        text.append(f"\n    {told('unknown', language)}", style=UNKNOWN_STYLE)
+        text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     if call["outcome"]:
         text.append(f"\n    {result_line(call['outcome'], MOST)}")
     return text

@@ -1,0 +1,204 @@
+"""What the command line says about itself and about tasks, in both languages."""
+
+from collections.abc import Mapping
+
+SENTENCES: Mapping[str, tuple[str, str]] = {
+    "unknown": (
+        "无法确定它是否已经生效，也没有再次执行：请先核实，再决定是否重做。",
+        "It is not known whether it took effect. It was not run again: check before you repeat it.",
+    ),
+    "unknown_calls": (
+        "请核实以下调用是否已经生效，它们没有再次执行：",
+        "Check whether these calls took effect; they were not run again:",
+    ),
+    "asked": ("有 {n} 个调用等待您批准：", "{n} calls are waiting for your approval:"),
+    "asked_one": ("有一个调用等待您批准：", "A call is waiting for your approval:"),
+    "asked_unknown": (
+        "相同的调用可能已经生效：批准之前请先核实。",
+        "A call like this one may have taken effect already: check before you approve it.",
+    ),
+    "choose": ("批准、修改还是拒绝？[a/e/r]", "approve, edit or reject? [a/e/r]"),
+    "choose_all": (
+        "批准、修改还是拒绝？[a/e/r，A＝其余全部批准]",
+        "approve, edit or reject? [a/e/r, A approves all the rest]",
+    ),
+    "why": ("理由（可以留空）：", "reason (may be empty):"),
+    "write": ("JSON 格式的参数：", "arguments as JSON:"),
+    "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is not a JSON object ({why}): try again."),
+    "no_editor": ("无法使用编辑器 {editor}（{why}）。", "The editor {editor} cannot be used ({why})."),
+    "unchanged": ("参数没有改动。", "The arguments are unchanged."),
+    "again": ("按回车键继续编辑", "press Enter to edit it again"),
+    "no_arguments": ("（没有参数）", "(no arguments)"),
+    "more": ("…… 还有 {n} 个字符，选 e 可查看全部", "… {n} more characters; e shows all of them"),
+    "files": ("（数据文件：{names}）", "(data files: {names})"),
+    "cancelled": ("已取消。", "Cancelled."),
+    "cancelled_partial": (
+        "已取消；上面未写完的回答保留在会话中。",
+        "Cancelled; the partial answer is kept.",
+    ),
+    "help": (
+        """\
+/mode 名称    切换模式（auto、direct、react、plan……）
+/history     显示此会话的消息
+/resume      继续已暂停或失败的任务，或答复它的问题
+/steer 文字   补充一条消息，然后继续任务
+/cancel      取消任务
+/exit        离开（也可按 Ctrl-D，或在没有任务运行时按 Ctrl-C）
+Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
+        """\
+/mode NAME   switch the mode (auto, direct, react, plan, …)
+/history     show the messages of this session
+/resume      resume a task that was paused or failed, or answer its question
+/steer TEXT  add a message to the task, and resume it
+/cancel      cancel the task
+/exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
+Ctrl-C       while a task runs: pause it; twice: stop it now""",
+    ),
+    "help_hint": ("/help 列出所有命令。", "/help lists the commands."),
+    "no_command": ("没有命令 {name}。", "There is no command {name}."),
+    "hint_waiting": (
+        "可在这里：/resume 再次提问，/cancel 取消任务。",
+        "Here: /resume asks you again, /cancel cancels it.",
+    ),
+    "hint": (
+        "可在这里：/resume 继续任务，/steer 文字 补充一条消息并继续，/cancel 取消任务。",
+        "Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it.",
+    ),
+    "mode_now": ("当前模式：{name}。", "The mode is now {name}."),
+    "mode_usage": ("用法：/mode 名称，可选：{names}。", "Usage: /mode NAME, where NAME is one of: {names}."),
+    "steer_usage": ("用法：/steer 文字", "Usage: /steer TEXT"),
+    "task_cancelled": ("任务已取消；请发送新消息。", "The task is cancelled; send a new message."),
+    "nothing_sent": ("此会话中还没有发送过消息。", "Nothing was sent in this session yet."),
+    "paused": ("任务已暂停。要继续：", "The task is paused. To resume it:"),
+    "accepts_next": (
+        "任务已取消；此会话可以接收新消息。",
+        "The task was cancelled; its session accepts the next message.",
+    ),
+    "waiting": ("任务正在等待答复。", "The task is waiting for an answer."),
+    "offline": (
+        "没有使用语言模型：这是 Segue 内置的离线规划器，按规则工作。\n"
+        "要使用真实模型，请设置 OPENAI_API_KEY（或 OPENAI_BASE_URL），或加 --model openai:名称；参见 `segue doctor`。",
+        "NO LANGUAGE MODEL: this is Segue's embedded offline planner, which works by rules.\n"
+        "For a real model set OPENAI_API_KEY (or OPENAI_BASE_URL), or add --model openai:NAME; see `segue doctor`.",
+    ),
+    # What pause, cancel, recover and delete came to.
+    "task_paused": ("任务 {task_id} 已暂停。要继续：", "Task {task_id} is paused. To resume it:"),
+    "task_ended": ("任务 {task_id} 在暂停之前已经结束。", "Task {task_id} ended before it could be paused."),
+    "task_pausing": (
+        "任务 {task_id} 正在暂停：它会在下一个检查点停下。之后要继续：",
+        "Task {task_id} is pausing: it stops at its next checkpoint. To resume it then:",
+    ),
+    "check_calls": (
+        "无法确定以下调用是否已经生效，请核实：{names}。",
+        "It is not known whether these calls took effect; check them: {names}.",
+    ),
+    "session_accepts_next": (
+        "任务 {task_id} 已取消；会话 {session} 可以接收新消息。",
+        "Task {task_id} is cancelled; session {session} accepts the next message.",
+    ),
+    "nothing_damaged": (
+        "会话 {session} 没有损坏；没有改动任何内容。",
+        "Nothing of session {session} is damaged; nothing was changed.",
+    ),
+    "went_back": (
+        "会话 {session} 已恢复到 {at} 的快照（{checkpoint}）。",
+        "Session {session} went back to its snapshot of {at} ({checkpoint}).",
+    ),
+    "dropped": (
+        "无法读取的快照和步骤结果：{n} 个。",
+        "Snapshots and results of steps that could not be read: {n}.",
+    ),
+    "copy_kept": ("原来的数据库保存在 {copy}。", "The database as it was is kept in {copy}."),
+    "to_continue": ("要继续：", "To continue:"),
+    "session_deleted": ("会话 {session} 已删除。", "Session {session} is deleted."),
+    # The commands that a person can run next.
+    "continue_session": ("继续此会话（可在任何进程中）：", "continue this session, from any process:"),
+    "decide_here": ("在终端中逐个决定：", "to decide on each call in a terminal:"),
+    "decide_by_options": ("用命令行批准、修改或拒绝：", "to approve, edit or reject from the command line:"),
+    "wait_for_it": ("等待它：", "wait for it:"),
+    "other_session": ("使用其他会话：", "use another session:"),
+    "pause_running": ("暂停正在运行的任务：", "pause the running task:"),
+    "add_to_running": (
+        "把消息补充到正在运行的任务，并在这里继续：",
+        "add the message to the running task, and continue it here:",
+    ),
+    "see_progress": ("查看进展：", "see its progress:"),
+    "pausing_elsewhere": (
+        "任务“{task_id}”正在另一个进程中暂停：请在它暂停之后继续。",
+        "Task '{task_id}' is pausing in another process: resume it once it is paused.",
+    ),
+    "runs_elsewhere": (
+        "任务“{task_id}”已经在另一个进程中运行。",
+        "Task '{task_id}' is already running in another process.",
+    ),
+    "pause_and_resume": ("暂停它，然后在这里继续：", "pause it, then resume it here:"),
+    "unfinished_hidden": (
+        "此会话有一个未完成的任务，它的步骤还不在历史中。要查看：",
+        "The session has an unfinished task, whose steps are not in the history yet. To see them:",
+    ),
+    "cancel_it": ("取消它：", "cancel it:"),
+    "answer_it": ("答复它：", "answer it:"),
+    "resume_it": ("继续它：", "resume it:"),
+    "add_and_resume": ("补充这条消息并继续：", "add the message to it, and resume it:"),
+    "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
+    # A conversation that does not go on by itself.
+    "not_sent": (
+        "您停止了等待，消息没有发送。要发送：",
+        "You stopped waiting, and the message was not sent. To send it:",
+    ),
+    "waiting_for_session": (
+        "正在等待会话“{session}”……（按 Ctrl-C 停止等待）",
+        "Waiting for session '{session}'… (Ctrl-C stops waiting)",
+    ),
+    "pausing": (
+        "将在下一个检查点暂停……（再按一次立即停止）",
+        "pausing at the next checkpoint… (press again to stop now)",
+    ),
+    "pausing_requested": (
+        "另一个进程要求暂停，将在下一个检查点暂停……",
+        "pausing at the next checkpoint, as requested by another process…",
+    ),
+    "stopping": ("正在立即停止……", "stopping now…"),
+    "taken_elsewhere": (
+        "任务已被另一个进程暂停并继续。要查看进展：",
+        "The task was paused and resumed by another process. To see its progress:",
+    ),
+    "did_not_end": ("任务{status}，没有结束。", "The task is {status} and did not end."),
+    "file_renamed": ("文件“{given}”在数据文件夹中名为“{name}”。", "The file '{given}' is '{name}' in the data folder."),
+    # Lists and summaries.
+    "no_session": ("还没有会话：`segue chat` 可开始一个。", "No session yet: `segue chat` starts one."),
+    "no_task": ("还没有任务：`segue chat` 可开始一个。", "No task yet: `segue chat` starts one."),
+    "interrupted_tasks": (
+        "以下任务在进程结束时中断。要继续：",
+        "Interrupted when its process ended. To resume it:",
+    ),
+    "interrupted": ("{status}（已中断）", "{status} (interrupted)"),
+    "environment_model": ("由环境决定", "from the environment"),
+    "no_tools": ("没有", "none"),
+    "own_mode": ("由自己的图注册", "registered by its own graph"),
+    "you": ("您：{text}", "you: {text}"),
+    "no_graph": ("没有图“{name}”；可选：{known}。", "There is no graph '{name}'; use one of: {known}."),
+    "counted": ("共 {n} 个任务：{parts}。", "{n} tasks: {parts}."),
+    "counted_one": ("共 1 个任务：{parts}。", "1 task: {parts}."),
+    "none_until_answered": (
+        "在得到答复之前，没有可以继续的任务。",
+        "No task can be resumed until it is answered.",
+    ),
+    "none_to_resume": ("没有可以继续的任务。", "There is no task to resume."),
+    "to_answer": ("等待答复：", "Waiting for an answer:"),
+    "mode_auto": ("为每条消息选择其他模式之一", "chooses one of the others for each message"),
+    "mode_direct": ("一次模型调用，不用工具：问候、常识", "one model call, no tools: greetings, common knowledge"),
+    "mode_react": (
+        "逐轮思考并调用工具：搜索、查询、计算",
+        "thinks and calls tools round by round: search, lookup, calculation",
+    ),
+    "mode_plan": ("先写出并显示计划，再执行", "writes a plan first, shows it, then executes it"),
+    "mode_plan_react": ("计划的步骤逐轮执行", "a plan whose steps are executed round by round"),
+    "mode_lifecycle": ("把目标分解为子任务，逐个执行", "breaks a goal down into subtasks and runs each on its own"),
+}
+
+
+def sentence(name: str, language: str, /, **slots: object) -> str:
+    """A sentence in the person's language."""
+    chinese, english = SENTENCES[name]
+    return (chinese if language == "zh" else english).format(**slots)

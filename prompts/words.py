@@ -1,0 +1,52 @@
+"""Single words that tables and sentences of Segue's own have, by the English one."""
+
+from collections.abc import Mapping
+
+WORDS: Mapping[str, str] = {
+    # statuses
+    "pending": "尚未开始",
+    "running": "正在运行",
+    "waiting": "正在等待答复",
+    "pausing": "正在暂停",
+    "paused": "已暂停",
+    "done": "已完成",
+    "error": "已出错",
+    "cancelled": "已取消",
+    "skipped": "已跳过",
+    "interrupted": "已中断",
+    # outcomes of a resume
+    "waiting for an answer": "正在等待答复",
+    "failed": "失败",
+    "running elsewhere": "正在别处运行",
+    "not resumed": "没有继续",
+    # columns
+    "session": "会话",
+    "turns": "轮数",
+    "status": "状态",
+    "last used": "最近使用",
+    "last message": "最近的消息",
+    "task": "任务",
+    "agent": "智能体",
+    "mode": "模式",
+    "started": "开始时间",
+    "message": "消息",
+    "model": "模型",
+    "tools": "工具",
+    "description": "说明",
+    "id": "编号",
+    "subtask": "子任务",
+    "priority": "优先级",
+    "seconds": "秒",
+    "result": "结果",
+    "user": "用户",
+    "database": "数据库",
+    # choices
+    "answer or cancel": "答复或取消",
+    "resume, steer or cancel": "继续、补充说明或取消",
+    "none": "无",
+}
+
+
+def word(english: str, language: str) -> str:
+    """The word in a language; one that is not known stays as it is."""
+    return WORDS.get(english, english) if language == "zh" else english

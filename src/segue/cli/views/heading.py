@@ -1,0 +1,38 @@
+"""Who answers, above a conversation, and the notice where no language model does."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from ...prompts.terminal import sentence
+from ...prompts.words import word
+from .sanitize import one_line
+
+if TYPE_CHECKING:
+    from ...core.ports import Model
+
+
+def offline_notice(*languages: str) -> Text:
+    """That no language model answers, and how to get one."""
+    text = Text("\n".join(sentence("offline", language) for language in languages), style="yellow")
+    text.stylize("bold reverse", 0, len(text.plain.partition("：" if languages[0] == "zh" else ":")[0]))
+    return text
+
+
+def header(agent: str, model: "Model", mode: str, session: str, database: str, language: str) -> Text:
+    """Who answers, and where it is kept."""
+    parts = {"agent": agent, "model": model.name, "mode": mode, "session": session, "database": database}
+    text = Text()
+    for name, value in parts.items():
+        text.append(f"{word(name, language)} ", style="dim").append(f"{one_line(value)}  ", style="bold")
+    text.rstrip()
+    return text
+
+
+def greet(console: Console, model: "Model", heading: Text, *languages: str) -> None:
+    """Print the header, and the notice where the model is none."""
+    console.print(heading, soft_wrap=not console.is_terminal)
+    if not model.is_language_model:
+        console.print(offline_notice(*languages), soft_wrap=not console.is_terminal)
+    console.print()
