@@ -32,6 +32,7 @@ ERRORS: Mapping[str, str] = {
     "ModelRefused": "模型拒绝了请求：{sentence}",
     "UnreadableReply": "模型的回复无法解析：{sentence}",
     "InvalidPlan": "计划无效：{sentence}",
+    "MemoryUnavailable": "记忆无法使用：{sentence}",
     "IllegalTransition": "状态不能从“{old}”变为“{new}”。",
     "TaskError": "任务无法执行此操作：{sentence}",
     "UnknownTask": "此数据库中没有任务“{task_id}”；`segue tasks` 可列出所有任务。",

@@ -161,18 +161,3 @@ def test_a_paused_goal_takes_another_one_in_by_the_command_that_is_printed(
     assert "added: store it" in steered.stdout.decode()
     (task,) = pages.rows("tasks")
     assert (task["mode"], task["status"]) == ("lifecycle", "done")
-
-
-def test_an_error_is_in_the_language_of_the_terminal(shell: Shell) -> None:
-    said = {tag: shell("pause", "t1", LC_ALL="", LANG=tag) for tag in ("zh_CN.UTF-8", "en_GB.UTF-8")}
-    assert {done.returncode for done in said.values()} == {1}
-    chinese = "数据库 segue.db 还不存在：`segue chat` 会创建它，或用 --db 指定其他数据库。\n"
-    assert said["zh_CN.UTF-8"].stderr.decode() == chinese
-    assert said["en_GB.UTF-8"].stderr.decode().startswith("There is no database segue.db yet")
-
-
-def test_the_commands_of_a_conversation_are_in_the_language_of_the_terminal(shell: Shell) -> None:
-    done = shell("chat", stdin=b"/help\n/wild\n", LC_ALL="", LANG="zh_CN.UTF-8")
-    assert done.returncode == 0
-    assert "/cancel      取消任务" in done.stdout.decode()
-    assert "没有命令 /wild。" in done.stdout.decode()
