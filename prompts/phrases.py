@@ -122,6 +122,22 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "抱歉，我暂时无法完成您的请求。请问还有什么可以帮您？",
         "I am sorry, I cannot complete this request at the moment. Is there anything else that I can do for you?",
     ),
+    "reply_unread": (
+        "你的回复无法读取：{why} 请按要求的格式重新回复。",
+        "Your reply cannot be read: {why} Reply again in the required format.",
+    ),
+    "out_of_workflow": (
+        "这一次，请说一句与你的目标无关、但用户可能会说的话，例如闲聊或另一个问题。",
+        "This time, say something outside your goal that a user might say, such as small talk or another question.",
+    ),
+    "api_duplication": (
+        "{tool} 已用相同的参数调用过 {n} 次，没有再次执行：请使用已有的结果，或更改参数。",
+        "{tool} was called {n} times with these arguments and was not run again: use the result, or other arguments.",
+    ),
+    "begin_talk": ("（对话开始，请说第一句话。）", "(The conversation begins: write your first message.)"),
+    "no_persona": ("一位普通用户。", "An ordinary user."),
+    "no_goal": ("了解助手能做什么，并请它做一件事。", "Find out what the assistant can do, and have it do one thing."),
+    "no_calls": ("（还没有）", "(none yet)"),
     "no_tools": ("（没有工具）", "(none)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
     "rejected": ("用户拒绝执行 {tool}{why}。它没有运行。", "{tool} was rejected by the person{why}. It did not run."),

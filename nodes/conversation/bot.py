@@ -26,6 +26,8 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     if output.action_type is BotOutputType.ACTION and _used_up(conversation):
         controller = ACTION_LIMIT
         output = default_response(conversation, output, f"{output.action} was not called: the turn's limit is reached")
+    elif output.action_type is BotOutputType.RESPONSE and not output.text.strip():
+        output = default_response(conversation, output, output.error or "the response is empty")
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -65,6 +67,6 @@ def _end(conversation: Conversation, work: NodeContext) -> str:
     """Why the conversation ends after this response; empty if it goes on."""
     for controller in controllers_of(conversation.config, work, conversation.language).values():
         if reason := controller.end(conversation):
-            return reason
+            return reason.value
     last = conversation.turn >= conversation.config.conversation_turn_limit
-    return EndReason.TURN_LIMIT if last else ""
+    return EndReason.TURN_LIMIT.value if last else ""

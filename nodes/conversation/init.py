@@ -54,5 +54,6 @@ def read_config(message: str) -> ConversationConfig:
 
 def _language(config: ConversationConfig, work: NodeContext) -> str:
     """The configured one, else that of the bot's agent, else that of what the configuration says in words."""
-    words = " ".join([config.goal, config.persona, *config.script])
-    return config.language or work.agent.language or work.context.language or language_of(words)
+    words = " ".join([config.goal, config.persona, *config.script]).strip()
+    of_words = language_of(words) if words else work.context.language or "en"
+    return config.language or work.agent.language or of_words

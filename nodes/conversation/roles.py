@@ -1,11 +1,14 @@
 """Participants of a run, built from the names in its configuration."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig, Role
 from segue.core.participants import API, Bot, Controller, Setting, Table, User, factory_of
+from segue.core.ports import Tool
+from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext
 from .participants import BUILTIN
@@ -80,7 +83,20 @@ def _setting(
         argument=argument,
         language=language,
         specs=specs,
+        tools=_tools(config, work) if role is Role.API else {},
     )
+
+
+def _tools(config: ConversationConfig, work: NodeContext) -> Mapping[str, Tool]:
+    """The tools that are named, or else those of the bot's agent."""
+    if config.tools:
+        return _resolved(tuple(config.tools))
+    return work.services.tools_for(agent_of(Role.BOT, config, work))
+
+
+@lru_cache(maxsize=16)
+def _resolved(names: tuple[str, ...]) -> Mapping[str, Tool]:
+    return BUILTIN_TOOLS.resolve(names)
 
 
 def agent_of(role: Role, config: ConversationConfig, work: NodeContext) -> Agent:

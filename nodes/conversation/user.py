@@ -30,6 +30,6 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
     return {
         "utterances": [utterance.json()],
         "kept": keeping(state, Role.USER, output.state),
-        "end_reason": EndReason.USER_FAILED if failed else EndReason.USER_ENDED if output.ends else "",
+        "end_reason": EndReason.USER_FAILED.value if failed else EndReason.USER_ENDED.value if output.ends else "",
         "events": announce(Uttered(task_id=state["task_id"], utterance=utterance.json())),
     }

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langgraph.types import interrupt
@@ -47,6 +47,8 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
+    if request.seed is None:
+        request = replace(request, seed=work.agent.seed)
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids)
     listener = listen(live)
     try:

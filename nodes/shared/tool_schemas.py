@@ -1,6 +1,6 @@
 """How tools appear in a prompt and in a reply's schema."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from segue.core.json_schema import NOISE, plain_schema
@@ -18,9 +18,14 @@ _TEXT = {"type": "string"}
 
 def described(tools: Mapping[str, Tool], language: str) -> str:
     """One line a tool: name, parameters' schema, what it does."""
-    if not tools:
+    return described_specs([tool.spec for tool in tools.values()], language)
+
+
+def described_specs(specs: Sequence[Mapping[str, Any]], language: str) -> str:
+    """The same of specifications in OpenAI's format."""
+    if not specs:
         return phrase("no_tools", language)
-    return "\n".join(_line(tool.spec["function"]) for tool in tools.values())
+    return "\n".join(_line(spec["function"]) for spec in specs)
 
 
 def _line(function: Mapping[str, Any]) -> str:

@@ -104,6 +104,8 @@ class Agent(BaseModel):
     base_url: str | None = None
     api_key: SecretStr | None = None
     temperature: float | None = None
+    seed: int | None = None
+    """Sent to endpoints that sample by a seed."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of one reply; OpenAI's own endpoint is sent it as `max_completion_tokens`."""
     reasoning_effort: str | None = None

@@ -9,7 +9,7 @@ from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig
 from .errors import ConfigurationError, listed
 
 if TYPE_CHECKING:
-    from .ports import Services
+    from .ports import Services, Tool
 
 Output = TypeVar("Output", covariant=True)
 Made = TypeVar("Made")
@@ -62,7 +62,8 @@ class Setting:
 
     `argument` is the part of the mode after the colon. `agent` carries its model calls and tools, by its own model or
     the one named `model`. `specs` are the
-    functions that the API offers, for a bot or a controller; for an API those of its configuration.
+    functions that the API offers, for a bot or a controller; `tools` are those of the configuration or of the bot's
+    agent, for an API.
     """
 
     role: Role
@@ -73,6 +74,7 @@ class Setting:
     argument: str = ""
     language: str = "en"
     specs: Sequence[Mapping[str, Any]] = ()
+    tools: "Mapping[str, Tool]" = field(default_factory=dict)
 
 
 Factory = Callable[[Setting], Made]

@@ -14,7 +14,7 @@ from .participants import Participants
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-Purpose = Literal["decide", "plan", "answer", "extract"]
+Purpose = Literal["decide", "plan", "answer", "extract", "converse"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,8 @@ class ModelRequest:
     `schema` is the JSON schema of the reply, or None for prose. `tools` are OpenAI-format function specs, each with a
     `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls
     instead of asking for a schema.
-    `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's.
+    `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's. `seed` is
+    sent to endpoints that take one.
     """
 
     purpose: Purpose
@@ -83,6 +84,7 @@ class ModelRequest:
     tools: Sequence[Mapping[str, Any]] = ()
     native: bool = False
     nudge: str = ""
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,8 @@ class Tool(Protocol):
     async def call(self, arguments: Mapping[str, Any]) -> Any: ...
 
 
+API_CALL = "api_call"
+"""The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
 PAUSE = "pause"
 """The kind of interrupt that asks nobody: a node leaves off, since a pause is wanted."""
 

@@ -10,6 +10,7 @@ from ..core.records import Json
 from ..nodes.conversation.init import read_config
 from ..runtime.request import Request
 from .log import ending_of
+from .segue_bot import attach
 
 MODE = "conversation"
 
@@ -31,6 +32,7 @@ async def converse(
         ModelError: a participant's model failed; calling this again goes on.
         ThreadBusy, and what `App.start` raises.
     """
+    attach(app)
     session_id = conversation_id or Ids().thread()
     known = await app.tasks(session_id=session_id, limit=1)
     if known and known[0]["result"]:

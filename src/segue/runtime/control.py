@@ -148,6 +148,10 @@ class Control:
     async def resume(self, task_id: str, *, model: str = "", answer: Any = None, wait: float = 0.0) -> Started:
         """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with."""
         checked = None if answer is None else await self._checked(task_id, answer)
+        return await self.resume_with(task_id, checked, model=model, wait=wait)
+
+    async def resume_with(self, task_id: str, checked: Json | None, *, model: str = "", wait: float = 0.0) -> Started:
+        """As `resume`, with an answer in the form that is stored."""
         known = await self._runner.tasks.get(task_id)
         await self._registry.prepare(self._registry.agent(known.agent_id))
         async with self._runner.leased(known.thread_id, wait) as begin:

@@ -13,7 +13,7 @@ from ..checkpoints.ports import Storage
 from ..core.agents import Budget
 from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting
-from ..core.ports import AppContext
+from ..core.ports import API_CALL, AppContext
 from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
@@ -226,7 +226,7 @@ class Runner:
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
         asked = ApprovalRequested(task_id=run.row.task_id, interrupt_id=interrupt_id, calls=question.get("calls", []))
-        await self.move(run.row, TaskStatus.WAITING, events=[asked])
+        await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
     async def _fail(self, row: Task, error: Exception) -> None:

@@ -97,6 +97,7 @@ class OpenAIModel:
                 "disable_streaming": False,
                 "use_responses_api": False,
                 "cache": False,
+                **({} if request.seed is None else {"seed": request.seed}),
             }
         )
         return copy.bind(tools=plain_specs(request.tools)) if request.native and request.tools else copy

@@ -1,0 +1,116 @@
+"""The API that sends HTTP requests."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from segue.core.conversation import APIOutput
+from segue.core.errors import ConfigurationError
+from segue.core.participants import Setting
+from segue.core.ports import Tool
+from segue.tools.bound_tool import Marked, Marks
+
+from .specs import spec_of
+from .tools_api import ToolsAPI
+
+MOST_BYTES = 1_000_000
+"""Bytes of a response that are read."""
+_SLOT = re.compile(r"\{(\w+)\}")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_REPEATABLE = (*_SAFE, "PUT", "DELETE")
+
+
+@dataclass(frozen=True)
+class HttpTool(Marked):
+    """One configured API as a tool: {name, url, method, parameters}; the URL may have {slots} for arguments."""
+
+    api: Mapping[str, Any]
+    timeout_seconds: float
+    marks: Marks = field(init=False)
+
+    def __post_init__(self) -> None:
+        marks = Marks(
+            read_only=self.method in _SAFE, idempotent=self.method in _REPEATABLE, timeout=self.timeout_seconds
+        )
+        object.__setattr__(self, "marks", marks)
+
+    @property
+    def name(self) -> str:
+        return str(self.api["name"])
+
+    @property
+    def method(self) -> str:
+        return str(self.api.get("method", "POST")).upper()
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        return spec_of(self.api)
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Send the request; {status_code, data} whatever the status."""
+        url = _SLOT.sub(lambda slot: quote(str(arguments.get(slot[1], "")), safe=""), str(self.api["url"]))
+        left = {name: value for name, value in arguments.items() if name not in _SLOT.findall(str(self.api["url"]))}
+        given: dict[str, Any] = {"params": left} if self.method in _SAFE else {"json": left}
+        async with (
+            httpx.AsyncClient(timeout=self.timeout_seconds, follow_redirects=False) as client,
+            client.stream(self.method, url, **given) as response,
+        ):
+            return {"status_code": response.status_code, "data": _data(response, await _body(response))}
+
+
+async def _body(response: httpx.Response) -> bytes:
+    body = b""
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise ValueError(f"the response has more than {MOST_BYTES} bytes")
+    return body
+
+
+def _data(response: httpx.Response, body: bytes) -> Any:
+    text = body.decode(response.encoding or "utf-8", "replace")
+    if "json" not in response.headers.get("content-type", ""):
+        return text
+    try:
+        return httpx.Response(200, content=body).json()
+    except ValueError:
+        return text
+
+
+class HttpAPI(ToolsAPI):
+    """Sends each call to the URL of its API, if the host is one of `allowed_hosts`."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        seconds = setting.config.api_timeout
+        for api in setting.config.apis:
+            _check(api, setting.config.allowed_hosts)
+        tools: dict[str, Tool] = {str(api["name"]): HttpTool(api, seconds) for api in setting.config.apis}
+        self._tools = tools
+
+    def output(self, value: Any) -> APIOutput:
+        return APIOutput(status_code=value["status_code"], data=value["data"])
+
+
+def _check(api: Mapping[str, Any], allowed: Any) -> None:
+    """Refuse an API whose host is not allowed.
+
+    Raises:
+        ConfigurationError: naming the API and its host.
+    """
+    url = httpx.URL(_SLOT.sub("x", str(api.get("url", "")).partition("?")[0]))
+    place = f"{url.host}:{url.port}" if url.port else url.host
+    if url.scheme not in ("http", "https") or not {url.host, place} & set(allowed) or _SLOT.search(_host(api)):
+        raise ConfigurationError(
+            f"The API {api.get('name', '?')} would call {place or 'no host'}: add the host to allowed_hosts, or "
+            "correct its url."
+        )
+
+
+def _host(api: Mapping[str, Any]) -> str:
+    """The part of a URL that must have no slot."""
+    return "/".join(str(api.get("url", "")).split("/", 3)[:3])

@@ -1,0 +1,58 @@
+"""A person as the user or as the bot."""
+
+import json
+import re
+from typing import Any
+
+from langgraph.types import interrupt
+
+from segue.core.conversation import BotOutput, BotOutputType, Conversation, UserOutput
+from segue.core.participants import Setting
+
+KIND = "utterance"
+"""The kind of interrupt that a person answers with what they say."""
+_ENDS = ("END", "[END]")
+_CALL = re.compile(r"\A\s*(\w[\w.-]*)\s*\((\{.*\})?\)\s*\Z", re.DOTALL)
+
+
+class PersonUser:
+    """A person speaks; END ends the conversation."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    async def process(self, conversation: Conversation) -> UserOutput:
+        text = _ask(self._setting, conversation)
+        return UserOutput(text="[END]" if text.strip() in _ENDS else text)
+
+
+class PersonBot:
+    """A person answers, or calls an API as `name({"argument": …})`."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._names = {spec["function"]["name"] for spec in setting.specs}
+
+    async def process(self, conversation: Conversation) -> BotOutput:
+        text = _ask(self._setting, conversation)
+        found = _CALL.match(text)
+        if found and found[1] in self._names:
+            try:
+                arguments = json.loads(found[2] or "{}")
+            except ValueError:
+                return BotOutput(action_type=BotOutputType.RESPONSE, text=text)
+            return BotOutput(action_type=BotOutputType.ACTION, action=found[1], action_input=arguments)
+        return BotOutput(action_type=BotOutputType.RESPONSE, text=text)
+
+
+def _ask(setting: Setting, conversation: Conversation) -> str:
+    """What a person says; interrupts the graph until somebody did."""
+    last = conversation.utterances[-1] if conversation.utterances else None
+    question: dict[str, Any] = {
+        "kind": KIND,
+        "role": setting.role.value,
+        "turn": conversation.turn,
+        "last": last.json() if last else None,
+        "calls": [],
+    }
+    return str(interrupt(question))

@@ -1,0 +1,166 @@
+"""A Segue agent, in any mode, as the bot of a conversation."""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
+from functools import partial
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import StructuredTool
+from langgraph.types import interrupt
+
+from ..app import App
+from ..core.agents import Agent
+from ..core.conversation import BotOutput, BotOutputType, Conversation, Role
+from ..core.participants import Setting
+from ..core.ports import API_CALL, PAUSE
+from ..core.records import Json
+from ..core.task_status import OPEN, TaskStatus
+from ..core.transcript import as_text
+from ..runtime.request import Request
+from ..tools.bound_tool import BoundTool, Marks
+from ..tools.calls.context import current_call
+
+T = TypeVar("T")
+
+
+class SegueBot:
+    """Answers each turn with a task of a session of its own, in the same database.
+
+    The agent's tools are proxies: a call of theirs suspends the task and becomes an action of the conversation, whose
+    result the task goes on with. What there is to do next is read from the database, so a bot can be built anew.
+    """
+
+    def __init__(self, app: App, setting: Setting) -> None:
+        self._app = app
+        self._setting = setting
+        self._agent = proxied(setting)
+        if self._agent.agent_id not in app.agents:
+            app.register(self._agent)
+
+    async def process(self, conversation: Conversation) -> BotOutput:
+        result = await _outside(self._next(conversation))
+        while result["status"] == TaskStatus.WAITING:
+            question = result.get("question") or await self._app.question(result["task_id"])
+            if question["kind"] != API_CALL:
+                return BotOutput(action_type=BotOutputType.RESPONSE, text=str(question.get("question", "")))
+            (call,) = question["calls"]
+            if (known := _result_of(conversation, call["call_id"])) is None:
+                return _action(call)
+            result = await _outside(self._given(result["task_id"], question, known))
+        if result["status"] == TaskStatus.PAUSED:
+            interrupt({"kind": PAUSE})
+        return BotOutput(
+            action_type=BotOutputType.RESPONSE,
+            text=result["answer"],
+            usage=result.get("usage", {}),
+            error=result.get("error") or "",
+        )
+
+    async def _next(self, conversation: Conversation) -> Json:
+        """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled."""
+        session_id = f"{conversation.conversation_id}.bot"
+        tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
+        if len(tasks) == conversation.turn:
+            return await self._gone_on(tasks[0])
+        if tasks and tasks[0]["status"] in OPEN:
+            await self._app.cancel(tasks[0]["task_id"])
+        request = Request(
+            next(u.text for u in reversed(conversation.utterances) if u.role is Role.USER),
+            session_id=session_id,
+            agent=self._agent.agent_id,
+            mode=self._setting.argument,
+            model=self._setting.model,
+            language=conversation.language,
+        )
+        return await self._app.control.result(*await self._app.control.start(request))
+
+    async def _gone_on(self, task: Json) -> Json:
+        """The result of a task that began before, perhaps in another process."""
+        task_id = task["task_id"]
+        if (run := self._app.control.run_of(task_id)) and run.task:
+            return await self._app.control.result(run.row, run.task)
+        if task["status"] == TaskStatus.WAITING:
+            return {"status": task["status"], "task_id": task_id}
+        if task["result"]:
+            return {**task["result"], "status": task["status"], "task_id": task_id}
+        return await self._app.resume(task_id)
+
+    async def _given(self, task_id: str, question: Json, result: Json) -> Json:
+        """What the task comes to with the result of its call."""
+        answer = {"interrupt_id": question["interrupt_id"], "value": result}
+        return await self._app.control.result(*await self._app.control.resume_with(task_id, answer))
+
+
+def attach(app: App) -> None:
+    """Make the app's agents available as bots, under `segue:<mode>`."""
+    app.registry.participants.bots.register("segue", partial(SegueBot, app))
+
+
+def proxied(setting: Setting) -> Agent:
+    """The agent of the setting with proxies in place of its tools, under an id of its own."""
+    agent, seed = setting.agent, setting.config.seed
+    kept = json.dumps([setting.specs, seed], sort_keys=True, default=str)
+    digest = sha256(kept.encode()).hexdigest()[:8]
+    tools = [proxy(spec) for spec in setting.specs]
+    changes = {"agent_id": f"{agent.agent_id[:50]}.{digest}", "tools": tuple(tools), "mcp": (), "seed": seed}
+    return agent.model_copy(update=changes)
+
+
+def proxy(spec: Mapping[str, Any]) -> BoundTool:
+    """A tool of this specification whose calls the conversation carries out.
+
+    It is idempotent: run again after a crash, it finds the result that the conversation has meanwhile.
+    """
+    function, marks = spec["function"], spec.get("segue", {})
+
+    async def ask(**arguments: Any) -> Any:
+        given = interrupt({"kind": API_CALL, "calls": [_asked(function["name"], arguments)]})
+        text = as_text(given["data"])
+        return given["data"] if given["ok"] else ToolMessage(text, tool_call_id="", status="error")
+
+    inner = StructuredTool.from_function(
+        coroutine=ask,
+        name=function["name"],
+        description=function.get("description") or function["name"],
+        args_schema=dict(function.get("parameters") or {"type": "object", "properties": {}}),
+    )
+    keywords = tuple(marks.get("keywords", ()))
+    return BoundTool(
+        inner=inner,
+        marks=Marks(idempotent=True, keywords=keywords, title=marks.get("title", "")),
+        spec=spec,
+        check=dict,
+        synchronous=False,
+        origin=function["name"],
+    )
+
+
+def _asked(name: str, arguments: Mapping[str, Any]) -> Json:
+    return {"index": 0, "name": name, "arguments": dict(arguments), "call_id": current_call.get().idempotency_key}
+
+
+def _action(call: Json) -> BotOutput:
+    return BotOutput(
+        action_type=BotOutputType.ACTION,
+        action=call["name"],
+        action_input=call["arguments"],
+        call_id=call["call_id"],
+    )
+
+
+def _result_of(conversation: Conversation, call_id: str) -> Json | None:
+    """The result that the conversation has for a call."""
+    found = [u for u in conversation.results if u.call_id == call_id and u.turn == conversation.turn]
+    return {"ok": found[-1].ok, "data": found[-1].data} if found else None
+
+
+async def _outside(work: Coroutine[Any, Any, T]) -> T:
+    """Run the bot's task as one of its own, and not as a part of the graph that asks for it."""
+    context = copy_context()
+    context.run(var_child_runnable_config.set, None)
+    return await asyncio.get_running_loop().create_task(work, context=context)
