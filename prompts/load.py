@@ -27,6 +27,11 @@ def template(name: str, language: str) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
+def bilingual(name: str) -> str:
+    """A prompt in both languages, for an agent that answers in either."""
+    return f"{template(name, 'zh')}\n{template(name, 'en')}"
+
+
 def fill(text: str, **slots: str) -> str:
     """Put values into `{{slots}}`; a slot that is not given stays as it is, and values are not searched for slots."""
     return _SLOT.sub(lambda found: slots.get(found[1], found[0]), text)

@@ -55,12 +55,21 @@ def _listed(texts: Iterable[str], language: Language) -> str:
 
 
 def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], language: Language) -> str:
-    """A call as a person reads it: title and arguments, without the reader's language."""
+    """A call as a person reads it: title and arguments, without the reader's language.
+
+    Words speak for themselves; a number or a switch is shown with its name.
+    """
     card = next((card for card in cards if card.name == name), None)
     unsaid = {p.name for p in card.parameters if p.kind == "language"} if card else set()
-    given = ", ".join(f"{key}={_inline(value, language)}" for key, value in arguments.items() if key not in unsaid)
+    given = ("，" if language == "zh" else ", ").join(
+        _inline(value, language) if isinstance(value, str | list) else f"{key}={_inline(value, language)}"
+        for key, value in arguments.items()
+        if key not in unsaid
+    )
     named = title(card, language) if card else name
-    return f"{named} ({given})" if given else named
+    if not given:
+        return named
+    return f"{named}（{given}）" if language == "zh" else f"{named} ({given})"
 
 
 def written_out(call: Call, language: Language) -> str:
