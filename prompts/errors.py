@@ -31,8 +31,10 @@ ERRORS: Mapping[str, str] = {
     "ModelUnreachable": "模型没有应答：{sentence}",
     "ModelRefused": "模型拒绝了请求：{sentence}",
     "UnreadableReply": "模型的回复无法解析：{sentence}",
+    "MemoryUnavailable": "记忆文件无法使用：{sentence}",
+    "InvalidMemory": "记忆文件无法使用：{sentence}",
+    "UnknownMemory": "没有记忆文件“{name}”；`segue memory` 可列出所有记忆文件。",
     "InvalidPlan": "计划无效：{sentence}",
-    "MemoryUnavailable": "记忆无法使用：{sentence}",
     "IllegalTransition": "状态不能从“{old}”变为“{new}”。",
     "TaskError": "任务无法执行此操作：{sentence}",
     "UnknownTask": "此数据库中没有任务“{task_id}”；`segue tasks` 可列出所有任务。",
@@ -97,10 +99,32 @@ SENTENCES: Mapping[str, str] = {
     "There is no database {path} yet: `segue chat` creates it, or name another one with --db.": (
         "数据库 {path} 还不存在：`segue chat` 会创建它，或用 --db 指定其他数据库。"
     ),
+    "The memory file {name} cannot be used: {fault}. Use a relative path such as logs.md.": (
+        "记忆文件 {name} 无法使用：{fault}。请使用相对路径，例如 logs.md。"
+    ),
+    "The memory file {name} cannot be used: {reason}.": "记忆文件 {name} 无法使用：{reason}。",
+    "The memory file {name} is a link, or in a folder that is one.": (
+        "记忆文件 {name} 是链接，或位于链接指向的文件夹中。"
+    ),
+    "The memory file {name} is not a regular file.": "记忆文件 {name} 不是普通文件。",
+    "The memory file {name} is busy: another process has held it for {seconds} s. Try again.": (
+        "记忆文件 {name} 正忙：另一个进程已占用它 {seconds} 秒。请重试。"
+    ),
+    "The memory file {name} is full, it may have {most} bytes: use another file, or remove entries with "
+    "`segue memory forget`.": (
+        "记忆文件 {name} 已满，最多 {most} 字节：请使用其他文件，或用 `segue memory forget` 删除条目。"
+    ),
+    "The memory file {name} is one too many, there may be {most}: use a file that exists.": (
+        "记忆文件 {name} 超出数量，最多 {most} 个：请使用已有的文件。"
+    ),
+    "An entry of {size} bytes is too long for the memory file {name}, which takes {most}: write less.": (
+        "条目有 {size} 字节，记忆文件 {name} 最多接受 {most} 字节：请缩短它。"
+    ),
+    "Name a task or a memory file to forget.": "请指定要遗忘的任务或记忆文件。",
 }
 """By the English template, where one class has several sentences."""
 
-_TRANSLATED = ("status", "choices", "known")
+_TRANSLATED = ("status", "choices", "known", "fault", "reason")
 
 
 def template_of(error: SegueError) -> str:

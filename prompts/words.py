@@ -43,6 +43,16 @@ WORDS: Mapping[str, str] = {
     # choices
     "answer or cancel": "答复或取消",
     "resume, steer or cancel": "继续、补充说明或取消",
+    # faults of names
+    "it is an absolute path": "它是绝对路径",
+    "it has '..'": "其中有 '..'",
+    "it has more than 4 parts": "它超过 4 层",
+    "a part of it is empty": "其中一段为空",
+    "it has a character that file names cannot have": "其中有文件名不允许的字符",
+    "a part of it begins or ends with a dot or a space": "其中一段以点或空格开头或结尾",
+    "Windows reserves it for a device": "Windows 将它保留给设备",
+    "a part of it is longer than 200 bytes": "其中一段超过 200 字节",
+    "it is not text": "它不是文本",
     "none": "无",
 }
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
@@ -18,6 +18,7 @@ from .core.events import Event
 from .core.ports import Model
 from .core.records import Json
 from .graphs.chat import MODES, UNLISTED
+from .memory.folder import MemoryFolder, root_of
 from .nodes.chat.run_mode import ModeGraph
 from .registry import Registry
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
@@ -28,19 +29,28 @@ from .runtime.request import MessageOptions, Request
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
 
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
 
 class App:
     """Agents, modes and sessions over one database.
 
-    `queries`, `control` and `sessions` do the work.
+    `queries`, `control` and `sessions` do the work; `memory` has the users' memory files.
     """
 
     def __init__(
-        self, storage: Storage, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity
+        self,
+        storage: Storage,
+        registry: Registry,
+        modes: Mapping[str, ModeGraph],
+        capacity: Capacity,
+        memory: MemoryFolder | None = None,
     ) -> None:
         self._storage = storage
         self._modes = modes
-        self._runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity)
+        self.memory = memory or MemoryFolder()
+        self._runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
         self.registry = registry
         self.queries = Queries(storage, self._runner)
         self.sessions = Sessions(storage, self._runner)
@@ -331,16 +341,17 @@ class App:
         """
         return await self.sessions.recover(session_id)
 
-    async def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str, *, keep_memory: bool = False) -> None:
         """Delete a session: its tasks, messages, snapshots, events and calls; its forks and exports stay.
 
+        So do memory files, but without the entries that its tasks wrote, unless `keep_memory` keeps them.
         The database's file is rewritten without them. A copy that `recover` made beside it is not changed.
 
         Raises:
-            UnknownThread.
+            UnknownThread, MemoryUnavailable.
             ThreadBusy: a task runs on it; nothing was changed.
         """
-        await self.sessions.delete(session_id)
+        await self.sessions.delete(session_id, keep_memory)
 
     # Users.
 
@@ -371,6 +382,7 @@ class App:
         await self._runner.close()
         await self.registry.close()
         await self._storage.close()
+        self.memory.close()
         self.queries = self.control = self.sessions = cast(Any, _Closed())
 
 
@@ -387,6 +399,8 @@ async def open_app(
     modes: Mapping[str, Any] | None,
     max_running: int | None = None,
     max_queued: int = MAX_QUEUED,
+    memory: str | Path | None = None,
+    embeddings: "Embeddings | None" = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`."""
     registry = Registry()
@@ -394,7 +408,8 @@ async def open_app(
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
     capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
-    return App(await open_storage(str(path)), registry, graphs, capacity)
+    root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
+    return App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
 
 
 @asynccontextmanager
@@ -405,16 +420,20 @@ async def open(
     modes: Mapping[str, Any] | None = None,
     max_running: int | None = None,
     max_queued: int = MAX_QUEUED,
+    memory: str | Path | None = None,
+    embeddings: "Embeddings | None" = None,
 ) -> AsyncIterator[App]:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
 
     The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
     `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
+    `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those of any
+    LangChain class, they are searched by meaning as well.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    app = await open_app(path, agents, modes, max_running, max_queued)
+    app = await open_app(path, agents, modes, max_running, max_queued, memory, embeddings)
     try:
         yield app
     finally:

@@ -28,6 +28,7 @@ MADE = [
     errors.ToolServerUnavailable("shop", "its command was not found"),
     errors.IllegalTransition("done", "running"),
     errors.UnknownTask("t1"),
+    errors.UnknownMemory("logs.md"),
     errors.UnknownThread("s1"),
     errors.UnknownSnapshot("s1", "1f1e"),
     errors.ThreadExists("s1"),

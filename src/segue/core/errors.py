@@ -11,6 +11,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the reply is not a valid decision: the model is asked again
 ├── MemoryUnavailable       a memory file cannot be read or written: the controller is told why
+│   ├── InvalidMemory       its name or its size is not allowed: use another
+│   └── UnknownMemory       there is no such memory file
 ├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
@@ -175,6 +177,17 @@ class InvalidPlan(SegueError):
 
 class MemoryUnavailable(SegueError):
     """A memory file cannot be read or written; the message says why."""
+
+
+class InvalidMemory(MemoryUnavailable):
+    """The name of a memory file cannot be used, or what is written is too much."""
+
+
+class UnknownMemory(MemoryUnavailable):
+    """There is no memory file of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("There is no memory file '{name}'; `segue memory` lists them.", name=name[:200])
 
 
 class IllegalTransition(SegueError):

@@ -27,7 +27,8 @@ _TABLE = """
         spaced, title UNINDEXED, text UNINDEXED, tokenize = "unicode61 remove_diacritics 2"
     )
 """
-_SEARCH = "SELECT title, text, bm25(passages) FROM passages WHERE passages MATCH ? ORDER BY bm25(passages) LIMIT ?"
+_SEARCH = "SELECT rowid, bm25(passages) FROM passages WHERE passages MATCH ? ORDER BY bm25(passages) LIMIT ?"
+_SHOW = "SELECT title, text FROM passages WHERE rowid = ?"
 
 
 class PassageIndex:
@@ -70,10 +71,18 @@ class PassageIndex:
 
     def search(self, text: str, most: int) -> list[Passage]:
         """The passages that fit the text best, the best first."""
+        return [Passage(*self._connection.execute(_SHOW, (row,)).fetchone()) for row in self._found(text, most)]
+
+    def places(self, name: str, text: str, most: int) -> list[int]:
+        """As `search`, but the places of the passages among those of one file."""
+        rows = self._rows[name]
+        return [row - rows.start for row in self._found(text, most) if row in rows]
+
+    def _found(self, text: str, most: int) -> list[int]:
         if not (query := " OR ".join(_terms(text))):
             return []
         found = self._connection.execute(_SEARCH, (query, most)).fetchall()
-        return [Passage(title, said) for title, said, score in found if score <= WORTH * found[0][2]]
+        return [row for row, score in found if score <= WORTH * found[0][1]]
 
 
 def _spaced(text: str) -> str:

@@ -17,6 +17,7 @@ from ..core.ports import API_CALL, AppContext
 from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat
+from ..memory.folder import MemoryFolder
 from ..nodes.chat.run_mode import ModeGraph
 from ..prompts.errors import render
 from ..registry import Registry, RunServices
@@ -43,8 +44,14 @@ class Runner:
     """Owns the running tasks of one process."""
 
     def __init__(
-        self, storage: Storage, registry: Registry, modes: Mapping[str, ModeGraph], capacity: Capacity | None = None
+        self,
+        storage: Storage,
+        registry: Registry,
+        modes: Mapping[str, ModeGraph],
+        capacity: Capacity | None = None,
+        memory: MemoryFolder | None = None,
     ) -> None:
+        self.memory = memory or MemoryFolder()
         self.capacity = capacity or Capacity()
         self.hub = Hub()
         self.tasks = storage.tasks
@@ -267,7 +274,14 @@ class Runner:
             return list((await self.tasks.get(task_id)).notes)
 
         ledger = self._storage.ledger(row.thread_id, run.fence)
-        services = RunServices(self._registry, emit, ledger, notes=notes, pausing=lambda: bool(run.reason))
+        services = RunServices(
+            self._registry,
+            emit,
+            ledger,
+            notes=notes,
+            pausing=lambda: bool(run.reason),
+            memory=self.memory.of(row.user_id),
+        )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(services, **names, language=row.language or "")
 

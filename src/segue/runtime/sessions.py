@@ -84,14 +84,24 @@ class Sessions:
         """
         return (await recover_session(self._storage, self._runner, session_id)).json()
 
-    async def delete(self, session_id: str) -> None:
-        """Delete every row of the session, and rewrite the file without them.
+    async def delete(self, session_id: str, keep_memory: bool = False) -> None:
+        """Delete every row of the session, and rewrite the file without them; first what its tasks remember.
 
         Raises:
-            UnknownThread, ThreadBusy, DatabaseUnavailable.
+            UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
         """
         async with self._runner.leased(session_id):
+            if not keep_memory:
+                await self._forget(session_id)
             await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
+
+    async def _forget(self, session_id: str) -> None:
+        """Delete the entries of memory files that the session's tasks wrote."""
+        written: dict[str, set[str]] = {}
+        for task in await self._storage.tasks.list(thread_id=session_id, limit=-1):
+            written.setdefault(task.user_id, set()).add(task.task_id)
+        for user_id, task_ids in written.items():
+            await self._runner.memory.forget_tasks(task_ids, user_id=user_id)
 
     async def preferences(self, user_id: str) -> Json:
         """The user's default mode, and the latest answers with their ratings."""

@@ -1,0 +1,142 @@
+"""An excerpt of memory files that fits into a budget of tokens: what is newest, and what is relevant to a goal."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from segue.core.tokens import tokens
+
+from .entries import Block, blocks_of, heading
+
+LEAST_CHARS, MOST_CHARS = 100, 1_000
+"""Characters of a piece, by the budget."""
+NEWEST = 0.5
+"""The share of the budget that the newest entries have before what is relevant."""
+_GAP = "…"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an entry or of a note, as long as it is chosen or left out whole."""
+
+    place: int
+    """Its place among all pieces."""
+    file: str
+    heading: str
+    """That of its entry; empty for a note."""
+    branch: str
+    block: int
+    first: bool
+    last: bool
+    text: str
+    created_at: float
+    """Of its entry; 0 for a note."""
+
+
+def pieces_of(texts: Iterable[tuple[str, str]], budget: int) -> list[Piece]:
+    """The pieces of files, given as names and texts."""
+    most = min(max(budget // 8, LEAST_CHARS), MOST_CHARS)
+    blocks = [(name, block) for name, text in texts for block in blocks_of(text)]
+    found: list[Piece] = []
+    for number, (name, block) in enumerate(blocks):
+        cut = list(_cut(block.text, most))
+        for index, text in enumerate(cut):
+            place = (index == 0, index == len(cut) - 1)
+            found.append(_piece(len(found), name, block, number, place, text))
+    return found
+
+
+def _piece(place: int, name: str, block: Block, number: int, ends: tuple[bool, bool], text: str) -> Piece:
+    entry = block.entry
+    title, branch, at = (heading(entry), entry.branch, entry.created_at) if entry else ("", "", 0.0)
+    return Piece(place, name, title, branch, number, *ends, text, at)
+
+
+def _cut(text: str, most: int) -> Iterator[str]:
+    """The text in parts of at most so many characters, at its paragraphs where they are short enough."""
+    part = ""
+    for paragraph in re.split(r"(?<=\n\n)(?!\n)", text):
+        if part and len(part) + len(paragraph) > most:
+            yield part
+            part = ""
+        part += paragraph
+        while len(part) > most:
+            yield part[:most]
+            part = part[most:]
+    yield part
+
+
+def newest_first(pieces: Sequence[Piece]) -> list[Piece]:
+    """Entries by their time, the newest first, each from its beginning; then the notes from the last one on."""
+    return sorted(pieces, key=lambda piece: (-piece.created_at, -piece.block, piece.place))
+
+
+class Excerpt:
+    """The pieces that were chosen so far; what they cost errs high."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._chosen: dict[int, Piece] = {}
+        self._spent = 0
+
+    def add(self, pieces: Iterable[Piece], share: float = 1.0) -> bool:
+        """Choose pieces in their order while they fit into the share; False if one did not."""
+        for piece in pieces:
+            if piece.place in self._chosen:
+                continue
+            if self._spent + self._cost(piece) > self._budget * share:
+                return False
+            self._spent += self._cost(piece)
+            self._chosen[piece.place] = piece
+        return True
+
+    def _cost(self, piece: Piece) -> int:
+        """Tokens of the piece, with the headings that it brings and a gap on either side."""
+        open_files = {chosen.file for chosen in self._chosen.values()}
+        open_blocks = {chosen.block for chosen in self._chosen.values()}
+        cost = tokens(f"{_GAP}\n\n{piece.text}\n\n{_GAP}\n\n\n\n")
+        cost += tokens(_file_heading(piece.file)) if piece.file not in open_files else 0
+        return cost + (tokens(_entry_heading(piece)) if piece.block not in open_blocks else 0)
+
+    def render(self) -> str:
+        """The chosen pieces as Markdown, in the order of the files."""
+        chosen = [self._chosen[place] for place in sorted(self._chosen)]
+        return "".join(
+            _file_heading(file) + "".join(_block(list(block)) for _, block in groupby(group, lambda piece: piece.block))
+            for file, group in groupby(chosen, lambda piece: piece.file)
+        ).rstrip()
+
+
+def _file_heading(file: str) -> str:
+    return f"## {file}\n\n"
+
+
+def _entry_heading(piece: Piece) -> str:
+    return f"### {piece.heading}\n\n" if piece.heading else ""
+
+
+def _block(pieces: Sequence[Piece]) -> str:
+    """The chosen pieces of one entry or note, with marks where something is left out."""
+    text = "" if pieces[0].first else f"{_GAP}\n\n"
+    for before, piece in zip([None, *pieces], pieces, strict=False):
+        if before and piece.place != before.place + 1:
+            text = f"{text.rstrip()}\n\n{_GAP}\n\n"
+        text += piece.text
+    end = "" if pieces[-1].last else f"{_GAP}\n\n"
+    return f"{_entry_heading(pieces[0])}{text.rstrip()}\n\n{end}"
+
+
+def whole(pieces: Sequence[Piece], budget: int) -> str | None:
+    """All pieces as Markdown; None if they do not fit."""
+    excerpt = Excerpt(budget)
+    return excerpt.render() if excerpt.add(pieces) else None
+
+
+def chosen(pieces: Sequence[Piece], relevant: Sequence[Piece], budget: int) -> str:
+    """The newest entries, then what is relevant, then what else is new, as Markdown."""
+    excerpt, newest = Excerpt(budget), newest_first(pieces)
+    excerpt.add(newest, NEWEST)
+    excerpt.add(relevant)
+    excerpt.add(newest)
+    return excerpt.render()

@@ -1,0 +1,277 @@
+"""A user's memory files on disk: one writer at a time, and a crash leaves the old file or the new one."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from segue.core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
+from segue.core.ports import MemoryEntry
+
+from ..passages.text_files import Unreadable, read_text
+from .entries import Block, as_markdown, blocks_of
+from .names import parts_of
+
+_LOCK = ".lock"
+_WAIT = 10.0
+"""Seconds to wait for another writer."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What memory files may hold."""
+
+    entry_bytes: int = 64 * 1024
+    file_bytes: int = 1024 * 1024
+    files: int = 200
+    """Files of one user."""
+
+
+@dataclass(frozen=True)
+class MemoryFile:
+    """A memory file, for a list of them."""
+
+    name: str
+    bytes: int
+    entries: int
+    tasks: tuple[str, ...]
+    """The tasks that wrote its entries, the earliest first."""
+    updated_at: float
+    error: str = ""
+    """Why it cannot be read."""
+
+
+class MemoryFiles:
+    """The files below one folder; every method blocks."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self._folder = folder
+        self._limits = limits
+
+    def append(self, name: str, entry: MemoryEntry) -> None:
+        """Add an entry to the end of a file; one whose key is there already changes nothing.
+
+        Raises:
+            InvalidMemory: the name or the size is not allowed.
+            MemoryUnavailable: the file cannot be written.
+        """
+        added = as_markdown(entry)
+        if len(added.encode()) > self._limits.entry_bytes:
+            raise InvalidMemory(
+                "An entry of {size} bytes is too long for the memory file {name}, which takes {most}: write less.",
+                size=len(added.encode()),
+                name=name,
+                most=self._limits.entry_bytes,
+            )
+        with self._writing(name) as path:
+            text = self._text(name, path) or ""
+            if any(block.entry and block.entry.key == entry.key for block in blocks_of(text)):
+                return
+            if not path.exists():
+                self._check_room(name)
+            self._replace(name, path, f"{text.rstrip()}\n\n{added}".lstrip("\n"))
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if there is none.
+
+        Raises:
+            InvalidMemory, MemoryUnavailable.
+        """
+        with _explained(name):
+            return self._text(name, self._path(name))
+
+    def all(self) -> list[MemoryFile]:
+        """The files, by name.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        return [self._described(name) for name in self._names()]
+
+    def remove(self, name: str) -> int:
+        """Delete a file; returns how many entries it had.
+
+        Raises:
+            UnknownMemory, InvalidMemory, MemoryUnavailable.
+        """
+        with self._writing(name) as path:
+            if not path.exists():
+                raise UnknownMemory(name)
+            entries = self._described(name).entries
+            self._unlink(path)
+            return entries
+
+    def remove_entries(self, wanted: Callable[[MemoryEntry], bool], name: str = "") -> int:
+        """Delete the entries that are `wanted`, of one file or of all that can be read; notes stay.
+
+        A file that nothing is left of is deleted. Returns how many entries there were.
+
+        Raises:
+            UnknownMemory, InvalidMemory, MemoryUnavailable.
+        """
+        names = [name] if name else [file.name for file in self.all() if not file.error]
+        return sum(self._remove_entries(each, wanted) for each in names)
+
+    def clear(self) -> int:
+        """Delete all files; returns how many there were.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        names = self._names()
+        for name in names:
+            with suppress(UnknownMemory):
+                self.remove(name)
+        return len(names)
+
+    def _remove_entries(self, name: str, wanted: Callable[[MemoryEntry], bool]) -> int:
+        with self._writing(name) as path:
+            if (text := self._text(name, path)) is None:
+                raise UnknownMemory(name)
+            blocks = list(blocks_of(text))
+            kept = [block for block in blocks if not (block.entry and wanted(block.entry))]
+            if len(kept) == len(blocks):
+                return 0
+            if kept:
+                self._replace(name, path, "\n\n".join(_source(text, block) for block in kept) + "\n")
+            else:
+                self._unlink(path)
+            return len(blocks) - len(kept)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        """Hold the folder's lock, and give the file's path."""
+        with _explained(name):
+            self._path(name)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self._folder / _LOCK, timeout=_WAIT, poll_interval=0.01)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise MemoryUnavailable(
+                    "The memory file {name} is busy: another process has held it for {seconds} s. Try again.",
+                    name=name,
+                    seconds=round(_WAIT),
+                ) from None
+            try:
+                yield self._path(name)  # looked at again: what was no link before may be one now
+            finally:
+                lock.release()
+
+    def _path(self, name: str) -> Path:
+        """The path of a file: no part of it is a link, and it is a regular file if it is there."""
+        path = self._folder
+        for part in ("", *parts_of(name)):
+            path = path / part
+            if path.is_symlink():
+                raise InvalidMemory("The memory file {name} is a link, or in a folder that is one.", name=name)
+        if path.exists() and not stat.S_ISREG(path.lstat().st_mode):
+            raise InvalidMemory("The memory file {name} is not a regular file.", name=name)
+        return path
+
+    def _text(self, name: str, path: Path) -> str | None:
+        if not path.exists():
+            return None
+        if path.stat().st_size > self._limits.file_bytes:
+            raise self._full(name)
+        try:
+            return read_text(path)[0]
+        except Unreadable as error:
+            raise _unavailable(name, str(error)) from error
+
+    def _full(self, name: str) -> InvalidMemory:
+        return InvalidMemory(
+            "The memory file {name} is full, it may have {most} bytes: use another file, or remove entries with "
+            "`segue memory forget`.",
+            name=name,
+            most=self._limits.file_bytes,
+        )
+
+    def _check_room(self, name: str) -> None:
+        if len(self._names()) >= self._limits.files:
+            raise InvalidMemory(
+                "The memory file {name} is one too many, there may be {most}: use a file that exists.",
+                name=name,
+                most=self._limits.files,
+            )
+
+    def _replace(self, name: str, path: Path, text: str) -> None:
+        data = text.encode()
+        if len(data) > self._limits.file_bytes:
+            raise self._full(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = _beside(path)
+        with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, new)
+        os.replace(new, path)
+        _sync_folder(path.parent)
+
+    def _unlink(self, path: Path) -> None:
+        """Delete a file, what a crash left of a write to it, and the folders that are empty then."""
+        path.unlink()
+        _beside(path).unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == self._folder or any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+    def _names(self) -> list[str]:
+        """The names of the regular files; what begins with a dot is ours."""
+        found = []
+        for folder, folders, files in os.walk(self._folder):
+            folders[:] = [each for each in folders if not each.startswith(".")]
+            paths = (Path(folder, file) for file in files if not file.startswith("."))
+            found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+    def _described(self, name: str) -> MemoryFile:
+        with _explained(name):
+            found = (self._folder / name).stat()
+        try:
+            blocks = blocks_of(self.read(name) or "")
+        except MemoryUnavailable as error:
+            return MemoryFile(name, found.st_size, 0, (), found.st_mtime, str(error))
+        tasks = [block.entry.task_id for block in blocks if block.entry]
+        return MemoryFile(name, found.st_size, len(tasks), tuple(dict.fromkeys(tasks)), found.st_mtime)
+
+
+def _beside(path: Path) -> Path:
+    """Where the new text is written: one name is enough under the lock, and a crash leaves only one file."""
+    return path.with_name(f".{path.name}.new")
+
+
+def _source(text: str, block: Block) -> str:
+    return text[block.start : block.end].strip("\n")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename outlast a power failure, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unavailable(name: str, reason: str) -> MemoryUnavailable:
+    return MemoryUnavailable("The memory file {name} cannot be used: {reason}.", name=name, reason=reason)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Tell of the system's errors in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise _unavailable(name, error.strerror or str(error)) from error
