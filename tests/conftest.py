@@ -14,8 +14,8 @@ from hypothesis import settings
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
     *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
-    *("models/test_openai_faults.py", "checkpoints/test_damaged_rows.py", "checkpoints/test_row_keys.py"),
-    *("checkpoints/test_recovery", "checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
+    *("models/test_openai_faults.py", "checkpoints/test_damaged", "checkpoints/test_row_keys.py"),
+    *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
     *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
 )

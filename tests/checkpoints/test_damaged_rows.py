@@ -17,8 +17,22 @@ from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, Seg
 from segue.core.events import Steered
 from segue.core.records import NewTask
 
-from .damage import ANOTHER, BLOB, CUT_OFF, NO_TEXT, NULL, copied, damage, stored
-from .test_recovery import ANSWER, LABELS, OUTER, Work, garble, rows
+from .damage import (
+    ANOTHER,
+    ANSWER,
+    BLOB,
+    CUT_OFF,
+    LABELS,
+    NO_TEXT,
+    NULL,
+    OUTER,
+    Work,
+    copied,
+    damage,
+    garble,
+    rows,
+    stored,
+)
 
 Row = dict[str, Any]
 NEWEST = OUTER.replace("WHERE", "WHERE thread_id = 's' AND")
@@ -179,8 +193,9 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
     async with Work().opened(path) as app:
         assert (await app.tasks(), await app.threads()) == (sound.tasks, sound.threads)
         if column not in ("thread_id", "task_id"):
-            with pytest.raises(DamagedRow, match=r"Call .* of session 's' is damaged .*: segue recover s repairs it"):
-                await app.trace(sound.paused)
+            for stopped in (app.trace(sound.paused), app.cancel(sound.paused)):
+                with pytest.raises(DamagedRow, match=r"Call .* of session 's' is damaged .*: segue recover s repairs"):
+                    await stopped
         ((session, found),) = check_rows(path).items()
         assert (session, [*found[0].faults]) == ("s", [column])
         back = await app.recover("s")
@@ -233,6 +248,8 @@ async def test_a_checkpoint_and_rows_that_are_damaged_together_are_recovered_tog
     async with Work().opened(path) as app:
         with pytest.raises(DamagedCheckpoint):
             await app.history("s")
+        with pytest.raises(DamagedRow, match="segue recover s repairs it"):
+            await app.fork("s", (await app.snapshots("s"))[-1]["checkpoint_id"], session_id="new")
         back = await app.recover("s")
         assert (back["dropped"] > 0, len(back["repaired"])) == (True, 2)
         task = await app.task(sound.paused)

@@ -28,11 +28,10 @@ from segue.core.errors import (
 )
 from segue.core.ids import Ids
 from segue.runtime.runner import thread_config
-from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .graphs import HELLO, Steps, compiled, config_of, run
-from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, snapshots, world
+from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 
 @pytest.fixture
@@ -278,22 +277,10 @@ async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(here: World, 
 
 
 async def test_a_task_that_waits_for_a_person_is_forked_at_every_snapshot(here: World) -> None:
-    paid: list[int] = []
-
-    @tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        """Pay an amount."""
-        paid.append(amount)
-        return f"paid {amount}"
-
-    def decide(messages: Sequence[BaseMessage]) -> str:
-        done = any("paid 5" in message.text for message in messages)
-        return answer("it is paid") if done else call_tool(("pay", {"amount": 5}))
-
-    here.app.register(Agent(agent_id="a", model=ScriptedChatModel(decide), mode="react", tools=(pay,)))
+    paid = payments(here)
     original = await here.run("pay 5", agent="a")
     found, waiting = await taken(here), []
-    approved = {"verdicts": [{"index": 0, "verdict": "approve"}]}
+    approved = {"verdicts": [{"index": 1, "verdict": "approve"}]}
     for place, snapshot in enumerate(found):
         task_id = str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}"))
         if (await here.task(task_id))["status"] == "waiting":
@@ -310,24 +297,12 @@ async def test_a_task_that_waits_for_a_person_is_forked_at_every_snapshot(here: 
 
 
 async def test_a_fork_from_between_an_approval_and_its_call_asks_again(here: World) -> None:
-    paid: list[int] = []
-
-    @tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        """Pay an amount."""
-        paid.append(amount)
-        return f"paid {amount}"
-
-    def decide(messages: Sequence[BaseMessage]) -> str:
-        done = any("paid 5" in message.text for message in messages)
-        return answer("it is paid") if done else call_tool(("pay", {"amount": 5}), ("note", {"number": 1}))
-
     async def copy_all(number: int) -> None:
         for place, snapshot in enumerate(await taken(here)):
             copies.append(str(await fork(here.database, "s", snapshot["checkpoint_id"], f"fork-{place}")))
 
     copies: list[str] = []
-    here.app.register(Agent(agent_id="a", model=ScriptedChatModel(decide), mode="react", tools=(pay, here.note)))
+    paid = payments(here, first=True)
     original = await here.run("pay 5", agent="a")
     here.hook = copy_all
     assert (await here.app.answer(original, "approve"))["answer"] == "it is paid"
@@ -343,19 +318,10 @@ async def test_a_fork_from_between_an_approval_and_its_call_asks_again(here: Wor
 
 
 async def test_a_fork_does_not_take_over_an_answer_that_was_not_acted_upon(here: World) -> None:
-    paid: list[int] = []
-
-    @tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        """Pay an amount."""
-        paid.append(amount)
-        return f"paid {amount}"
-
-    script = [call_tool(("pay", {"amount": 5})), answer("it is paid")]
-    here.app.register(Agent(agent_id="a", model=ScriptedChatModel(script), mode="react", tools=(pay,)))
+    paid = payments(here)
     original = await here.run("pay 5", agent="a")
     question = await here.app.question(original)
-    given = {"interrupt_id": question["interrupt_id"], "value": {"verdicts": [{"index": 0, "verdict": "approve"}]}}
+    given = {"interrupt_id": question["interrupt_id"], "value": {"verdicts": [{"index": 1, "verdict": "approve"}]}}
     stored = "UPDATE tasks SET status = 'paused', answer = ? WHERE task_id = ?"  # and then its process ended
     await here.database.write(lambda connection: connection.execute(stored, (json.dumps(given), original)))
     task_id = str(await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f"))

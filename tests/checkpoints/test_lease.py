@@ -1,8 +1,6 @@
 """One owner at a time, whoever races for it."""
 
 import asyncio
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
@@ -110,29 +108,6 @@ async def test_two_connections_race_and_one_wins_each_thread(database: Database,
         winners = await asyncio.gather(*(take(lease, f"s{n}", owner) for owner, lease in leases.items()))
         assert len([w for w in winners if w]) == 1
         assert await leases["me"].holder(f"s{n}") in winners
-
-
-@pytest.mark.slow
-async def test_processes_race_and_one_wins_each_thread(path: str) -> None:
-    await (await open_database(path)).close()
-    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
-        won = list(pool.map(_take_all, [path] * 4, range(4)))
-    assert sorted(thread for threads in won for thread in threads) == sorted(f"s{n}" for n in range(40))
-
-
-def _take_all(path: str, owner: int) -> list[str]:
-    async def take() -> list[str]:
-        won = []
-        async with await open_database(path) as database:
-            for n in range(40):
-                try:
-                    await Lease(database).acquire(f"s{n}", f"process {owner}", ttl=600)
-                except ThreadBusy:
-                    continue
-                won.append(f"s{n}")
-        return won
-
-    return asyncio.run(take())
 
 
 async def test_many_leases_are_renewed_at_once_and_the_lost_ones_named(

@@ -1,10 +1,6 @@
 """The ledger: one run per call, whatever happens to its process."""
 
 import asyncio
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -217,24 +213,6 @@ async def test_a_locked_database_claims_nothing(path: str) -> None:
         with locked(database.path), pytest.raises(DatabaseUnavailable, match="locked"):
             await ledger.claim(KEY, "refund", {})
         assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
-
-
-@pytest.mark.slow
-async def test_an_intent_survives_the_death_of_its_process(path: str) -> None:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, pytest.raises(BrokenProcessPool):
-        pool.submit(_claim_and_die, path).result()
-    async with await open_database(path) as database:
-        fence = await Lease(database, clock=lambda: 9e12).acquire("s", "you")
-        assert await ToolLedger(database, "s", fence).claim(KEY, "refund", {}) == Claim("interrupted")
-
-
-def _claim_and_die(path: str) -> None:
-    async def claim() -> None:
-        database = await open_database(path)
-        await (await ledger_of(database)).claim(KEY, "refund", {})
-        os._exit(1)
-
-    asyncio.run(claim())
 
 
 async def test_a_damaged_call_is_none_that_was_interrupted(database: Database) -> None:

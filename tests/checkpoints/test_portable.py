@@ -4,24 +4,20 @@ import asyncio
 import base64
 import copy
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
 from segue.checkpoints.sqlite.leases import Lease
-from segue.core.agents import Agent
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 from segue.runtime.sessions import export, fork, import_
-from segue.tools.bound_tool import tool
-from tests.fakes import ScriptedChatModel, answer, call_tool
 
-from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, snapshots, world
+from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 Row = dict[str, Any]
 
@@ -47,30 +43,6 @@ async def paused(here: World) -> str:
     """A task that was paused with two of its four numbers noted."""
     here.register("a", note_up_to(4), "react")
     return await here.run_to(2, "note four numbers", agent="a")
-
-
-class Payments:
-    """An agent that notes a number and pays; paying needs approval."""
-
-    def __init__(self, here: World) -> None:
-        self.paid: list[int] = []
-        self._here = here
-
-    def register(self) -> None:
-        @tool(needs_approval=True)
-        async def pay(amount: int) -> str:
-            """Pay an amount."""
-            self.paid.append(amount)
-            return f"paid {amount}"
-
-        tools = (self._here.note, pay)
-        agent = Agent(agent_id="a", model=ScriptedChatModel(self._decide), mode="react", tools=tools)
-        self._here.app.register(agent)
-
-    @staticmethod
-    def _decide(messages: Sequence[BaseMessage]) -> str:
-        done = any("paid 5" in message.text for message in messages)
-        return answer("it is paid") if done else call_tool(("note", {"number": 1}), ("pay", {"amount": 5}))
 
 
 APPROVED = {"verdicts": [{"index": 1, "verdict": "approve"}]}
@@ -123,28 +95,26 @@ def digest(task_id: str) -> str:
 
 @pytest.mark.parametrize("forge", [forged_answer, forged_resumption, forged_mark])
 async def test_no_document_approves_a_call(here: World, elsewhere: World, forge: Any) -> None:
-    Payments(here).register()
+    payments(here)
     document = await forge(here, await here.run("pay 5", agent="a"))
-    payments = Payments(elsewhere)
-    payments.register()
+    paid = payments(elsewhere)
     row = await import_(elsewhere.storage, document, "t")
     if row["status"] == "paused":
         row = await elsewhere.app.resume(row["task_id"])
-    assert (row["status"], payments.paid) == ("waiting", [])
+    assert (row["status"], paid) == ("waiting", [])
     (imported,) = await elsewhere.app.tasks(session_id="t")
     asked = (await elsewhere.app.question(imported["task_id"]))["calls"]
     assert (imported["answer"], [call["name"] for call in asked]) == (None, ["pay"])
 
 
 async def test_an_imported_question_can_be_answered(here: World, elsewhere: World) -> None:
-    Payments(here).register()
+    payments(here)
     await here.run("pay 5", agent="a")
-    payments = Payments(elsewhere)
-    payments.register()
+    paid = payments(elsewhere)
     row = await import_(elsewhere.storage, await document_of(here), "t")
-    assert (row["status"], payments.paid) == ("waiting", [])
+    assert (row["status"], paid) == ("waiting", [])
     assert (await elsewhere.app.answer(row["task_id"], "approve"))["answer"] == "it is paid"
-    assert payments.paid == [5]
+    assert paid == [5]
 
 
 async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewhere: World) -> None:

@@ -11,6 +11,7 @@ from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.errors import InvalidAnswer, UnknownTask
 from segue.runtime.sessions import export, fork, import_
 
+from .damage import damage
 from .worlds import World, note_the_turn, snapshots, world
 
 
@@ -63,6 +64,18 @@ async def test_a_rating_is_a_whole_number_from_1_to_5(here: World, rating: objec
 async def test_what_is_not_there_cannot_be_rated(database: Database) -> None:
     with pytest.raises(UnknownTask):
         await Preferences(database).rate("t1", 3)
+
+
+async def test_what_cannot_be_read_is_left_out(here: World, path: str) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    await here.run("turn 2", session_id="t", agent="a")
+    for change in ("result = x'00'", "result = '{'", "rating = 'odd'", "message = CAST(x'ff41' AS TEXT)"):
+        damage(Path(path), f"UPDATE tasks SET {change} WHERE thread_id = 't'")
+        left = (await Preferences(here.database).get("default"))["mode_history"]
+        assert left == [{"query": "turn 1", "mode": "react", "rating": None}]
+        result = '{"mode": "react"}'
+        damage(Path(path), f"UPDATE tasks SET result = '{result}', rating = NULL, message = 'x' WHERE thread_id = 't'")
 
 
 async def test_copies_count_only_where_they_are_rated_themselves(here: World) -> None:

@@ -1,23 +1,17 @@
 """The saver when the owner of a thread changes, dies, or cannot write."""
 
-import asyncio
-import multiprocessing
-import os
 import sqlite3
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pytest
 from langgraph.graph import StateGraph
 
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 from segue.core.errors import DatabaseUnavailable, StaleOwner
 
 from .conftest import Clock
-from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, build, chain, compiled, config_of, run
+from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, chain, compiled, config_of, run
 
 
 async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: Database, clock: Clock) -> None:
@@ -95,35 +89,3 @@ async def test_dropping_subgraphs_leaves_the_conversation(place: Place, other: D
     await run(graph, HELLO, "s")
     kept = (await compiled(Steps(), Place(other).saver).aget_state(config_of())).values["messages"]
     assert [m.content for m in kept] == ["hello", "first", "last"] * 2
-
-
-@pytest.mark.slow
-async def test_a_killed_process_loses_and_repeats_nothing(path: str) -> None:
-    for n, name in enumerate(("second", "third", "last")):
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, pytest.raises(BrokenProcessPool):
-            pool.submit(_run_and_die, path, f"s{n}", name).result()
-        async with await open_database(path) as database:
-            place, steps = Place(database), Steps()
-            place.saver.hold(f"s{n}", await Lease(database, clock=lambda: 9e12).acquire(f"s{n}", "you"))
-            await run(compiled(steps, place.saver), None, f"s{n}")
-            assert (await place.texts())[n * len(ALL) :] == ALL
-            assert [f"{ran} 0" for ran in steps.ran] == [text for text in ALL[ALL.index(f"{name} 0") :: 2]]
-
-
-def _run_and_die(path: str, thread_id: str, name: str) -> None:
-    class Mortal(Steps):
-        def node(self, name_: str, events: int = 2, quiet: bool = False) -> Any:
-            step = super().node(name_, events, quiet)
-
-            async def die(state: Talk) -> dict[str, Any]:
-                os._exit(1)
-
-            return die if name_ == name else step
-
-    async def start() -> None:
-        database = await open_database(path)
-        saver = FencedSqliteSaver(database)
-        saver.hold(thread_id, await Lease(database).acquire(thread_id, "me"))
-        await run(build(Mortal()).compile(checkpointer=saver), HELLO, thread_id)
-
-    asyncio.run(start())

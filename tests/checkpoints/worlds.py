@@ -125,6 +125,26 @@ async def world(path: str) -> AsyncIterator[World]:
         yield World(app, database)
 
 
+def payments(here: World, *, first: bool = False) -> list[int]:
+    """An agent that notes a number and pays, which needs approval, in one batch; returns what was paid."""
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    def decide(messages: Sequence[BaseMessage]) -> str:
+        batch = (("note", {"number": 1}), ("pay", {"amount": 5}))
+        done = any("paid 5" in message.text for message in messages)
+        return answer("it is paid") if done else call_tool(*(reversed(batch) if first else batch))
+
+    agent = Agent(agent_id="a", model=ScriptedChatModel(decide), mode="react", tools=(here.note, pay))
+    here.app.register(agent)
+    return paid
+
+
 def note_up_to(last: int) -> Callable[[Sequence[BaseMessage]], str]:
     """A model that has the numbers noted one by one, going by the results that it sees, then answers."""
 

@@ -5,15 +5,12 @@ Kinds and scenarios come in turn, so that among the kills is one of each scenari
 
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from pathlib import Path
-from sqlite3 import connect
 
 import pytest
 
 from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
-from .harness import Harness, Outcome, Run, run_of
-from .points import IN_STEER, KINDS, RANDOM, in_steers, known_places
+from .harness import Harness, Outcome
+from .points import KINDS, RANDOM
 from .scenarios import SCENARIOS
 
 
@@ -107,29 +104,3 @@ def test_without_the_ledger_the_judge_sees_duplicated_effects(harness: Harness) 
 
 def test_without_the_lease_the_judge_sees_lost_updates(harness: Harness) -> None:
     assert switched_off.without_lease(harness, 20).lost
-
-
-def test_a_run_can_be_repeated_from_what_a_failure_prints() -> None:
-    run = Run("plan", ("tool:a:before", "write:20"), "somewhere")
-    assert run_of(str(run)).blows == run.blows
-    assert run_of(str(run)).scenario == "plan"
-
-
-def test_a_table_has_a_row_for_each_kind_of_place(harness: Harness) -> None:
-    outcomes = [Outcome(Run("plan", ("model:1",), kind), kills=2) for kind in KINDS]
-    lines = report.kills(outcomes).splitlines()
-    assert len(lines) == 2 + len(KINDS) + 1
-    assert lines[-1].startswith(f"| **all** | {2 * len(KINDS)} |")
-
-
-def test_a_task_that_is_steered_has_points_between_the_pause_and_its_going_on(harness: Harness) -> None:
-    written = [(1, "INSERT", "writes"), (1, "BEGIN", ""), (1, "UPDATE", "tasks"), (2, "INSERT", "checkpoints")]
-    assert [*in_steers(written, [2])] == ["write:2", "write:3"]
-    assert len(known_places(harness, ["steered"])["steered"][IN_STEER]) > 10
-
-
-def test_the_reference_is_kept_as_the_database_left_it(harness: Harness) -> None:
-    folder: Path = harness.reference("plan")
-    assert harness.reference("plan") == folder
-    with closing(connect(folder / "segue.db")) as db:
-        assert db.execute("SELECT count(*) FROM tasks WHERE status = 'done'").fetchone() == (2,)
