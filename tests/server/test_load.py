@@ -12,7 +12,7 @@ from segue.server import ServerSettings
 from .serving import Held, Served, chat, ending
 from .test_streams import from_last
 
-CHATS, POLLERS = 60, 3
+CHATS, POLLERS = 30, 3
 
 
 @pytest.mark.slow

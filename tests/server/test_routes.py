@@ -227,13 +227,19 @@ def test_modes_and_graphs(client: httpx.Client) -> None:
     assert drawn == {"name": "react", "mermaid": react_graph.get_graph().draw_mermaid()}
 
 
-def test_a_mode_of_ones_own_is_offered(tmp_path: Path) -> None:
+def test_a_mode_and_a_default_agent_of_ones_own_are_offered(tmp_path: Path, held: Held) -> None:
     shout: StateGraph[Any] = StateGraph(dict)
     shout.add_node("SHOUT", lambda state: {})
     shout.add_edge(START, "SHOUT")
     shout.add_edge("SHOUT", END)
-    with Served(tmp_path / "segue.db", ServerSettings(), modes={"shout": shout}) as served, served.client() as client:
+    own = ServerSettings(default_agent="mine")
+    agent = held.agent("mine", lambda _: answer("mine"))
+    options = {"agents": [agent], "modes": {"shout": shout}}
+    with Served(tmp_path / "segue.db", own, **options) as served, served.client() as client:
         assert "shout" in client.get("/api/modes").json()["items"]
+        assert chat(client)[-1]["result"]["answer"] == "mine"
+        agents = client.get("/api/agents").json()["items"]
+        assert [agent["agent_id"] for agent in agents if agent["default"]] == ["mine"]
 
 
 def test_probes_need_no_key(served: Served) -> None:

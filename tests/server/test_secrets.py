@@ -163,6 +163,14 @@ def test_a_library_that_logs_a_key_is_not_let(logs: Callable[[], list[dict[str, 
     assert MODEL not in json.dumps(logs())
 
 
+def test_a_message_is_not_logged_once_more_in_colours(logs: Callable[[], list[dict[str, Any]]]) -> None:
+    coloured = {"color_message": "Started server process [\x1b[36m%d\x1b[0m]"}
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 7, extra=coloured)
+    (line,) = logs()
+    assert line.keys() == {"event", "level", "logger", "timestamp"}
+    assert line["event"] == "Started server process [7]"
+
+
 def test_tools_and_processes_that_the_service_starts_see_no_key() -> None:
     environ = {"SEGUE_API_KEY": f"alpha:{API}"}
     from_environment(environ)
