@@ -14,7 +14,7 @@ from segue.nodes.chat.state import ChatState
 from segue.nodes.shared.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
 
-from . import conversation, direct, lifecycle, plan, plan_react, react
+from . import controller, conversation, direct, lifecycle, plan, plan_react, react
 
 MODES: Mapping[str, ModeGraph] = {
     "direct": direct.graph,
@@ -22,6 +22,7 @@ MODES: Mapping[str, ModeGraph] = {
     "plan": plan.graph,
     "plan_react": plan_react.graph,
     "lifecycle": lifecycle.graph,
+    "controller": controller.graph,
 }
 
 UNLISTED: Mapping[str, ModeGraph] = {"conversation": conversation.graph}

@@ -195,6 +195,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "mode_plan": ("先写出并显示计划，再执行", "writes a plan first, shows it, then executes it"),
     "mode_plan_react": ("计划的步骤逐轮执行", "a plan whose steps are executed round by round"),
     "mode_lifecycle": ("把目标分解为子任务，逐个执行", "breaks a goal down into subtasks and runs each on its own"),
+    "mode_controller": (
+        "由控制器逐个分支执行计划，并使用记忆文件",
+        "a controller executes a plan branch by branch, with memory files",
+    ),
 }
 
 

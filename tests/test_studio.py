@@ -23,6 +23,8 @@ sdk = pytest.importorskip("langgraph_sdk", reason=EXTRA)
 ROOT = Path(__file__).parents[1]
 SETUP = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
 GRAPHS = sorted(SETUP["graphs"])
+TALKS = [name for name in GRAPHS if name != "controller_executor"]
+"""The graphs that take messages; a flow takes a goal and a plan."""
 SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|LANGGRAPH)_")
 START_SECONDS = 60
 STOP_SECONDS = 10
@@ -169,12 +171,12 @@ async def test_the_chat_graph_shows_its_modes_and_what_is_inside(client: Any) ->
     chat = await assistant(client, "chat")
     drawing = await client.assistants.get_graph(chat)
     modes = {edge["target"] for edge in drawing["edges"] if edge["source"] == "SELECT_MODE"}
-    assert modes == set(GRAPHS) - {"chat"}
+    assert modes == set(TALKS) - {"chat"}
     unfolded = await client.assistants.get_graph(chat, xray=True)
     assert {"direct:ANSWER", "react:CALL_LLM", "plan:EXECUTE_STEP"} <= {node["id"] for node in unfolded["nodes"]}
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", TALKS)
 async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(client: Any, graph: str) -> None:
     schemas = await client.assistants.get_schemas(await assistant(client, graph))
     assert "HumanMessage" in json.dumps(schemas["input_schema"]["properties"]["messages"])
@@ -187,11 +189,19 @@ async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(clie
     assert all("default" in field for field in context.values())
 
 
-@pytest.mark.parametrize("graph", [graph for graph in GRAPHS if graph not in ("chat", "direct")])
+@pytest.mark.parametrize("graph", [graph for graph in TALKS if graph not in ("chat", "direct")])
 async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
     output = await client.runs.wait(None, graph, input=said(BEIJING), context=TRAVEL)
     assert output["result"]["success"]
     assert BEIJING_TOTAL in output["result"]["answer"]
+
+
+async def test_a_flow_runs_by_itself(client: Any) -> None:
+    schemas = await client.assistants.get_schemas(await assistant(client, "controller_executor"))
+    assert schemas["input_schema"]["properties"].keys() >= {"plan", "memory_files", "goal", "logs"}
+    assert schemas["output_schema"]["properties"].keys() == {"result", "summary", "status"}
+    output = await client.runs.wait(None, "controller_executor", input={"goal": BEIJING}, context=TRAVEL)
+    assert output["status"] == "finished" and BEIJING_TOTAL in output["result"]
 
 
 async def test_a_run_streams_what_is_thought_and_said_and_each_nodes_update(client: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from segue.core.decision import check_storable, read_object
 from segue.core.errors import UnreadableReply
-from segue.core.events import BranchStart, Durable, ErrorRaised, Thought, ToolCall
+from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, Thought, ToolCall
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
 from segue.core.ports import ModelReply
 from segue.prompts.phrases import phrase
@@ -39,6 +39,8 @@ def controller(config: FlowConfig) -> FlowNode:
         try:
             decision = _read(asked.reply, state)
         except UnreadableReply as error:
+            if asked.streamed:
+                work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids_of(state)))
             return {**update, **_unreadable(str(error), asked, state)}
         chosen = await finish_or_continue(config, decision, state)
         return {**update, **_chosen(chosen, decision, asked, state, branches)}
@@ -108,7 +110,8 @@ def _chosen(
         events.append(Thought(text=decision.thought, **ids))
     if isinstance(chosen, EarlyExit):
         start = BranchStart(branch=decision.command, kind="built_in", arguments={**decision.command_args}, **ids)
-        return {"early_exit": exit_of(chosen), "events": announce(*events, start)}
+        end = exit_of(chosen) | {"streamed": asked.streamed}
+        return {"early_exit": end, "events": announce(*events, start)}
     branch = branches.get(chosen.branch)
     arguments = {**chosen.arguments}
     if branch is None or branch.kind == "tool":

@@ -73,7 +73,8 @@ class FlowState(FlowInput, total=False):
     tool_calls: int
     """How many tools ran. EXECUTOR."""
     early_exit: dict[str, Any] | None
-    """{EARLY_EXIT, result, summary, status} once the flow has to end. Any node; looked at after every node."""
+    """{EARLY_EXIT, result, summary, status} once the flow has to end, with what was `streamed` of its result. Any
+    node; looked at after every node."""
     usage: dict[str, Any]
     """CONTROLLER, the branches."""
     result: Any

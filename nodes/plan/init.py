@@ -10,8 +10,9 @@ from .state import PlanState, PlanUpdate
 
 async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     """Mint the task's id and reset everything that belongs to a task."""
+    assignment = state.get("assignment")
     return {
-        **cast(PlanUpdate, begin(state["messages"], state.get("assignment"), runtime)),
+        **cast(PlanUpdate, begin(state["messages"], assignment, runtime)),
         "origin": node_context(runtime).services.ids.trace(),
         "notes": len(additions(state["messages"])),
         "draft": None,
@@ -19,7 +20,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         "complaint": "",
         "replans": 0,
         "goal": "",
-        "plan": [],
+        "plan": (assignment or {}).get("plan") or [],
         "mended": [],
         "wave": [],
         "outcomes": replaced([]),

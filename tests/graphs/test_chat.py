@@ -58,7 +58,7 @@ async def test_a_plan_that_cannot_be_had_falls_back_to_react(bed: Make) -> None:
 
 
 async def test_an_unknown_mode_lists_the_modes(bed: Make) -> None:
-    with pytest.raises(UnknownMode, match="direct, react, plan, plan_react, lifecycle, auto"):
+    with pytest.raises(UnknownMode, match="direct, react, plan, plan_react, lifecycle, controller, auto"):
         await bed(build_chat, []).send("go", mode="fast")
 
 

@@ -222,7 +222,8 @@ def test_the_language_of_a_message_is_that_of_its_errors(client: httpx.Client, b
 
 
 def test_modes_and_graphs(client: httpx.Client) -> None:
-    assert client.get("/api/modes").json()["items"] == ["direct", "react", "plan", "plan_react", "lifecycle", "auto"]
+    modes = ["direct", "react", "plan", "plan_react", "lifecycle", "controller", "auto"]
+    assert client.get("/api/modes").json()["items"] == modes
     drawn = client.get("/api/graphs/react").json()
     assert drawn == {"name": "react", "mermaid": react_graph.get_graph().draw_mermaid()}
 

@@ -14,5 +14,7 @@ class ChatMode(StrEnum):
     """A plan first, then its steps."""
     PLAN_REACT = "plan_react"
     """A plan whose steps are carried out round by round."""
+    CONTROLLER = "controller"
+    """A plan that a controller carries out branch by branch, with memory files."""
     AUTO = "auto"
     """The one of the above that suits the message."""

@@ -31,6 +31,13 @@ def lines_of(text: str) -> list[Any]:
     return [*steps] or [*plain]
 
 
+def numbered_plan(text: str) -> list[dict[str, str]]:
+    """The numbered lines of a text that is a plan: two of them at least, else none."""
+    steps = [step for line in text.splitlines() if (step := numbered_line(line)) and step["description"]]
+    ids = [step["step_id"] for step in steps]
+    return steps if len(steps) > 1 and len({*ids}) == len(ids) else []
+
+
 def numbered_line(line: str) -> dict[str, str] | None:
     """The step of a line such as "1. look", "第一步：看" or "Step 1: look"; None if it has no number."""
     found = _NUMBERED.match(_BOLD.sub(r"\1\2", line))

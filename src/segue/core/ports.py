@@ -34,7 +34,7 @@ class RunContext(BaseModel):
 
     agent: str = Field(default="", description="id of a registered agent; empty: the first one, travel")
     mode: str = Field(
-        default="", description="direct, react, plan, plan_react, lifecycle or auto; empty: the agent's own"
+        default="", description="direct, react, plan, plan_react, lifecycle, controller or auto; empty: the agent's own"
     )
     user_id: str = Field(default="default", description="whose preferences apply")
     model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")

@@ -14,8 +14,11 @@ from pydantic import Field, create_model
 from ..core.agents import Agent
 from ..core.errors import ConfigurationError, UnknownMode
 from ..core.events import to_dict
+from ..core.flows import FlowConfig
 from ..core.ports import AppContext, RunContext
 from ..graphs.chat import MODES, UNLISTED, build_chat
+from ..graphs.controller import build_controller
+from ..graphs.controller_executor import build_controller_executor
 from ..graphs.conversation import build_conversation
 from ..graphs.direct import build_direct
 from ..graphs.lifecycle import MOST_NODES, build_lifecycle
@@ -30,6 +33,8 @@ from ..registry import EXAMPLES, AgentGraph, Registry, RunServices
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
 _NODES = ("INIT", "SELECT_MODE", "FINISH")
 _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
+    "controller": build_controller,
+    "controller_executor": build_controller_executor,
     "conversation": build_conversation,
     "direct": build_direct,
     "react": build_react,
@@ -39,16 +44,21 @@ _BUILT: Mapping[str, Callable[[], AgentGraph[Any, Any, Any]]] = {
 }
 
 
+_LONG = ("lifecycle", "conversation", "controller", "controller_executor")
+"""Graphs whose runs take many nodes."""
+
+
 def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
-    """Graphs of one's own, compiled where they are not.
+    """Graphs of one's own, compiled where they are not; a flow's configuration becomes the graph of its mode.
 
     Raises:
         ConfigurationError: a name is taken, or what it names is not a graph.
     """
     graphs: dict[str, ModeGraph] = {}
-    for name, graph in modes.items():
+    for name, given in modes.items():
         if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
             raise ConfigurationError(f"A mode cannot be called {name}: take a name of letters that is not built in.")
+        graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
         if not isinstance(graph, StateGraph | CompiledStateGraph):
             raise ConfigurationError(f"The mode {name} is not a LangGraph graph: {graph!r}.")
         graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
@@ -102,7 +112,7 @@ def graph(
     built.registry = _registry(agents)
     built.context_schema = _context_of(built.registry)
     compiled = built.compile(checkpointer=checkpointer, name=name)
-    return compiled.with_config(recursion_limit=MOST_NODES) if name in ("lifecycle", "conversation") else compiled
+    return compiled.with_config(recursion_limit=MOST_NODES) if name in _LONG else compiled
 
 
 def _registry(agents: Iterable[Agent]) -> Registry:

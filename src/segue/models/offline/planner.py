@@ -186,6 +186,8 @@ def _reply(task: Task, request: ModelRequest) -> ModelReply:
     fields = request.schema.get("properties", {})
     if "action" in fields:
         written = _decision(task, task.pending if '"CALL_TOOL"' in json.dumps(request.schema) else [])
+    elif "decision" in fields:
+        written = _choice(task, task.pending[:1])
     elif "steps" in fields:
         written = _plan(task)
     elif "tasks" in fields:
@@ -214,6 +216,14 @@ def _decision(task: Task, pending: Sequence[Call]) -> dict[str, Any]:
         "thought": _thought(task, pending),
         "action": {"result": result},
     }
+
+
+def _choice(task: Task, pending: Sequence[Call]) -> dict[str, Any]:
+    """A controller's decision: the next call, else the answer."""
+    command, arguments = ("final_answer", {"answer": task.answer})
+    if pending:
+        command, arguments = pending[0].card.name, dict(pending[0].arguments)
+    return {"thought": _thought(task, pending), "decision": {"command": command, "command_args": arguments}}
 
 
 def _plan(task: Task) -> dict[str, Any]:

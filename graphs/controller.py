@@ -1,0 +1,51 @@
+"""The mode over a flow: a given plan, or one made first, is carried out by the controller–executor graph."""
+
+from typing import Any
+
+from langgraph.graph import END, START
+
+from segue.core.flows import FlowConfig
+from segue.core.ports import RunContext
+from segue.nodes.controller.controller_executor import controller_executor
+from segue.nodes.controller.given_plan import given_plan
+from segue.nodes.controller.routes import after_init
+from segue.nodes.plan.decompose import decompose
+from segue.nodes.plan.init import init
+from segue.nodes.plan.make_plan import make_plan
+from segue.nodes.plan.routes import after_decompose, after_make_plan
+from segue.nodes.plan.state import PlanState
+from segue.nodes.shared.task import GraphInput, TaskOutput
+from segue.registry import AgentGraph
+
+from .controller_executor import compiled, flow_config
+
+DEFAULT = FlowConfig(name="controller")
+
+
+def build_controller(
+    config: FlowConfig | dict[str, Any] = DEFAULT,
+) -> AgentGraph[PlanState, GraphInput, TaskOutput]:
+    """The graph, to be compiled with a checkpointer or without; where no plan can be had, the flow goes without.
+
+    Raises:
+        ConfigurationError: saying what of the flow's configuration is wrong.
+    """
+    config = flow_config(config)
+    graph = AgentGraph(PlanState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
+    graph.add_node("INIT", init)
+    graph.add_node("GIVEN_PLAN", given_plan)
+    graph.add_node("MAKE_PLAN", make_plan)
+    graph.add_node("DECOMPOSE", decompose)
+    graph.add_node("CONTROLLER_EXECUTOR", controller_executor(compiled(config), config.name))
+
+    graph.add_edge(START, "INIT")
+    graph.add_conditional_edges("INIT", after_init)
+    graph.add_edge("GIVEN_PLAN", "CONTROLLER_EXECUTOR")
+    planned = {"SCHEDULE": "CONTROLLER_EXECUTOR", "GIVE_UP": "CONTROLLER_EXECUTOR", "MAKE_PLAN": "MAKE_PLAN"}
+    graph.add_conditional_edges("MAKE_PLAN", after_make_plan, planned | {"DECOMPOSE": "DECOMPOSE"})
+    graph.add_conditional_edges("DECOMPOSE", after_decompose, planned)
+    graph.add_edge("CONTROLLER_EXECUTOR", END)
+    return graph
+
+
+graph = build_controller().compile()

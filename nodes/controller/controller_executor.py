@@ -1,0 +1,120 @@
+"""CONTROLLER_EXECUTOR: hand the goal and the plan to the flow, and turn what it came to into the task's answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.graph.state import CompiledStateGraph
+
+from segue.core.events import Answer, ErrorRaised, TaskComplete, Token
+from segue.core.ports import CallKey
+
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.history_window import window
+from ..shared.prompt_budget import as_json, conversation, truncate_result
+from ..shared.task import STEER, before_objective, compose_result
+from ..shared.tool_messages import Settled, exchange
+from .state import CarriedOut, ControlledTask, FlowNode
+
+FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
+SHOWN = ("result", "summary", "status", "steps", "records", "added", "round", "usage", "early_exit", "events")
+"""What streams show of the flow's nodes; `events` is never a part of the output."""
+
+
+def controller_executor(graph: FlowGraph, mode: str) -> FlowNode:
+    """The node over this flow, which carries the mode of that name."""
+
+    async def carry_out(state: ControlledTask, runtime: NodeRuntime) -> CarriedOut:
+        """Run the flow; its answer, or why it is unfinished, ends the task."""
+        work, task_id = node_context(runtime), state["task_id"]
+        inherited = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
+        plan = state["plan"]
+        given = {"goal": state["objective"], "plan": plan, "logs": _logs(state, work), "assignment": inherited}
+        out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])
+        answer = _answer(out)
+        if rest := answer.removeprefix(_streamed(out)):
+            work.emit(Token(task_id=task_id, content=rest))
+        error = "" if out["status"] == "finished" else out["summary"].partition("\n")[0]
+        result = _result_of(out, mode, answer, error, work.agent.budget.result_chars)
+        events: list[Any] = [ErrorRaised(task_id=task_id, message=error, final=True)] if error else []
+        events.append(Answer(task_id=task_id, answer=answer))
+        if not state["nested"]:
+            events.append(TaskComplete(task_id=task_id, status="error" if error else "done", result=result))
+        return {
+            "messages": [*_added(out), *_exchanges(out["records"], task_id), AIMessage(answer)],
+            "plan": out["steps"],
+            "usage": out["usage"],
+            "result": result,
+            "events": announce(*events),
+        }
+
+    return carry_out
+
+
+def _logs(state: ControlledTask, work: NodeContext) -> str:
+    """The conversation so far, as the flow's logs; empty where there is none."""
+    budget = work.agent.budget
+    past = window(before_objective(state["messages"]), budget.prompt_tokens // 8, budget.result_chars)
+    spoken = conversation([message for message in past if message.type != "tool"], budget.result_chars)
+    return "\n".join(f"{entry['role']}: {entry['content']}" for entry in spoken if entry["content"])
+
+
+def _answer(out: Mapping[str, Any]) -> str:
+    """The result as text, behind what was said before."""
+    result = out["result"]
+    text = result if isinstance(result, str) else as_json(result)
+    return "\n\n".join([*_said(out), text or out["summary"]])
+
+
+def _said(out: Mapping[str, Any]) -> list[str]:
+    return [record["said"] for record in out["records"] if record.get("said")]
+
+
+def _streamed(out: Mapping[str, Any]) -> str:
+    """What was streamed of the answer while it was written."""
+    return "".join(f"{said}\n\n" for said in _said(out)) + (out["early_exit"] or {}).get("streamed", "")
+
+
+def _added(out: Mapping[str, Any]) -> list[AnyMessage]:
+    """What a person added to the task meanwhile."""
+    return [HumanMessage(note, additional_kwargs={STEER: True}) for note in out["added"]]
+
+
+def _exchanges(records: Sequence[Mapping[str, Any]], task_id: str) -> list[AnyMessage]:
+    """The tool calls of the flow and their results, as the thread's history keeps them."""
+    made = [
+        Settled(
+            f"{record['trace_id']}-0",
+            record["branch"],
+            record["arguments"],
+            record["result"],
+            CallKey(task_id, record["trace_id"], 0),
+        )
+        for record in records
+        if record["kind"] == "tool"
+    ]
+    return [message for call in made for message in exchange("", [call])]
+
+
+def _result_of(out: Mapping[str, Any], mode: str, answer: str, error: str, chars: int) -> dict[str, Any]:
+    history = [
+        {
+            "step": record["round"],
+            "phase": "execution",
+            "action": record["branch"],
+            "result": truncate_result(record["result"], chars),
+            "description": record["summary"],
+        }
+        for record in out["records"]
+        if record["kind"] != "built_in"
+    ]
+    return compose_result(
+        mode,
+        answer,
+        history=history,
+        reasoning="\n".join(f"[{record['round']}] {record['summary']}" for record in out["records"]),
+        total_steps=out["round"],
+        plan=out["steps"],
+        usage=out["usage"],
+        error=error,
+    )
