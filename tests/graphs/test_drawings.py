@@ -9,7 +9,9 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
-@pytest.mark.parametrize("name", ["react", "direct", "plan", "plan_react", "lifecycle", "controller_executor", "controller", "chat"])
+@pytest.mark.parametrize(
+    "name", ["react", "direct", "plan", "plan_react", "lifecycle", "controller_executor", "controller", "chat"]
+)
 def test_the_page_shows_the_true_diagram(name: str) -> None:
     drawn = importlib.import_module(f"segue.graphs.{name}").graph.get_graph().draw_mermaid()
     found = re.search(
