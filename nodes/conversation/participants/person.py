@@ -2,15 +2,18 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from langgraph.types import interrupt
 
 from segue.core.conversation import BotOutput, BotOutputType, Conversation, UserOutput
 from segue.core.participants import Setting
+from segue.core.transcript import spoken
+from segue.prompts.phrases import phrase
 
-KIND = "utterance"
-"""The kind of interrupt that a person answers with what they say."""
+KIND = "question"
+"""The kind of interrupt that a person answers with a text."""
 _ENDS = ("END", "[END]")
 _CALL = re.compile(r"\A\s*(\w[\w.-]*)\s*\((\{.*\})?\)\s*\Z", re.DOTALL)
 
@@ -50,9 +53,9 @@ def _ask(setting: Setting, conversation: Conversation) -> str:
     last = conversation.utterances[-1] if conversation.utterances else None
     question: dict[str, Any] = {
         "kind": KIND,
+        "question": spoken(last) if last else phrase("begin_talk", setting.language),
         "role": setting.role.value,
-        "turn": conversation.turn,
-        "last": last.json() if last else None,
         "calls": [],
     }
-    return str(interrupt(question))
+    answer = interrupt(question)
+    return str(answer.get("answer", "")) if isinstance(answer, Mapping) else str(answer)

@@ -9,6 +9,7 @@ from typer.core import TyperCommand
 from . import options
 from .commands import inspect as lookups
 from .commands.inspect import ask
+from .commands.simulate import simulate
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, told_in_a_sentence
 from .settings import DEFAULT_DATABASE, Settings
@@ -245,6 +246,7 @@ def serve(
         answer_over_http(Settings(db, agents), host, port, workers)
 
 
+app.command()(simulate)
 for look in (
     lookups.threads,
     lookups.tasks,

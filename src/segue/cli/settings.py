@@ -109,8 +109,11 @@ class Settings:
         Raises:
             DatabaseUnavailable: it is not.
         """
+        from ..rehearsal.segue_bot import attach
+
         self._check_there()
         async with self.opened() as app:
+            attach(app)
             yield app
 
     def _check_there(self) -> None:

@@ -254,7 +254,8 @@ class Utterance:
     def json(self) -> Json:
         """The form of the state, the event and the log; fields that are empty are left out."""
         always = ("index", "turn", "role")
-        return {name: value for name, value in asdict(self).items() if name in always or value != _ABSENT[name]}
+        form = {name: value for name, value in asdict(self).items() if name in always or value != _ABSENT[name]}
+        return {**form, "role": self.role.value}
 
     @classmethod
     def of(cls, form: Mapping[str, Any]) -> Self:

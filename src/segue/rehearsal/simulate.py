@@ -1,18 +1,25 @@
 """One conversation as a task of an app."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ..app import App
 from ..core.conversation import Conversation, ConversationConfig, Utterance
-from ..core.errors import UnknownThread
+from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
+from ..core.events import Uttered
 from ..core.ids import Ids
+from ..core.participants import factory_of
 from ..core.records import Json
+from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config
+from ..nodes.conversation.participants import BUILTIN
+from ..runtime.control import Started
 from ..runtime.request import Request
 from .log import ending_of
 from .segue_bot import attach
 
 MODE = "conversation"
+Person = Callable[[Json], Awaitable[str | None]]
+"""Asks a person what they say; None if they leave."""
 
 
 async def converse(
@@ -21,34 +28,82 @@ async def converse(
     *,
     conversation_id: str = "",
     heard: Callable[[Utterance], None] = lambda utterance: None,
+    person: Person | None = None,
 ) -> Conversation:
-    """Run a conversation to its end, and return it; `heard` is called with every utterance as it happens.
+    """Run a conversation to its end, and return it.
 
-    The conversation is the session of that id. One that was interrupted goes on where it stopped, and one that ended
-    is only read.
+    The conversation is the session of that id: one that was interrupted goes on where it stopped, and one that ended is
+    only read. `heard` is called with every utterance, also with those before an interruption. `person` answers for
+    `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as it got.
 
     Raises:
         ConfigurationError: it names what is not there.
         ModelError: a participant's model failed; calling this again goes on.
+        ThreadExists: the session is no conversation.
         ThreadBusy, and what `App.start` raises.
     """
     attach(app)
-    session_id = conversation_id or Ids().thread()
+    session_id, seen = conversation_id or Ids().thread(), 0
+    task_id, begun = await _begun(app, config, session_id)
+    while True:
+        async for event in app.follow(task_id, seen):
+            seen = max(seen, event.seq)
+            if isinstance(event, Uttered):
+                heard(Utterance.of(event.utterance))
+        if begun:
+            await app.control.result(*begun)
+        if (begun := await _answered(app, task_id, person)) is None:
+            return await load_conversation(app, session_id)
+
+
+async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple[str, Started | None]:
+    """The conversation's task, and its run unless it ended or waits."""
     known = await app.tasks(session_id=session_id, limit=1)
-    if known and known[0]["result"]:
-        return await load_conversation(app, session_id)
-    if known:
-        task_id = known[0]["task_id"]
-        row, run = await app.control.resume(task_id)
-    else:
+    if not known:
+        _check(app, config)
         message = config.model_dump_json(exclude_defaults=True)
         request = Request(message, session_id=session_id, agent=config.bot_agent, language=config.language)
-        row, run = await app.control.start(request, unlisted=MODE)
-    async for event in app.follow(row.task_id):
-        if event.type == "utterance":
-            heard(Utterance.of(event.utterance))
-    await app.control.result(row, run)
-    return await load_conversation(app, session_id)
+        started = await app.control.start(request, unlisted=MODE)
+        return started[0].task_id, started
+    task = known[0]
+    if task["mode"] != MODE:
+        raise ThreadExists(session_id)
+    if config not in (read_config(task["message"]), ConversationConfig()):
+        raise ConfigurationError(
+            f"The conversation {session_id} has another configuration: leave the options out to continue it, or choose "
+            "another name."
+        )
+    if (run := app.control.run_of(task["task_id"])) and run.task:
+        return task["task_id"], (run.row, run.task)
+    over = task["result"] or task["status"] in (*ENDED, TaskStatus.WAITING)
+    return task["task_id"], None if over else await app.control.resume(task["task_id"])
+
+
+def _check(app: App, config: ConversationConfig) -> None:
+    """Refuse what is not there, before anything is stored.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    registered = app.registry.participants
+    factory_of(config.user_mode, registered.users, BUILTIN.users)
+    factory_of(config.bot_mode, registered.bots, BUILTIN.bots)
+    factory_of(config.api_mode, registered.apis, BUILTIN.apis)
+    for name in config.controllers:
+        factory_of(name, registered.controllers, BUILTIN.controllers)
+    for agent in (config.user_agent, config.bot_agent, config.api_agent):
+        app.registry.agent(agent)
+
+
+async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
+    """Ask the person, if the task waits for one, and go on; None if it does not, or nobody answers."""
+    if person is None or (await app.task(task_id))["status"] != TaskStatus.WAITING:
+        return None
+    question = await app.question(task_id)
+    said = await person(question)
+    if said is None:
+        return None
+    return await app.control.resume_with(task_id, {"interrupt_id": question["interrupt_id"], "value": said})
 
 
 async def load_conversation(app: App, conversation_id: str) -> Conversation:

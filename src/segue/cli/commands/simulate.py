@@ -1,0 +1,150 @@
+"""`segue simulate`: a conversation between a user, a bot and an API."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .. import options
+from ..exits import PAUSED, WAITING, remark, told_in_a_sentence
+from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import output, read_line
+
+if TYPE_CHECKING:
+    from ...core.conversation import Conversation, ConversationConfig, Utterance
+    from ...core.records import Json
+
+_OWN = "or your own as module:attribute"
+Config = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="A TOML or YAML file; the options given here take precedence.")
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", help=f"dummy_user, input_user, scripted_user, llm_profile, llm_oow, {_OWN}."),
+]
+Bot = Annotated[str | None, typer.Option("--bot", help=f"dummy_bot, input_bot, react_bot, segue:MODE, {_OWN}.")]
+Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, {_OWN}.")]
+Turns = Annotated[int | None, typer.Option("--turns", min=1, metavar="N", help="The user's turns at most; 20.")]
+Agent = Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")]
+UserModel = Annotated[str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")]
+Goal = Annotated[str | None, typer.Option("--goal", help="What the simulated user wants.")]
+Persona = Annotated[str | None, typer.Option("--persona", help="Who the simulated user is.")]
+Say = Annotated[
+    list[str] | None, typer.Option("--say", metavar="TEXT", help="A line of scripted_user; may be repeated.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Makes what is random reproducible; models are sent it.")]
+Session = Annotated[
+    str, typer.Option("--session", help="The conversation's name; one that was interrupted goes on where it stopped.")
+]
+Log = Annotated[
+    str, typer.Option("--log", metavar="FILE", help="Where the log is written; by default SESSION.jsonl in ./logs.")
+]
+
+
+def simulate(
+    config: Config = "",
+    user: User = None,
+    bot: Bot = None,
+    api: Api = None,
+    turns: Turns = None,
+    agent: Agent = None,
+    model: options.Model = "",
+    user_model: UserModel = None,
+    goal: Goal = None,
+    persona: Persona = None,
+    say: Say = None,
+    seed: Seed = None,
+    session: Session = "",
+    log: Log = "",
+    agents: options.Agents = "",
+    language: options.Language = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Simulate a conversation between a user, a bot and an API.
+
+    Ctrl-C pauses it; the same command with its --session continues it.
+    """
+    settings = Settings(db, agents, session=session, language=language)
+    values = {
+        "user_mode": user,
+        "bot_mode": bot,
+        "api_mode": api,
+        "conversation_turn_limit": turns,
+        "bot_agent": agent,
+        "bot_model": model or None,
+        "user_model": user_model,
+        "goal": goal,
+        "persona": persona,
+        "script": say or None,
+        "seed": seed,
+        "language": language or None,
+    }
+    with told_in_a_sentence(settings):
+        from ...core.conversation import config_of, load_config
+
+        chosen = load_config(config, **values) if config else config_of(values)
+        raise typer.Exit(simulated(settings, chosen, log))
+
+
+def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:
+    """Run one conversation, show it and write its log; returns the exit code."""
+    from ...core.ids import Ids
+
+    session = settings.session or Ids().thread()
+    file = log or str(Path("logs", f"{session}.jsonl"))
+    try:
+        conversation = asyncio.run(_run(settings, config, session, file))
+    except KeyboardInterrupt:
+        remark(f"Paused: add --session {session} to the command to continue.")
+        return PAUSED
+    if conversation.ending is None:
+        remark(f"Waiting for a person: add --session {session} to the command to continue.")
+        return WAITING
+    return 0
+
+
+async def _run(settings: Settings, config: "ConversationConfig", session: str, file: str) -> "Conversation":
+    from time import localtime, strftime
+
+    from ...rehearsal import converse, load_conversation, write_log
+    from ..views.transcript import print_footer, print_header, print_utterance
+
+    console, time = output(), strftime("%Y-%m-%d %H:%M:%S", localtime())
+    async with settings.opened() as app:
+        known = await app.tasks(session_id=session, limit=1)
+        shown = (await load_conversation(app, session)).config if known else config
+        print_header(console, {"log_file": file, "time": time, "config": shown.shown()})
+        conversation = await converse(
+            app,
+            config,
+            conversation_id=session,
+            heard=lambda utterance: _typed(utterance, shown) or print_utterance(console, utterance),
+            person=_asked,
+        )
+    write_log(conversation, file, time=time)
+    if conversation.ending:
+        print_footer(console)
+    return conversation
+
+
+_PEOPLE = ("input_user", "input_bot")
+
+
+def _typed(utterance: "Utterance", config: "ConversationConfig") -> bool:
+    """Whether a person has just typed it at this terminal, where it need not be shown again."""
+    mode = {"USER": config.user_mode, "BOT": config.bot_mode}.get(utterance.role, "")
+    return mode in _PEOPLE and sys.stdin.isatty()
+
+
+async def _asked(question: "Json") -> str | None:
+    """What a person types, as the role that is asked; None if they leave."""
+    from ...core.conversation import Role
+    from ..views.transcript import prefix
+
+    prompt = f"{prefix(Role(question['role']))} " if sys.stdin.isatty() else ""
+    try:
+        return await asyncio.to_thread(read_line, prompt)
+    except EOFError:
+        return None
