@@ -21,22 +21,22 @@ class LiveReply:
         self.ids = ids
         self.streamed = ""
         self._work = work
-        self._attempt = 1
+        self.attempt = 1
         self._last = ""
 
     def thinking(self, content: str) -> None:
         if content:
             self._last = content[-1]
-            self._work.emit(Thinking(content=content, attempt=self._attempt, **self.ids))
+            self._work.emit(Thinking(content=content, attempt=self.attempt, **self.ids))
 
     def token(self, content: str) -> None:
         if content:
             self.streamed += content
-            self._work.emit(Token(content=content, attempt=self._attempt, **self.ids))
+            self._work.emit(Token(content=content, attempt=self.attempt, **self.ids))
 
     def restart(self) -> None:
         """Begin another attempt."""
-        self._attempt += 1
+        self.attempt += 1
         self.streamed = ""
 
     def end(self) -> None:

@@ -12,7 +12,18 @@ from langgraph.types import interrupt
 from segue.core.agents import Budget
 from segue.core.errors import UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, Waiting
-from segue.core.ports import PAUSE, CallDelta, Hidden, ModelReply, ModelRequest, ReasoningDelta, Retry, TextDelta
+from segue.core.ports import (
+    PAUSE,
+    CallDelta,
+    Hidden,
+    ModelPiece,
+    ModelReply,
+    ModelRequest,
+    ReasoningDelta,
+    Retry,
+    TextDelta,
+    Withdrawn,
+)
 from segue.prompts.phrases import phrase
 
 from .context import NodeContext
@@ -72,6 +83,20 @@ class _Received:
     chars: int = 0
     reasoning: int = 0
 
+    def count(self, piece: ModelPiece) -> None:
+        match piece:
+            case TextDelta():
+                self.text.append(piece.text)
+                self.chars += len(piece.text)
+            case ReasoningDelta():
+                self.reasoning += len(piece.text)
+            case Hidden():
+                self.chars += piece.chars
+            case Withdrawn():
+                self.text, self.chars = [], 0
+            case Retry():
+                self.text, self.chars, self.reasoning = [], 0, 0
+
     def exceeds(self, budget: Budget) -> bool:
         return self.chars > budget.reply_chars or self.reasoning > budget.reasoning_chars
 
@@ -87,34 +112,39 @@ async def _reply(
             match piece:
                 case TextDelta():
                     listener.text(piece.text)
-                    received.text.append(piece.text)
-                    received.chars += len(piece.text)
                 case ReasoningDelta():
                     live.thinking(piece.text)
-                    received.reasoning += len(piece.text)
-                case Hidden():
-                    received.chars += piece.chars
                 case CallDelta():
                     listener.call()
+                case Withdrawn():
+                    _withdraw(work, live, listener)
                 case Retry():
                     live.restart()
                     listener.restart()
-                    received.text, received.chars, received.reasoning = [], 0, 0
                     if work.services.pausing():
                         interrupt({"kind": PAUSE})
-                    _emit_retry(work, piece, live.ids)
+                    _emit_retry(work, piece, live)
                 case ModelReply():
                     return piece
+            received.count(piece)
             if received.exceeds(work.agent.budget):
                 return received.truncated()
     return ModelReply(text="", finish_reason="empty")
 
 
-def _emit_retry(work: NodeContext, retry: Retry, ids: Mapping[str, Any]) -> None:
+def _withdraw(work: NodeContext, live: LiveReply, listener: Listener) -> None:
+    if live.streamed:
+        live.restart()
+        why = "what was written so far was reasoning"
+        work.emit(AttemptRestarted(attempt=live.attempt, reason=why, **live.ids))
+    listener.restart()
+
+
+def _emit_retry(work: NodeContext, retry: Retry, live: LiveReply) -> None:
     if retry.seconds:
-        work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **ids))
+        work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **live.ids))
     why = "after the wait" if retry.seconds else retry.reason
-    work.emit(AttemptRestarted(attempt=retry.attempt, reason=why, **ids))
+    work.emit(AttemptRestarted(attempt=live.attempt, reason=why, **live.ids))
 
 
 def _counted(

@@ -15,6 +15,7 @@ import segue
 from segue import Agent, Budget
 from segue.app import App
 from segue.core.errors import ModelRefused
+from segue.core.events import AttemptRestarted, Token
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import Deltas, LoopbackServer, Text, ToolCalls
 from tests.server.serving import Served, prescribed_client
@@ -34,6 +35,7 @@ REASONING = {
     "both": [{"reasoning": "hm, so", "reasoning_content": "hm, so"}, {"content": "hello"}],
     "parts": [{"content": [{"type": "thinking", "thinking": [{"text": "hm, so"}]}, {"text": "hello"}]}],
     "tags": [{"content": "\n<think>hm, so</think>\n\nhello"}],
+    "lone tag": [{"content": "hm, so\n</think>\n\nhello"}],
     "split tags": [{"content": piece} for piece in ("<th", "ink>hm", ", so</", "thi", "nk>", "\n\nhel", "lo")],
 }
 
@@ -44,6 +46,19 @@ async def test_reasoning_is_streamed_as_thinking_and_never_as_the_answer(chat: C
     talk = await chat([Deltas(REASONING[form])], **agent)
     assert talk.result["answer"] == talk.text("token") == "hello"
     assert talk.text("thinking").endswith("\nhm, so\n")
+
+
+async def test_a_lone_closing_tag_ends_a_thought_from_the_second_reply_on_without_a_restart(app: App) -> None:
+    script = [Text("Two?\n</think>\n\none"), Text("Three?\n</think>\n\ntwo"), Text("no thought"), Text("three")]
+    async with LoopbackServer(script) as server:
+        app.register(Agent(agent_id="a", model="openai:x", base_url=server.base_url, api_key="k", mode="direct"))
+        talks = [[event async for event in app.chat("hi", agent="a")] for _ in script]
+    tokens = [[event for event in talk if isinstance(event, Token)] for talk in talks]
+    assert ["".join(e.content for e in talk if e.attempt == talk[-1].attempt) for talk in tokens] == [
+        "one", "two", "no thought", "three",
+    ]  # fmt: skip
+    restarts = [sum(isinstance(event, AttemptRestarted) for event in talk) for talk in talks]
+    assert restarts == [1, 0, 0, 0]
 
 
 async def test_a_decision_may_follow_a_thought_that_looks_like_one(chat: Chat) -> None:

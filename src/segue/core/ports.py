@@ -109,6 +109,11 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True)
+class Withdrawn:
+    """The text so far was reasoning, which follows as such: discard what was streamed of it."""
+
+
+@dataclass(frozen=True)
 class Hidden:
     """Characters that arrived and are not shown, of arguments and the like."""
 
@@ -143,7 +148,7 @@ class ModelReply:
     tool_calls: tuple[RawCall, ...] = ()
 
 
-ModelPiece = TextDelta | ReasoningDelta | CallDelta | Hidden | Retry | ModelReply
+ModelPiece = TextDelta | ReasoningDelta | CallDelta | Withdrawn | Hidden | Retry | ModelReply
 
 
 class Model(Protocol):

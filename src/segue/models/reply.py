@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta
+from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta, Withdrawn
 from .think_tags import ThinkTags
 
 HIDDEN_CHARS = 1000
@@ -53,10 +53,10 @@ class _Call:
 class GrowingReply:
     """A reply that is put together piece by piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: bool = False) -> None:
         self._text = TextPieces()
         self._reasoning = TextPieces()
-        self._tags = ThinkTags()
+        self._tags = ThinkTags(opened)
         self._calls: list[_Call] = []
         self._call_at: dict[object, _Call] = {}
         self._pending: list[ModelPiece] = []
@@ -66,7 +66,17 @@ class GrowingReply:
 
     def add_text(self, piece: str) -> None:
         """Add a piece of the text; thoughts that it begins with are reasoning."""
-        self._add(*self._tags.feed(piece))
+        thoughts, text = self._tags.feed(piece)
+        if self._tags.withdrawn:
+            self._tags.withdrawn = False
+            self._text = TextPieces()
+            self._pending.append(Withdrawn())
+        self._add(thoughts, text)
+
+    @property
+    def opened(self) -> bool | None:
+        """Whether the endpoint's replies begin inside a thought, where this one tells."""
+        return True if self._tags.lone else False if self._tags.unclosed else None
 
     def add_reasoning(self, piece: str) -> None:
         self._add(piece, "")
@@ -115,6 +125,8 @@ class GrowingReply:
     def whole(self) -> ModelReply:
         """The reply, now that nothing follows; a call that came without an id gets one: results are paired by it."""
         self._add(*self._tags.close())
+        if self._tags.unclosed and not self._text.text:
+            self._add("", self._tags.unclosed)
         return ModelReply(
             text=self._text.text,
             finish_reason=self.finish_reason,

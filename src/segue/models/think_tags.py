@@ -1,51 +1,93 @@
-"""Reasoning that a model writes into its reply, between `<think>` and `</think>`."""
+"""Reasoning that a model writes into its reply, between `<think>` and `</think>` or before a lone `</think>`."""
+
+from typing import Literal
 
 OPENING, CLOSING = "<think>", "</think>"
 
 
 class ThinkTags:
-    """Separates the thoughts with which a reply begins from its text, while it arrives."""
+    """Separates the thoughts with which a reply begins from its text, while it arrives.
 
-    def __init__(self) -> None:
+    Some chat templates put the opening tag into the prompt, so that the reply has the closing one alone. Where that is
+    known, the reply begins as a thought (`opened`); else what was returned as text becomes one (`withdrawn`).
+    """
+
+    def __init__(self, opened: bool = False) -> None:
+        self._opened = opened
+        self._state: Literal["begin", "thought", "between", "text"] = "begin"
         self._held = ""
-        self._thinking = False
-        self._thought = False
-        self._writing = False
+        self._untagged = ""
+        """What arrived before any tag."""
+        self.withdrawn = False
+        self.lone = False
+        """Whether a closing tag came without an opening one."""
+
+    @property
+    def unclosed(self) -> str:
+        """The text of a reply that was taken for a thought and had no tag at all."""
+        return self._untagged if self._opened and self._state == "thought" else ""
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Return what the piece adds to the thoughts, and to the text."""
-        if self._writing:
-            return "", piece
         self._held += piece
         thoughts = ""
         while True:
-            if self._thinking:
+            if self._state == "thought":
                 thoughts += self._take_thought()
-                if self._thinking:
+                if self._state == "thought":
                     return thoughts, ""
-            begun = self._held.lstrip()
-            if begun.startswith(OPENING):
-                self._thinking, self._held = True, begun.removeprefix(OPENING)
-            elif OPENING.startswith(begun):
+            elif self._state == "text":
+                if not self._take_lone_thought():
+                    text, self._held = self._held, ""
+                    return thoughts, text
+                thoughts += self._untagged
+            elif not self._begin():
                 return thoughts, ""
-            else:
-                self._writing = True
-                text, self._held = begun if self._thought else self._held, ""
-                return thoughts, text
 
     def close(self) -> tuple[str, str]:
         """Return what was held back, now that nothing follows."""
         held, self._held = self._held, ""
-        return (held, "") if self._thinking else ("", held)
+        self._untagged += held
+        return (held, "") if self._state == "thought" else ("", held)
+
+    def _begin(self) -> bool:
+        """Tell a thought from a text, or return False until that can be told."""
+        begun = self._held.lstrip()
+        if begun.startswith(OPENING):
+            self._state, self._opened, self._held = "thought", False, begun.removeprefix(OPENING)
+        elif OPENING.startswith(begun):
+            return False
+        elif self._state == "between":
+            self._state, self._held = "text", begun
+        else:
+            self._state = "thought" if self._opened and not begun.startswith("{") else "text"
+        return True
 
     def _take_thought(self) -> str:
         """Take the thought up to its end, or up to what may be the beginning of the closing tag."""
         thought, closing, rest = self._held.partition(CLOSING)
         if closing:
-            self._thinking, self._thought, self._held = False, True, rest
+            self._state, self._held = "between", rest
+            self.lone |= self._opened
             return thought
         most = min(len(thought), len(CLOSING) - 1)
         kept = next((n for n in range(most, 0, -1) if thought.endswith(CLOSING[:n])), 0)
         end = len(thought) - kept
         self._held = thought[end:]
+        self._untagged += thought[:end]
         return thought[:end]
+
+    def _take_lone_thought(self) -> bool:
+        """Whether a text turns out to be a thought; a closing tag in code, JSON or after a thought is just text."""
+        since = max(0, len(self._untagged) - len(CLOSING))
+        self._untagged += self._held
+        end = self._untagged.find(CLOSING, since)
+        if end < 0:
+            return False
+        before, rest = self._untagged[:end], self._untagged[end + len(CLOSING) :]
+        inside = before.lstrip().startswith("{") and not before.endswith(("\n", "}"))
+        if self.lone or inside or OPENING in before or before.endswith("`"):
+            return False
+        self._state, self._untagged, self._held = "between", before, rest
+        self.lone = self.withdrawn = True
+        return True

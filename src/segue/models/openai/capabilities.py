@@ -28,12 +28,14 @@ _NOT_ABOUT_THE_BODY = (0, 401, 403, 408, 409, 429)
 class Capabilities:
     """What an endpoint supports.
 
-    `format_level` indexes `FORMATS`; `usage`: it reports usage; `user_last`: the last message has to be a user's.
+    `format_level` indexes `FORMATS`; `usage`: it reports usage; `user_last`: the last message has to be a user's;
+    `opened`: its replies begin inside a thought.
     """
 
     format_level: int = 0
     usage: bool = True
     user_last: bool = False
+    opened: bool = False
 
 
 _found: dict[str, Capabilities] = {}
@@ -63,6 +65,12 @@ def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Faul
         _found[endpoint] = replace(known, user_last=True)
         return True
     return False
+
+
+def learn_thoughts(endpoint: str, opened: bool | None) -> None:
+    """Remember whether replies begin inside a thought, where a reply told."""
+    if opened is not None:
+        _found[endpoint] = replace(capabilities_of(endpoint), opened=opened)
 
 
 def messages_for(request: ModelRequest, capabilities: Capabilities) -> "list[BaseMessage]":

@@ -11,7 +11,15 @@ from pydantic import SecretStr
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
 from ...core.ports import ModelPiece, ModelRequest, Retry
 from ..tool_specs import plain_specs
-from .capabilities import Capabilities, blames_tools, capabilities_of, learn, messages_for, response_format
+from .capabilities import (
+    Capabilities,
+    blames_tools,
+    capabilities_of,
+    learn,
+    learn_thoughts,
+    messages_for,
+    response_format,
+)
 from .faults import AttemptFailed, Fault, Redactor
 from .retry import ATTEMPTS, MAX_RETRY_AFTER, RetryPolicy
 from .transport import Transport
@@ -70,7 +78,7 @@ class OpenAIModel:
             await self._policy.sleep(seconds)
 
     async def _attempt(self, request: ModelRequest, capabilities: Capabilities) -> AsyncGenerator[ModelPiece, None]:
-        transport = Transport(self._completions, self._policy, self._redact, self._streaming)
+        transport = Transport(self._completions, self._policy, self._redact, self._streaming, capabilities.opened)
         chunks = self._bound(request, capabilities, transport).astream(messages_for(request, capabilities))
         try:
             async for _ in chunks:
@@ -80,6 +88,7 @@ class OpenAIModel:
             await transport.close()
         for piece in transport.reader.take():
             yield piece
+        learn_thoughts(self._endpoint, transport.reader.opened)
         yield transport.reader.reply()
 
     def _bound(self, request: ModelRequest, capabilities: Capabilities, transport: Transport) -> Any:

@@ -13,9 +13,9 @@ _REPHRASE = "rephrase the message, or choose another model"
 class ReplyReader:
     """One attempt's reply."""
 
-    def __init__(self, redact: Redactor) -> None:
+    def __init__(self, redact: Redactor, opened: bool = False) -> None:
         self._redact = redact
-        self._reply = GrowingReply()
+        self._reply = GrowingReply(opened)
         self._refusal: list[str] = []
         self._begun = False
 
@@ -59,6 +59,11 @@ class ReplyReader:
             return False
         self._reply.add_call(index, call.id, function.name, function.arguments)
         return True
+
+    @property
+    def opened(self) -> bool | None:
+        """Whether the endpoint's replies begin inside a thought, where this one tells."""
+        return self._reply.opened
 
     @property
     def pending(self) -> Sequence[ModelPiece]:

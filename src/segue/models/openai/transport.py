@@ -33,7 +33,9 @@ class Transport:
     It raises `AttemptFailed` for every fault, before LangChain could take it for a reply or for an error of its own.
     """
 
-    def __init__(self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool) -> None:
+    def __init__(
+        self, completions: Any, policy: RetryPolicy, redact: Redactor, streaming: bool, opened: bool = False
+    ) -> None:
         self._completions = completions
         self._policy = policy
         self._redact = redact
@@ -41,7 +43,7 @@ class Transport:
         self._seconds = policy.read_timeout if streaming else policy.reply_timeout
         self._deadline = 0.0
         self._response: Any = None
-        self.reader = ReplyReader(redact)
+        self.reader = ReplyReader(redact, opened)
 
     @property
     def with_raw_response(self) -> Self:
