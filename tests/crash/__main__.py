@@ -7,12 +7,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
-from .by_tests import BY_TESTS, Tested, by_tests
 from .flips import Flipped
 from .harness import Harness, Outcome, Run, run_of
 from .load import Loaded
@@ -32,7 +30,6 @@ class Measured:
 
     killed: list[Outcome] = field(default_factory=list)
     troubled: list[Outcome] = field(default_factory=list)
-    tested: list[Tested] = field(default_factory=list)
     raced: list[tuple[str, Raced]] = field(default_factory=list)
     loaded: list[tuple[str, Loaded]] = field(default_factory=list)
     flipped: list[Flipped] = field(default_factory=list)
@@ -42,7 +39,6 @@ class Measured:
     def broken(self) -> list[str]:
         """The promises that do not hold, and the controls that stayed green."""
         found = [report.failures([*self.killed, *self.troubled])]
-        found += [f"{tested.what} in {tested.file}:\n{tested.told}" for tested in self.tested if tested.failed]
         found += [f"{name}: {lost}" for name, raced in self.raced for lost in raced.lost]
         found += [f"{name}: {broken}" for name, loaded in self.loaded for broken in loaded.broken()]
         found += [f"{flipped.what}: {lost}" for flipped in self.flipped for lost in flipped.silent]
@@ -98,7 +94,6 @@ def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measur
     measured.loaded = [("readers in the same process", inside), ("readers in another process", outside)]
     measured.flipped.append(_timed("flipped keys", lambda: flips.keys(harness, 2 * count, seed)))
     measured.flipped.append(_timed("flipped logs", lambda: flips.log(harness, 2 * count // 3, seed)))
-    measured.tested = [_timed(what, partial(by_tests, what, file)) for what, file in BY_TESTS.items()]
     measured.ledger_off = _timed("control: no ledger", lambda: switched_off.without_ledger(harness))
     measured.lease_off = _timed("control: no lease", lambda: switched_off.without_lease(harness, 50))
     return measured
@@ -118,7 +113,6 @@ def _tables(measured: Measured) -> str:
         report.races(measured.raced),
         report.loads(measured.loaded),
         report.flips(measured.flipped),
-        report.tests(measured.tested),
         report.controls(measured.ledger_off, LEDGER_OFF, measured.lease_off, LEASE_OFF),
     )
     return "\n" + "\n".join(tables)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from .by_tests import Tested
 from .flips import LAST, REFUSED, SAME, Flipped
 from .harness import Outcome
 from .judge import KINDS
@@ -66,13 +65,6 @@ def flips(flipped: Sequence[Flipped]) -> str:
         for each in flipped
     ]
     return table(("a bit that was flipped", "flips", *ends, "silently lost"), rows)
-
-
-def tests(tested: Sequence[Tested]) -> str:
-    """A row for each file of tests."""
-    return table(
-        ("held by tests", "file", "passed", "failed"), [[t.what, f"`{t.file}`", t.passed, t.failed] for t in tested]
-    )
 
 
 def controls(ledger: Sequence[Outcome], ledger_name: str, lease: Raced, lease_name: str) -> str:
