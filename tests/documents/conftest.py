@@ -10,7 +10,7 @@ import segue
 from segue import Agent
 from segue.app import App
 from segue.core.events import Event
-from segue.models.openai.capabilities import forget_endpoints
+from segue.models.openai import capabilities
 from tests.loopback import LoopbackServer, Request, Scripted
 
 
@@ -38,8 +38,8 @@ Chat = Callable[..., Awaitable[Talk]]
 
 
 @pytest.fixture
-async def app() -> AsyncIterator[App]:
-    forget_endpoints()
+async def app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
+    monkeypatch.setattr(capabilities, "_found", {})
     async with segue.open(":memory:") as opened:
         yield opened
 

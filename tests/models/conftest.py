@@ -5,12 +5,12 @@ from pathlib import Path
 import certifi
 import pytest
 
-from segue.models.openai.capabilities import forget_endpoints
+from segue.models.openai import capabilities
 
 
 @pytest.fixture(autouse=True)
-def fresh_endpoints() -> None:
-    forget_endpoints()
+def fresh_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capabilities, "_found", {})
 
 
 @pytest.fixture(scope="session")

@@ -45,11 +45,6 @@ def capabilities_of(endpoint: str) -> Capabilities:
     return _found.get(endpoint, Capabilities())
 
 
-def forget_endpoints() -> None:
-    """Forget what was found out."""
-    _found.clear()
-
-
 def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Fault) -> bool:
     """Remember what a fault says about the endpoint; return whether to send the request in another form now."""
     if fault.status in _NOT_ABOUT_THE_BODY:
