@@ -40,6 +40,11 @@ WORDS: Mapping[str, str] = {
     "result": "结果",
     "user": "用户",
     "database": "数据库",
+    "file": "文件",
+    "entries": "条目",
+    "tasks": "任务",
+    "bytes": "字节",
+    "changed": "修改时间",
     # choices
     "answer or cancel": "答复或取消",
     "resume, steer or cancel": "继续、补充说明或取消",

@@ -9,6 +9,7 @@ from typer.core import TyperCommand
 from . import options
 from .commands import inspect as lookups
 from .commands.inspect import ask
+from .commands.memory import memory
 from .commands.simulate import simulate
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, told_in_a_sentence
@@ -216,6 +217,9 @@ def recover(
 @app.command()
 def delete(
     session: options.SessionName,
+    keep_memory: Annotated[
+        bool, typer.Option("--keep-memory", help="Keep what its tasks wrote to memory files.")
+    ] = False,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
@@ -224,7 +228,7 @@ def delete(
     Its forks stay. A session with a running task is not deleted.
     """
     settings = Settings(db, agents)
-    ask(settings, lambda opened: opened.delete(session))
+    ask(settings, lambda opened: opened.delete(session, keep_memory=keep_memory))
     typer.echo(settings.say("session_deleted", session=session))
 
 
@@ -258,3 +262,4 @@ for look in (
     lookups.doctor,
 ):
     app.command()(look)
+app.add_typer(memory)

@@ -77,6 +77,9 @@ class JsonResponse(JSONResponse):
 _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.UnknownTask, 404),
     (errors.UnknownThread, 404),
+    (errors.UnknownMemory, 404),
+    (errors.InvalidMemory, 422),
+    (errors.MemoryUnavailable, 503),
     (errors.UnknownSnapshot, 422),
     (errors.InvalidAnswer, 422),
     (errors.InvalidExport, 422),

@@ -109,6 +109,22 @@ def print_modes(console: Console, names: Iterable[str], language: str) -> None:
     console.print(table)
 
 
+def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
+    table = _table(language, "file", "entries", "tasks", "bytes", "changed", whole=("file",))
+    for row in rows:
+        counts = (row["entries"], len(row["tasks"]), row["bytes"])
+        cells = (row["name"], *map(str, counts), when(row["updated_at"]))
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    console.print(table if table.row_count else Text(sentence("no_memory", language)))
+    for row in rows:
+        if row["error"]:
+            console.print(Text(printable(row["error"]), style="yellow"), soft_wrap=True)
+
+
+def print_memory_file(console: Console, text: str) -> None:
+    console.print(_answer(console, text), soft_wrap=not console.is_terminal)
+
+
 def print_history(
     console: Console, messages: Iterable[Mapping[str, Any]], language: str, hints: Iterable[str] = ()
 ) -> None:

@@ -1,8 +1,9 @@
 """The routes, a module for each group of them."""
 
-from . import agents, chat, control, graphs, health, sessions, tasks, users
+from . import agents, chat, control, graphs, health, memory, sessions, tasks, users
 
-ROUTERS = (chat.router, tasks.router, control.router, sessions.router, agents.router, users.router, graphs.router)
+_MODULES = (chat, tasks, control, sessions, memory, agents, users, graphs)
+ROUTERS = tuple(module.router for module in _MODULES)
 """What needs a key where there is one."""
 OPEN = (health.router,)
 """What a probe may ask without one."""

@@ -11,6 +11,7 @@ from ..views import Page, SessionView, SnapshotView, TaskView, session_view, sna
 from .dependencies import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
 
 router = routes("sessions")
+KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
 class ForkRequest(BaseModel):
@@ -82,7 +83,7 @@ async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenan
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)
-async def delete(session_id: SessionId, service: Serving, tenant: Caller) -> Response:
+async def delete(session_id: SessionId, service: Serving, tenant: Caller, keep_memory: KeepMemory = False) -> Response:
     """Delete the session and everything that it holds; its forks stay."""
-    await service.app.delete(await service.own_session(tenant, session_id))
+    await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)
