@@ -11,6 +11,7 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
     "user": ("没有用户“{missing}”。", "There is no user '{missing}'."),
     "agent": ("没有智能体“{missing}”。", "There is no agent '{missing}'."),
     "graph": ("没有图“{missing}”。", "There is no graph '{missing}'."),
+    "memory": ("没有记忆文件“{missing}”。", "There is no memory file '{missing}'."),
     "Unauthorized": (
         "需要 API 密钥：请发送 Authorization: Bearer <密钥>。",
         "An API key is required: send Authorization: Bearer <key>.",

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from segue.server import create_app
+from tests.memory.fakes import entry
 
 from .serving import ALPHA, BETA, Json, Served, chat, frames_of
 
@@ -56,11 +57,12 @@ def body_of(operation: Json) -> Any:
 
 @pytest.fixture(scope="module")
 def ids(served: Served) -> Iterator[Json]:
-    """Ids of alpha's: a session with a task, and a user with preferences."""
+    """Ids of alpha's: a session with a task, a user with preferences, and a memory file."""
+    served.do(served.service.app.memory.of("alpha:default").append("logs.md", entry()))
     with served.client(headers=ALPHA) as client:
         done = chat(client, "帮我规划北京3日游", session_id="mine", user_id="ann", mode="plan")[-1]["result"]
         client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
-        yield {"task_id": done["task_id"], "session_id": "mine", "user_id": "ann"}
+        yield {"task_id": done["task_id"], "session_id": "mine", "user_id": "ann", "file": "logs.md"}
 
 
 def everything(client: httpx.Client, ids: Json) -> Json:

@@ -59,7 +59,7 @@ class Problem(Exception):
         return problem_sentence(self._name, language, **self._params)
 
 
-def not_found(what: Literal["task", "session", "user", "agent", "graph"], missing: str) -> Problem:
+def not_found(what: Literal["task", "session", "user", "agent", "graph", "memory"], missing: str) -> Problem:
     """The 404 of a name that is not there, or that is another tenant's."""
     return Problem(404, "NotFound", name=what, missing=missing[:SHOWN])
 
@@ -77,7 +77,6 @@ class JsonResponse(JSONResponse):
 _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
     (errors.UnknownTask, 404),
     (errors.UnknownThread, 404),
-    (errors.UnknownMemory, 404),
     (errors.InvalidMemory, 422),
     (errors.MemoryUnavailable, 503),
     (errors.UnknownSnapshot, 422),

@@ -1,11 +1,14 @@
 """Memory files: what tasks wrote for the rounds and tasks after them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from ..errors import JsonResponse
+from ...core.errors import UnknownMemory
+from ..errors import JsonResponse, not_found
 from ..views import Page
 from .dependencies import LONGEST, NAME, Caller, Serving, routes
 
@@ -62,7 +65,8 @@ async def memory_files(service: Serving, tenant: Caller, user_id: UserId = "defa
 @router.get("/api/memory/{file:path}", response_model=MemoryView)
 async def memory(file: FileName, service: Serving, tenant: Caller, user_id: UserId = "default") -> JsonResponse:
     """A memory file."""
-    return JsonResponse(await service.app.memory.show(file, user_id=tenant.stored(user_id)))
+    with _found(file):
+        return JsonResponse(await service.app.memory.show(file, user_id=tenant.stored(user_id)))
 
 
 @router.delete("/api/memory", status_code=204)
@@ -81,5 +85,14 @@ async def forget(
     file: FileName, service: Serving, tenant: Caller, user_id: UserId = "default", task_id: OfTask = ""
 ) -> JsonResponse:
     """Delete a memory file, or what a task wrote to it."""
-    forgotten = await service.app.memory.forget(name=file, task_id=task_id, user_id=tenant.stored(user_id))
-    return JsonResponse({"entries": forgotten})
+    with _found(file):
+        forgotten = await service.app.memory.forget(name=file, task_id=task_id, user_id=tenant.stored(user_id))
+        return JsonResponse({"entries": forgotten})
+
+
+@contextmanager
+def _found(file: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownMemory:
+        raise not_found("memory", file) from None
