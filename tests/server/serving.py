@@ -15,14 +15,14 @@ import uvicorn
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings, create_app
-from segue.server.keys import hashed, keys_of
+from segue.server.keys import hash_keys, parse_keys
 from segue.server.run import uvicorn_config
 from segue.server.service import Service
 from segue.server.shutdown import drain
 
 SECONDS = 30.0
 KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
-KEYS = keys_of(hashed(f"alpha:{KEY},beta:{OTHER_KEY}"))
+KEYS = parse_keys(hash_keys(f"alpha:{KEY},beta:{OTHER_KEY}"))
 ALPHA, BETA = {"Authorization": f"Bearer {KEY}"}, {"Authorization": f"Bearer {OTHER_KEY}"}
 Json = dict[str, Any]
 

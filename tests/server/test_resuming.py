@@ -10,7 +10,7 @@ import pytest
 
 from segue.server import ServerSettings
 from segue.server import auto_resume as resuming
-from segue.server.auto_resume import _hopeless
+from segue.server.auto_resume import _is_hopeless
 
 from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
@@ -49,7 +49,7 @@ def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, h
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         for task_id in ids[::-1]:
             assert ending([form for _, form in follow(client, task_id)])["status"] == "done", "a stream waits for it"
-        wait_until(lambda: not served.service.coming)
+        wait_until(lambda: not served.service.resuming)
         assert [status(client, task_id) for task_id in (lost, wanted)] == ["running", "running"]
 
 
@@ -72,7 +72,7 @@ def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, hel
         served.do(served.service.app.import_(portable, session_id="third"))
     assert held.effects == ["one"]
     with Served(database, agents=agents) as served, served.client() as client:
-        assert not served.service.coming
+        assert not served.service.resuming
         for session in ("twin", "third"):
             (task,) = client.get(f"/api/sessions/{session}/tasks").json()["items"]
             assert task["status"] == "paused"
@@ -100,4 +100,4 @@ def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Hel
     ],
 )
 def test_a_task_that_comes_to_nothing_again_and_again_is_left_alone(told: str, hopeless: bool) -> None:
-    assert _hopeless({"type": kind} for kind in told.split()) is hopeless
+    assert _is_hopeless({"type": kind} for kind in told.split()) is hopeless

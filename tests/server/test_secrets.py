@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings, configure_logs
-from segue.server.keys import hashed, keys_of
+from segue.server.keys import hash_keys, parse_keys
 from segue.server.settings import from_environment
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.loopback import Html, LoopbackServer, Status
@@ -54,7 +54,7 @@ def quoting() -> Status:
 
 
 def test_no_canary_comes_out_anywhere(tmp_path: Path, logs: Callable[[], list[dict[str, Any]]]) -> None:
-    settings = ServerSettings(keys=keys_of(hashed(f"alpha:{API}")), resume=False)
+    settings = ServerSettings(keys=parse_keys(hash_keys(f"alpha:{API}")), resume=False)
     said: list[str] = []
     with LoopbackServer(
         [quoting(), quoting(), Html(page=f"<p>{MODEL}</p>", code=401), Status(400), Status(400)]
@@ -141,7 +141,7 @@ def test_a_stream_that_breaks_ends_with_done_all_the_same(
 def test_each_request_leaves_one_line_without_what_was_said(
     tmp_path: Path, logs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    settings = ServerSettings(keys=keys_of(hashed(f"alpha:{API}")))
+    settings = ServerSettings(keys=parse_keys(hash_keys(f"alpha:{API}")))
     headers = {"Authorization": f"Bearer {API}"}
     with Served(tmp_path / "segue.db", settings) as served, served.client(headers=headers) as client:
         chat(client, "a private matter", session_id="private-session")

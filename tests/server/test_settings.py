@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from segue.core.errors import ConfigurationError
-from segue.server.keys import Keys, hashed, keys_of
-from segue.server.middleware.rate_limit import Rates
+from segue.server.keys import Keys, hash_keys, parse_keys
+from segue.server.middleware.rate_limit import RateLimits
 from segue.server.settings import ServerSettings, check_address, from_environment
 from segue.server.tenants import Tenant
 
@@ -27,7 +27,7 @@ def test_each_name_is_a_tenant_and_only_hashes_stay() -> None:
 
 
 def test_a_key_without_a_name_is_the_default_tenants_and_a_name_may_have_two() -> None:
-    keys = keys_of(hashed(f"{KEY},default:{OTHER_KEY}"))
+    keys = parse_keys(hash_keys(f"{KEY},default:{OTHER_KEY}"))
     assert keys.tenant_of(f"Bearer {KEY}") == keys.tenant_of(f"Bearer {OTHER_KEY}") == Tenant("default")
 
 
@@ -43,14 +43,14 @@ def test_a_key_without_a_name_is_the_default_tenants_and_a_name_may_have_two() -
 )
 def test_keys_that_cannot_be_used_are_refused_without_saying_them(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why) as refused:
-        hashed(text)
+        hash_keys(text)
     assert KEY not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["alpha:00", "alpha", f"al pha:{'0' * 64}", f"alpha:{'x' * 64}"])
 def test_hashes_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="SEGUE_API_KEY_SHA256"):
-        keys_of(text)
+        parse_keys(text)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_hashes_that_are_none_are_refused(text: str) -> None:
 def test_another_address_needs_a_key(host: str) -> None:
     with pytest.raises(ConfigurationError, match="SEGUE_API_KEY"):
         check_address(host, Keys())
-    check_address(host, keys_of(hashed(KEY)))
+    check_address(host, parse_keys(hash_keys(KEY)))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1", "[::1]"])
@@ -84,12 +84,12 @@ def test_limits_and_origins_are_read() -> None:
 def test_every_web_page_only_gets_in_with_a_key() -> None:
     with pytest.raises(ConfigurationError, match="SEGUE_CORS_ORIGINS"):
         ServerSettings(origins=("*",))
-    ServerSettings(origins=("*",), keys=keys_of(hashed(KEY)))
+    ServerSettings(origins=("*",), keys=parse_keys(hash_keys(KEY)))
 
 
 def test_a_bucket_lets_a_minutes_worth_through_at_once_and_then_a_steady_trickle() -> None:
     now = [0.0]
-    rates = Rates(requests=120, chats=60, clock=lambda: now[0])
+    rates = RateLimits(requests=120, chats=60, clock=lambda: now[0])
     assert [rates.wait("a", chats=True) for _ in range(61)] == [0] * 60 + [1]
     assert rates.wait("b", chats=True) == 0, "another tenant has a bucket of its own"
     assert rates.wait(None) == 0
@@ -100,7 +100,7 @@ def test_a_bucket_lets_a_minutes_worth_through_at_once_and_then_a_steady_trickle
 
 
 def test_a_slow_bucket_says_how_long_it_takes() -> None:
-    rates = Rates(requests=100, chats=1, clock=lambda: 0.0)
+    rates = RateLimits(requests=100, chats=1, clock=lambda: 0.0)
     assert [rates.wait("a", chats=True), rates.wait("a", chats=True)] == [0, 60]
 
 
@@ -123,5 +123,5 @@ def test_one_tenants_names_never_begin_like_anothers() -> None:
     ],
 )
 def test_sentences_name_sessions_as_the_tenant_knows_them(said: str, told: Any) -> None:
-    assert Tenant("a").told(said) == told
-    assert Tenant().told(said) == said
+    assert Tenant("a").without_prefix(said) == told
+    assert Tenant().without_prefix(said) == said

@@ -121,7 +121,7 @@ def test_a_client_that_leaves_does_not_stop_the_task_and_frees_its_place(
     held.go.set()
     wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
     assert held.effects == ["one"]
-    assert served.service._places.total() == 0
+    assert served.service._open_streams.total() == 0
 
 
 def test_what_another_process_tells_of_a_task_is_not_missed(

@@ -15,12 +15,12 @@ from starlette.middleware.cors import CORSMiddleware
 from ..app import open as open_app
 from ..core.agents import Agent
 from ..core.errors import SegueError
-from .auto_resume import Resuming
+from .auto_resume import AutoResume
 from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
-from .middleware.authentication import Gate
+from .middleware.authentication import Authentication
 from .middleware.body_limit import BodyLimit
 from .middleware.own_host import OwnHostOnly
-from .middleware.rate_limit import Rates
+from .middleware.rate_limit import RateLimits
 from .middleware.request_log import RequestLog
 from .routes import OPEN, ROUTERS
 from .service import Service
@@ -28,7 +28,7 @@ from .settings import ServerSettings
 from .shutdown import drain, draining_on_signal
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
-_TOLD = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
+_EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
 
 
 def create_app(
@@ -39,7 +39,7 @@ def create_app(
     modes: Mapping[str, Any] | None = None,
 ) -> FastAPI:
     """The service over one database, which is opened when the server starts."""
-    told = settings or ServerSettings()
+    settings = settings or ServerSettings()
     application = FastAPI(
         title="Segue",
         description=_ABOUT,
@@ -49,7 +49,7 @@ def create_app(
         redirect_slashes=False,
         default_response_class=JsonResponse,
         generate_unique_id_function=_operation_id,
-        lifespan=_lifespan(database, told, tuple(agents), modes),
+        lifespan=_lifespan(database, settings, tuple(agents), modes),
     )
     for router in (*ROUTERS, *OPEN):
         application.include_router(router)
@@ -60,22 +60,22 @@ def create_app(
         (HTTPException, answer_http),
     ):
         application.add_exception_handler(kind, answer)
-    _add_layers(application, told)
+    _add_layers(application, settings)
     return application
 
 
 def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     """The innermost first: what a request passes last."""
-    rates = Rates(settings.requests_a_minute, settings.chats_a_minute)
+    rates = RateLimits(settings.requests_a_minute, settings.chats_a_minute)
     application.add_middleware(BodyLimit, most=settings.body_bytes, seconds=settings.body_seconds)
-    application.add_middleware(Gate, keys=settings.keys, rates=rates)
+    application.add_middleware(Authentication, keys=settings.keys, rates=rates)
     if settings.origins:
         application.add_middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PUT"],
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
-            expose_headers=_TOLD,
+            expose_headers=_EXPOSED_HEADERS,
         )
     if not settings.keys:
         application.add_middleware(OwnHostOnly, origins=settings.origins)
@@ -93,9 +93,9 @@ def _lifespan(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with open_app(database, agents=agents, modes=modes) as app:
             service = application.state.service = Service(app, settings)
-            resuming = Resuming(service)
-            ids = await resuming.look(standing=True) if settings.resume else []
-            background = asyncio.create_task(resuming.go_on(ids), name="resuming") if settings.resume else None
+            auto_resume = AutoResume(service)
+            ids = await auto_resume.find(paused=True) if settings.resume else []
+            background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
             with draining_on_signal(service):
                 yield
             await drain(service)

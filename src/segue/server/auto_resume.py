@@ -1,4 +1,4 @@
-"""Tasks that a crash or a shutdown cut off go on by themselves."""
+"""Automatic resumption of tasks that a crash or a shutdown interrupted."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,23 +11,23 @@ from .service import Service
 AT_ONCE = 4
 LOOK_EVERY = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
-HOPELESS = 3
+MOST_ATTEMPTS = 3
 """A task that was resumed so often and came to nothing each time is left alone."""
 _NOTHING = ("resumed", "state_changed", "paused")
 _LIVE_ONLY = 2**62
 """After this event there are none in the log."""
 
 
-class Resuming:
-    """Takes up each task once, the oldest first, a few at a time; none that a person paused."""
+class AutoResume:
+    """Resumes each task once, the oldest first, a few at a time; none that a person paused."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tried: set[str] = set()
 
-    async def look(self, *, standing: bool) -> list[str]:
-        """The tasks to take up: cut off by a crash, and with `standing` those that a shutdown paused.
+    async def find(self, *, paused: bool) -> list[str]:
+        """The tasks to resume: interrupted by a crash, and with `paused` those that a shutdown paused.
 
         Streams of them wait until they run.
         """
@@ -36,31 +36,31 @@ class Resuming:
         except SegueError as error:
             logger.error("not resumed", exc_info=error)
             return []
-        wanted = [row for row in rows if row["wanted"] is None and (standing or row["cut_off"])]
-        ids = [row["task_id"] for row in wanted if row["task_id"] not in self._tried]
-        self._service.coming.update({task_id: asyncio.Event() for task_id in ids})
+        found = [row for row in rows if row["wanted"] is None and (paused or row["cut_off"])]
+        ids = [row["task_id"] for row in found if row["task_id"] not in self._tried]
+        self._service.resuming.update({task_id: asyncio.Event() for task_id in ids})
         return ids
 
-    async def go_on(self, ids: Iterable[str]) -> None:
-        """Take up these, then what is found later, until cancelled."""
+    async def run(self, ids: Iterable[str]) -> None:
+        """Resume these, then what is found later, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 for task_id in ids:
                     self._tried.add(task_id)
-                    group.create_task(self._carry(task_id), name=f"resuming {task_id}")
+                    group.create_task(self._resume(task_id), name=f"resuming {task_id}")
                 await asyncio.sleep(LOOK_EVERY)
-                ids = await self.look(standing=False)
+                ids = await self.find(paused=False)
 
-    async def _carry(self, task_id: str) -> None:
-        """Take a task up and wait until it ends, so that not too many run at once."""
+    async def _resume(self, task_id: str) -> None:
+        """Resume a task and wait until it ends, so that not too many run at once."""
         app = self._service.app
         async with self._places:
             try:
-                if self._service.draining or _hopeless(await app.events(task_id)):
+                if self._service.draining or _is_hopeless(await app.events(task_id)):
                     return
                 await app.take_up(task_id)
                 logger.info("resumed", extra={"task_id": task_id})
-                self._service.came(task_id)
+                self._service.mark_resumed(task_id)
                 async for _ in app.follow(task_id, _LIVE_ONLY):
                     pass
             except SegueError as error:  # another worker was faster, or its agent or model is gone
@@ -68,12 +68,12 @@ class Resuming:
             except Exception:  # noqa: BLE001  logged with its trace, and the others go on
                 logger.exception("not resumed", extra={"task_id": task_id})
             finally:
-                self._service.came(task_id)
+                self._service.mark_resumed(task_id)
 
 
-def _hopeless(forms: Iterable[Json]) -> bool:
+def _is_hopeless(forms: Iterable[Json]) -> bool:
     """Whether a task was resumed again and again, and nothing happened: it may be what brings its process down."""
     resumed = 0
     for form in forms:
         resumed = resumed + (form["type"] == "resumed") if form["type"] in _NOTHING else 0
-    return resumed >= HOPELESS
+    return resumed >= MOST_ATTEMPTS

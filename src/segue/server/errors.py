@@ -33,7 +33,7 @@ class ErrorDetail(BaseModel):
     type: str = Field(examples=["ThreadBusy"])
     message: str = Field(examples=["Session 's1' is busy with another task: wait for it, or use another session."])
     error_id: str = Field(examples=["5f0c1a9be2d4"])
-    task_id: str | None = Field(default=None, description="the task that is in the way, of a conflict")
+    task_id: str | None = Field(default=None, description="the conflicting task of a 409")
 
 
 class ErrorBody(BaseModel):
@@ -111,8 +111,8 @@ def new_error_id() -> str:
 
 
 def error_body(kind: str, message: str, error_id: str, task_id: str = "") -> dict[str, Any]:
-    in_the_way = {"task_id": task_id} if task_id else {}
-    return {"error": {"type": kind, "message": message, "error_id": error_id, **in_the_way}}
+    conflict = {"task_id": task_id} if task_id else {}
+    return {"error": {"type": kind, "message": message, "error_id": error_id, **conflict}}
 
 
 def respond(
@@ -148,13 +148,15 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     assert isinstance(error, errors.SegueError)
     status, language = status_of(error), language_of(request.scope)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
-    sentence = problem_sentence("Internal", language) if status == 500 else tenant.told(render(error, language))
+    sentence = (
+        problem_sentence("Internal", language) if status == 500 else tenant.without_prefix(render(error, language))
+    )
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
-    task_id = await _in_the_way(request, error)
+    task_id = await _conflicting_task(request, error)
     return respond(status, type(error).__name__, sentence, headers, task_id=task_id, cause=error)
 
 
-async def _in_the_way(request: Request, error: errors.SegueError) -> str:
+async def _conflicting_task(request: Request, error: errors.SegueError) -> str:
     """The task that a conflict is with; empty where there is none."""
     if isinstance(error, errors.TaskUnfinished):
         return error.task_id

@@ -39,7 +39,7 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-def hashed(text: str) -> str:
+def hash_keys(text: str) -> str:
     """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`.
 
     Raises:
@@ -64,8 +64,8 @@ def _pair(part: str) -> tuple[str, str]:
     return name, _digest(key).hex()
 
 
-def keys_of(text: str) -> Keys:
-    """Keys from what `hashed` wrote.
+def parse_keys(text: str) -> Keys:
+    """Keys from what `hash_keys` wrote.
 
     Raises:
         ConfigurationError: it is something else.

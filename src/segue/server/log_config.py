@@ -17,7 +17,7 @@ _QUIET = ("httpx", "httpcore", "openai", "aiosqlite", "asyncio")
 
 def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:
     """Send every log, the libraries' too, to `stream` (standard error), a JSON object a line."""
-    told: list[Any] = [
+    processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -27,9 +27,12 @@ def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> N
         structlog.processors.format_exc_info,
         _redact,
     ]
-    drawn: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.JSONRenderer()]
+    rendering: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.JSONRenderer(),
+    ]
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=told, processors=drawn))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

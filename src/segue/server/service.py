@@ -13,7 +13,7 @@ from ..core.errors import UnknownTask
 from ..core.records import Json
 from .errors import Problem, not_found
 from .settings import ServerSettings
-from .sse.frames import Framed
+from .sse.frames import FrameCache
 from .tenants import Tenant
 from .views import task_view
 
@@ -25,12 +25,12 @@ class Service:
     app: App
     settings: ServerSettings
     drained: "asyncio.Task[None] | None" = None
-    """What stops the service, once it was told to."""
+    """The task that stops the service, once it was asked to."""
     streams: "set[asyncio.Task[Any]]" = field(default_factory=set)
-    framed: Framed = field(default_factory=Framed)
-    coming: dict[str, asyncio.Event] = field(default_factory=dict)
+    frame_cache: FrameCache = field(default_factory=FrameCache)
+    resuming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
-    _places: Counter[str] = field(default_factory=Counter)
+    _open_streams: Counter[str] = field(default_factory=Counter)
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""
     _writable: "asyncio.Task[None] | None" = None
@@ -73,19 +73,19 @@ class Service:
         finally:
             self._starting[tenant.name] -= 1
 
-    def came(self, task_id: str) -> None:
+    def mark_resumed(self, task_id: str) -> None:
         """A task was resumed, or will not be."""
-        if event := self.coming.pop(task_id, None):
+        if event := self.resuming.pop(task_id, None):
             event.set()
 
-    def take_place(self, tenant: Tenant) -> None:
-        """Count a stream of the tenant's; `leave_place` when it ends."""
-        if self._places[tenant.name] >= self.settings.streams:
+    def open_stream(self, tenant: Tenant) -> None:
+        """Count a stream of the tenant's; `close_stream` when it ends."""
+        if self._open_streams[tenant.name] >= self.settings.streams:
             raise Problem(429, "TooManyStreams", {"Retry-After": "1"}, most=self.settings.streams)
-        self._places[tenant.name] += 1
+        self._open_streams[tenant.name] += 1
 
-    def leave_place(self, tenant: Tenant) -> None:
-        self._places[tenant.name] -= 1
+    def close_stream(self, tenant: Tenant) -> None:
+        self._open_streams[tenant.name] -= 1
 
     async def own_task(self, tenant: Tenant, task_id: str) -> Json:
         """The row of a task of the tenant's; a 404 for any other."""

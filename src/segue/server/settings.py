@@ -1,4 +1,4 @@
-"""What the service is told from outside: addresses, keys, limits."""
+"""Settings of the service: keys, origins, limits."""
 
 import ipaddress
 import os
@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 from ..core.errors import ConfigurationError
-from .keys import Keys, hashed, keys_of
+from .keys import Keys, hash_keys, parse_keys
 
 KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"
@@ -38,7 +38,7 @@ class ServerSettings:
     drain_seconds: float = 10.0
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
     resume: bool = True
-    """Take up tasks that a crash or a shutdown cut off."""
+    """Resume tasks that a crash or a shutdown interrupted."""
     default_agent: str = ""
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
     """
     hide_keys(environ)
     return ServerSettings(
-        keys=keys_of(environ.get(HASHES, "")),
+        keys=parse_keys(environ.get(HASHES, "")),
         origins=tuple(part.strip().rstrip("/") for part in environ.get(ORIGINS, "").split(",") if part.strip()),
         chats_a_minute=_number(environ, "SEGUE_RATE_CHATS", 60),
         requests_a_minute=_number(environ, "SEGUE_RATE_REQUESTS", 600),
@@ -74,7 +74,7 @@ def hide_keys(environ: MutableMapping[str, str]) -> None:
         ConfigurationError: a key cannot be used.
     """
     if text := environ.pop(KEYS, ""):
-        known = [part for part in (environ.get(HASHES, ""), hashed(text)) if part]
+        known = [part for part in (environ.get(HASHES, ""), hash_keys(text)) if part]
         environ[HASHES] = ",".join(known)
 
 
@@ -86,7 +86,7 @@ def check_address(host: str, keys: Keys) -> None:
     """
     if not (keys or is_loopback(host)):
         raise ConfigurationError(
-            f"Serving on {host} without an API key would let anyone in: set {KEYS}, or use --host 127.0.0.1."
+            f"ServiceDep on {host} without an API key would let anyone in: set {KEYS}, or use --host 127.0.0.1."
         )
 
 

@@ -1,4 +1,4 @@
-"""Stopping without losing anything: tasks stand at a boundary, streams say so, then the server closes."""
+"""Shutdown without losing work: tasks pause at a checkpoint, streams end, then the server closes."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from .service import Service
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CLOSING_SECONDS = 1.0
-"""How long streams of tasks that other processes run may take to tell of their end."""
+"""How long streams of tasks that other processes run may take to end."""
 
 
 async def drain(service: Service) -> None:
@@ -24,8 +24,8 @@ async def drain(service: Service) -> None:
 
 async def _drain(service: Service) -> None:
     logger.info("draining", extra={"streams": len(service.streams)})
-    for task_id in [*service.coming]:
-        service.came(task_id)
+    for task_id in [*service.resuming]:
+        service.mark_resumed(task_id)
     await service.app.drain(service.settings.drain_seconds)
     if service.streams:
         await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)
@@ -34,17 +34,17 @@ async def _drain(service: Service) -> None:
 
 @contextmanager
 def draining_on_signal(service: Service) -> Iterator[None]:
-    """Begin to drain as soon as the server is told to stop: it waits for open streams before it says so itself."""
+    """Begin to drain on the signal itself: uvicorn waits for open streams before the lifespan ends."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def told(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         loop.call_soon_threadsafe(loop.create_task, drain(service))
         former = before[signal.Signals(number)]
         if callable(former):
             former(number, frame)
 
-    if not _listen(told):
+    if not _listen(on_signal):
         yield
         return
     try:
@@ -54,10 +54,10 @@ def draining_on_signal(service: Service) -> Iterator[None]:
             signal.signal(number, former)
 
 
-def _listen(told: Callable[[int, FrameType | None], None]) -> bool:
-    """Whether signals come to `told` now; they belong to the main thread, and a test may run in another."""
+def _listen(on_signal: Callable[[int, FrameType | None], None]) -> bool:
+    """Whether signals come to `on_signal` now; they belong to the main thread, and a test may run in another."""
     if threading.current_thread() is not threading.main_thread():
         return False
     for number in SIGNALS:
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     return True

@@ -29,7 +29,7 @@ class Tenant:
     def owns(self, stored: str) -> bool:
         return stored.startswith(self.prefix)
 
-    def told(self, sentence: str) -> str:
+    def without_prefix(self, sentence: str) -> str:
         """A sentence of Segue's with the names in it as the tenant knows them."""
         if not self.name:
             return sentence

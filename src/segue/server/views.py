@@ -1,4 +1,4 @@
-"""What is told of tasks, events and sessions: names as the tenant knows them, nothing of how they are stored."""
+"""The bodies of responses: tasks, events, rounds and sessions, with names as the tenant knows them."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -6,8 +6,10 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, Field
 
 from ..app import App
+from ..core.events import Event
 from ..core.records import Json
-from .sse.frames import flat
+from ..runtime.projection import PlanItem, Projection
+from .sse.frames import flatten
 from .tenants import Tenant
 
 Item = TypeVar("Item")
@@ -42,7 +44,7 @@ class TaskView(BaseModel):
 
 
 class SessionView(BaseModel):
-    """A session: its turns, and how the last one stands."""
+    """A session: its turns, and the status of the last one."""
 
     session_id: str
     turns: int
@@ -106,14 +108,70 @@ class TraceView(BaseModel):
     question: dict[str, Any] | None = Field(description="what a person is asked, while it waits")
 
 
+class CallMade(BaseModel):
+    """A call that a round made."""
+
+    index: int
+    name: str
+    arguments: dict[str, Any]
+    step_id: str
+    """The plan's step that it works on; empty if none is known."""
+
+
+class CallEnded(CallMade):
+    """What came of it: {"success": value} or {"error": text}."""
+
+    result: dict[str, Any]
+    seconds: float
+
+
+class Recursion(BaseModel):
+    """One round of the machine: what it saw, thought, decided and did."""
+
+    trace_id: str
+    iteration: int
+    step_id: str
+    """The plan's step that it works on; empty if none is known."""
+    observe: str
+    thought: str
+    action: dict[str, Any] | None
+    calls: list[CallMade]
+    results: list[CallEnded]
+    errors: list[str]
+
+
+class StatusChange(BaseModel):
+    """The task went from one status to another."""
+
+    seq: int
+    timestamp: float
+    old: str
+    new: str
+
+
+class PlanStep(BaseModel, extra="allow"):
+    """A step with its current status."""
+
+    step_id: str
+    description: str
+    status: str
+
+
+class PlanView(BaseModel):
+    """The newest plan; without steps where the task has none."""
+
+    goal: str
+    steps: list[PlanStep]
+
+
 def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `TaskView`."""
     view = {name: row.get(name) for name in TaskView.model_fields}
     view["session_id"], view["user_id"] = tenant.shown(row["thread_id"]), tenant.shown(row["user_id"])
     if row["error"]:
-        view["error"] = tenant.told(row["error"])
+        view["error"] = tenant.without_prefix(row["error"])
     if row["result"] and row["result"].get("error"):
-        view["result"] = {**row["result"], "error": tenant.told(str(row["result"]["error"]))}
+        view["result"] = {**row["result"], "error": tenant.without_prefix(str(row["result"]["error"]))}
     return view
 
 
@@ -134,8 +192,8 @@ def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
 
 def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
     """An event of the log, whole."""
-    view = flat(form)
-    return {**view, "message": tenant.told(view["message"])} if view["type"] == "error" else view
+    view = flatten(form)
+    return {**view, "message": tenant.without_prefix(view["message"])} if view["type"] == "error" else view
 
 
 def call_view(row: Mapping[str, Any]) -> Json:
@@ -158,9 +216,46 @@ async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     row = await app.task(task_id)
     result = row["result"] or {"success": False, "answer": "", "mode": row["mode"]}
     ids = {"task_id": task_id, "session_id": tenant.shown(row["thread_id"]), "status": row["status"]}
-    told = {**result, **ids}
-    if row["error"] or told.get("error"):
-        told["error"] = tenant.told(str(row["error"] or told["error"]))
+    described = {**result, **ids}
+    if row["error"] or described.get("error"):
+        described["error"] = tenant.without_prefix(str(row["error"] or described["error"]))
     if row["status"] == "waiting":
-        told["question"] = await app.question(task_id)
-    return told
+        described["question"] = await app.question(task_id)
+    return described
+
+
+def recursion_views(task: Projection) -> list[Json]:
+    """The rounds in their order."""
+    return [
+        {
+            "trace_id": each.trace_id,
+            "iteration": each.iteration,
+            "observe": each.observe,
+            "thought": each.thought,
+            "action": {"action_type": each.action.action_type, "output": each.action.output} if each.action else None,
+            "calls": [_fields(CallMade, call) for call in each.calls],
+            "results": [_fields(CallEnded, result) for result in each.results],
+            "errors": each.errors,
+        }
+        for each in task.rounds.values()
+    ]
+
+
+def status_views(task: Projection) -> list[Json]:
+    """The statuses that the task went through."""
+    return [_fields(StatusChange, change) for change in task.statuses]
+
+
+def plan_view(task: Projection) -> Json:
+    """The newest plan, each step as it is now."""
+    return {"goal": task.goal, "steps": [_step(item) for item in task.plan.values()]}
+
+
+def _step(item: PlanItem) -> Json:
+    """The step, with a note only where there is one."""
+    return {name: value for name, value in item.as_dict().items() if name != "note" or value or name in item.fields}
+
+
+def _fields(model: type[BaseModel], event: Event) -> Json:
+    """The fields of the model, from the event's of the same names."""
+    return {name: getattr(event, name) for name in model.model_fields}

@@ -3,9 +3,11 @@
 import asyncio
 import re
 
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from ...core.json_depth import DEEPEST
-from ..errors import Problem
-from .asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
+from ..errors import Problem, refusal
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; one that is not closed reaches to the end, so that every byte is looked at once."""
@@ -27,13 +29,13 @@ class BodyLimit:
                 messages = await self._read(scope, receive)
         except TimeoutError:
             slow = Problem(408, "RequestTimeout", seconds=f"{self._seconds:g}")
-            return await refuse(slow, scope, receive, send)
+            return await refusal(slow, scope)(scope, receive, send)
         if messages is None:
             long = Problem(413, "BodyTooLong", most=self._most)
-            return await refuse(long, scope, receive, send)
+            return await refusal(long, scope)(scope, receive, send)
         if depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
             deep = Problem(400, "BodyTooDeep", most=DEEPEST)
-            return await refuse(deep, scope, receive, send)
+            return await refusal(deep, scope)(scope, receive, send)
         again = iter(messages)
 
         async def replay() -> Message:
@@ -44,7 +46,7 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive) -> list[Message] | None:
         """The messages of the body; None where it is too long."""
-        announced = header(scope, b"content-length")
+        announced = Headers(scope=scope).get("content-length", "")
         if announced.isdecimal() and int(announced[:20]) > self._most:
             return None
         messages, size = [], 0

@@ -4,9 +4,11 @@ import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from ..errors import Problem
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..errors import Problem, refusal
 from ..settings import is_loopback
-from .asgi import ASGIApp, Receive, Scope, Send, header, refuse
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
 
@@ -21,11 +23,11 @@ class OwnHostOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        host, origin = header(scope, b"host"), header(scope, b"origin")
+        host, origin = Headers(scope=scope).get("host", ""), Headers(scope=scope).get("origin", "")
         if not is_loopback(_name(host)):
-            return await refuse(Problem(421, "WrongHost"), scope, receive, send)
+            return await refusal(Problem(421, "WrongHost"), scope)(scope, receive, send)
         if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
-            return await refuse(Problem(403, "WrongOrigin"), scope, receive, send)
+            return await refusal(Problem(403, "WrongOrigin"), scope)(scope, receive, send)
         await self._app(scope, receive, send)
 
 

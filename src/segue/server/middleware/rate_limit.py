@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-class Bucket:
+class TokenBucket:
     """Holds as many tokens as may be taken in a minute."""
 
     def __init__(self, a_minute: int, now: float) -> None:
@@ -23,13 +23,13 @@ class Bucket:
         return 0
 
 
-class Rates:
+class RateLimits:
     """A tenant's requests and chats a minute; all who are no tenant, None, share one bucket."""
 
     def __init__(self, requests: int, chats: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = {False: requests, True: chats}
         self._clock = clock
-        self._buckets: dict[tuple[str | None, bool], Bucket] = {}
+        self._buckets: dict[tuple[str | None, bool], TokenBucket] = {}
 
     def wait(self, tenant: str | None, *, chats: bool = False) -> int:
         """Count a request and return 0, or the seconds after which it may come."""
@@ -37,8 +37,8 @@ class Rates:
         waits = [self._bucket(tenant, kind, now).wait(now) for kind in {False, chats}]
         return max(waits)
 
-    def _bucket(self, tenant: str | None, chats: bool, now: float) -> Bucket:
+    def _bucket(self, tenant: str | None, chats: bool, now: float) -> TokenBucket:
         key = (tenant, chats)
         if key not in self._buckets:
-            self._buckets[key] = Bucket(self._most[chats], now)
+            self._buckets[key] = TokenBucket(self._most[chats], now)
         return self._buckets[key]

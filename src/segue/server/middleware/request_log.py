@@ -5,10 +5,11 @@ import time
 import uuid
 
 import structlog
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import internal, refusal
 from ..log_config import logger
-from .asgi import ASGIApp, Message, Receive, Scope, Send, header
 
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _QUIET = ("/healthz", "/readyz")
@@ -23,7 +24,7 @@ class RequestLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        asked = header(scope, b"x-request-id")
+        asked = Headers(scope=scope).get("x-request-id", "")
         request_id = asked if _ID.fullmatch(asked) else uuid.uuid4().hex
         status = 0
 
@@ -38,7 +39,7 @@ class RequestLog:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, noting)
-            except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, told without
+            except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
                 answer = refusal(internal(), scope, error)
                 if not status:
                     await answer(scope, receive, noting)
@@ -51,11 +52,11 @@ def _note(scope: Scope, status: int, seconds: float) -> None:
     template = getattr(scope.get("route"), "path", "")
     if template in _QUIET:
         return
-    told = {
+    entry = {
         "method": scope["method"],
         "path": template or "unknown",
         "status": status,
         "seconds": round(seconds, 4),
         "tenant": tenant.name if tenant else None,
     }
-    logger.info("request", extra=told)
+    logger.info("request", extra=entry)

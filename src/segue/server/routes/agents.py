@@ -6,7 +6,7 @@ from ...core.agents import Agent
 from ...core.records import Json
 from ..errors import JsonResponse, not_found
 from ..views import Page, TaskView
-from .dependencies import Before, Caller, Limit, Serving, routes
+from .dependencies import Before, Limit, ServiceDep, TenantDep, routes
 
 router = routes("agents")
 
@@ -22,12 +22,12 @@ class AgentView(BaseModel):
 
 
 def _view(agent: Agent, default: str) -> Json:
-    told = {name: getattr(agent, name) for name in AgentView.model_fields if name != "default"}
-    return {**told, "default": agent.agent_id == default}
+    shown = {name: getattr(agent, name) for name in AgentView.model_fields if name != "default"}
+    return {**shown, "default": agent.agent_id == default}
 
 
 @router.get("/api/agents", response_model=Page[AgentView])
-async def agents(service: Serving, _: Caller) -> JsonResponse:
+async def agents(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The agents; a message that names none goes to the default one."""
     known = service.app.agents
     default = service.settings.default_agent or next(iter(known))
@@ -36,7 +36,7 @@ async def agents(service: Serving, _: Caller) -> JsonResponse:
 
 @router.get("/api/agents/{agent_id}/tasks", response_model=Page[TaskView])
 async def agent_tasks(
-    agent_id: str, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+    agent_id: str, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
 ) -> JsonResponse:
     """The tasks that an agent was given, the latest first."""
     if agent_id not in service.app.agents:

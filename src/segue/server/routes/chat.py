@@ -13,7 +13,7 @@ from ..service import Service
 from ..sse.frames import position
 from ..sse.stream import EventStream
 from ..tenants import Tenant
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, Caller, Serving, TaskId, Unset, routes
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, ServiceDep, TaskId, TenantDep, Unset, routes
 
 router = routes("chat")
 
@@ -63,31 +63,31 @@ class ChatRequest(BaseModel):
 
 
 @router.post("/api/chat", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
-async def chat(body: ChatRequest, service: Serving, tenant: Caller, request: Request) -> EventStream:
+async def chat(body: ChatRequest, service: ServiceDep, tenant: TenantDep, request: Request) -> EventStream:
     """Send a message and stream its task. A client that disconnects does not stop it."""
     request.scope["segue_language"] = body.language
     service.refuse_while_draining()
-    service.take_place(tenant)
+    service.open_stream(tenant)
     try:
         row = await _start(body, service, tenant)
-        after = await _already_told(service, row) if body.steer else 0
+        after = await _already_sent(service, row) if body.steer else 0
         return _stream(service, tenant, row, after)
     except BaseException:
-        service.leave_place(tenant)
+        service.close_stream(tenant)
         raise
 
 
 @router.get("/api/tasks/{task_id}/stream", response_class=StreamingResponse, responses={200: _STREAM})
 async def stream(
     task_id: TaskId,
-    service: Serving,
-    tenant: Caller,
+    service: ServiceDep,
+    tenant: TenantDep,
     last_event_id: Annotated[str, Header(description="The id of the last frame that came: the rest follows.")] = "",
     after: Annotated[int | Unset, Query(ge=0, le=2**53, description="The same, as a bare number.")] = None,
 ) -> EventStream:
     """Stream a task: its events after the given one, then new ones, then `done`."""
     row = await service.own_task(tenant, task_id)
-    service.take_place(tenant)
+    service.open_stream(tenant)
     return _stream(service, tenant, row, position(last_event_id, task_id) if after is None else after)
 
 
@@ -107,7 +107,7 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Json:
         )
 
 
-async def _already_told(service: Service, row: Json) -> int:
+async def _already_sent(service: Service, row: Json) -> int:
     """The number of the event before the task was steered; 0 for a task that has only begun."""
     forms = await service.app.events(row["task_id"])
     return max((form["seq"] - 1 for form in forms if form["type"] == "steered"), default=0)

@@ -11,7 +11,7 @@ from ..errors import JsonResponse
 from ..service import Service
 from ..tenants import Tenant
 from ..views import TaskView, task_view
-from .dependencies import CONFLICT, MODEL_DOWN, Caller, Serving, TaskId, routes
+from .dependencies import CONFLICT, MODEL_DOWN, ServiceDep, TaskId, TenantDep, routes
 
 router = routes("control")
 
@@ -48,7 +48,7 @@ class Rating(BaseModel):
 
 
 @router.post("/api/tasks/{task_id}/pause", status_code=202, response_model=TaskView, responses=CONFLICT)
-async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
+async def pause(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Ask a task to pause at its next checkpoint; it can be resumed."""
     await service.own_task(tenant, task_id)
     await service.app.pause(task_id)
@@ -59,7 +59,7 @@ async def pause(task_id: TaskId, service: Serving, tenant: Caller) -> JsonRespon
     "/api/tasks/{task_id}/resume", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
 async def resume(
-    task_id: TaskId, service: Serving, tenant: Caller, body: Annotated[ResumeRequest | None, Body()] = None
+    task_id: TaskId, service: ServiceDep, tenant: TenantDep, body: Annotated[ResumeRequest | None, Body()] = None
 ) -> JsonResponse:
     """Resume a task that was paused, interrupted or failed; its stream shows the progress."""
     service.refuse_while_draining()
@@ -70,7 +70,7 @@ async def resume(
 
 
 @router.post("/api/tasks/{task_id}/cancel", response_model=TaskView, responses=CONFLICT)
-async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
+async def cancel(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Cancel a task, running or not; what it did stays in the session's history."""
     await service.own_task(tenant, task_id)
     await service.app.cancel(task_id)
@@ -80,7 +80,7 @@ async def cancel(task_id: TaskId, service: Serving, tenant: Caller) -> JsonRespo
 @router.post(
     "/api/tasks/{task_id}/answer", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
-async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant: Caller) -> JsonResponse:
+async def answer(task_id: TaskId, body: AnswerRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Answer the question that a task waits with, which resumes it; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
@@ -90,7 +90,7 @@ async def answer(task_id: TaskId, body: AnswerRequest, service: Serving, tenant:
 
 
 @router.post("/api/tasks/{task_id}/rating", response_model=TaskView, responses=CONFLICT)
-async def rate(task_id: TaskId, body: Rating, service: Serving, tenant: Caller) -> JsonResponse:
+async def rate(task_id: TaskId, body: Rating, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Rate a task from 1 to 5."""
     await service.own_task(tenant, task_id)
     await service.app.rate(task_id, body.rating)

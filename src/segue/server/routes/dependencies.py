@@ -28,8 +28,8 @@ async def _tenant(request: Request) -> Tenant:
 
 Unset = SkipJsonSchema[None]
 """What a query says of a parameter by leaving it out: there is no way to write it."""
-Serving = Annotated[Service, Depends(_service)]
-Caller = Annotated[Tenant, Depends(_tenant)]
+ServiceDep = Annotated[Service, Depends(_service)]
+TenantDep = Annotated[Tenant, Depends(_tenant)]
 TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 SessionId = Annotated[str, Path(examples=["session_123"])]
 Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
@@ -47,16 +47,16 @@ _WHY = {
     429: "Too many requests, streams or tasks: retry after Retry-After seconds.",
     503: "The database cannot be used, or the service is stopping.",
 }
-Told = dict[int | str, dict[str, Any]]
+Responses = dict[int | str, dict[str, Any]]
 """What a route may answer besides, by status."""
-CONFLICT: Told = {
+CONFLICT: Responses = {
     409: {"model": ErrorBody, "description": "The task or the session is not in the state that this needs."}
 }
-MODEL_DOWN: Told = {502: {"model": ErrorBody, "description": "The agent's model or tool server cannot be used."}}
+MODEL_DOWN: Responses = {502: {"model": ErrorBody, "description": "The agent's model or tool server cannot be used."}}
 
 
 def routes(tag: str) -> APIRouter:
     """A router whose routes need a key, with the errors that any of them may answer."""
-    told: Told = {status: {"model": ErrorBody, "description": why} for status, why in _WHY.items()}
+    responses: Responses = {status: {"model": ErrorBody, "description": why} for status, why in _WHY.items()}
     key = HTTPBearer(auto_error=False, description="An API key, where the service has any.")
-    return APIRouter(tags=[tag], responses=told, dependencies=[Security(key)])
+    return APIRouter(tags=[tag], responses=responses, dependencies=[Security(key)])

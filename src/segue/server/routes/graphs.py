@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 from ...runtime.drawings import drawing
 from ..errors import JsonResponse, not_found
-from .dependencies import Caller, Serving, routes
+from .dependencies import ServiceDep, TenantDep, routes
 
 router = routes("graphs")
 
@@ -23,13 +23,13 @@ class Drawing(BaseModel):
 
 
 @router.get("/api/modes", response_model=Modes)
-async def modes(service: Serving, _: Caller) -> JsonResponse:
+async def modes(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The modes that a message may ask for."""
     return JsonResponse({"items": service.app.modes})
 
 
 @router.get("/api/graphs/{name}", response_model=Drawing)
-async def graph(name: str, _: Caller) -> JsonResponse:
+async def graph(name: str, _: TenantDep) -> JsonResponse:
     """A graph's diagram: react, direct, plan, chat, …"""
     mermaid = drawing(name)
     if mermaid is None:

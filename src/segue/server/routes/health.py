@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from ..errors import ErrorBody, JsonResponse
-from .dependencies import Serving
+from .dependencies import ServiceDep
 
 router = APIRouter(tags=["health"])
 
@@ -24,7 +24,7 @@ async def healthz() -> JsonResponse:
 @router.get(
     "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "No work is accepted now."}}
 )
-async def readyz(service: Serving) -> JsonResponse:
+async def readyz(service: ServiceDep) -> JsonResponse:
     """The database can be written, and the service is not stopping."""
     await service.check_ready()
     return JsonResponse({"status": "ready"})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from ...core.errors import UnknownMemory
 from ..errors import JsonResponse, not_found
 from ..views import Page
-from .dependencies import LONGEST, NAME, Caller, Serving, routes
+from .dependencies import LONGEST, NAME, ServiceDep, TenantDep, routes
 
 router = routes("memory")
 UserId = Annotated[
@@ -57,20 +57,22 @@ class ForgottenView(BaseModel):
 
 
 @router.get("/api/memory", response_model=Page[MemoryFileView])
-async def memory_files(service: Serving, tenant: Caller, user_id: UserId = "default") -> JsonResponse:
+async def memory_files(service: ServiceDep, tenant: TenantDep, user_id: UserId = "default") -> JsonResponse:
     """The user's memory files."""
     return JsonResponse({"items": await service.app.memory.files(user_id=tenant.stored(user_id)), "next": None})
 
 
 @router.get("/api/memory/{file:path}", response_model=MemoryView)
-async def memory(file: FileName, service: Serving, tenant: Caller, user_id: UserId = "default") -> JsonResponse:
+async def memory(file: FileName, service: ServiceDep, tenant: TenantDep, user_id: UserId = "default") -> JsonResponse:
     """A memory file."""
     with _found(file):
         return JsonResponse(await service.app.memory.show(file, user_id=tenant.stored(user_id)))
 
 
 @router.delete("/api/memory", status_code=204)
-async def clear_memory(service: Serving, tenant: Caller, user_id: UserId = "default", task_id: OfTask = "") -> Response:
+async def clear_memory(
+    service: ServiceDep, tenant: TenantDep, user_id: UserId = "default", task_id: OfTask = ""
+) -> Response:
     """Delete all of the user's memory files, or of all of them what a task wrote."""
     owner = tenant.stored(user_id)
     if task_id:
@@ -82,7 +84,7 @@ async def clear_memory(service: Serving, tenant: Caller, user_id: UserId = "defa
 
 @router.delete("/api/memory/{file:path}", response_model=ForgottenView)
 async def forget(
-    file: FileName, service: Serving, tenant: Caller, user_id: UserId = "default", task_id: OfTask = ""
+    file: FileName, service: ServiceDep, tenant: TenantDep, user_id: UserId = "default", task_id: OfTask = ""
 ) -> JsonResponse:
     """Delete a memory file, or what a task wrote to it."""
     with _found(file):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...core.ids import Ids
 from ..errors import JsonResponse
 from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
-from .dependencies import CONFLICT, LONGEST, NAME, Before, Caller, Limit, Serving, SessionId, Unset, routes
+from .dependencies import CONFLICT, LONGEST, NAME, Before, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 
 router = routes("sessions")
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
@@ -32,7 +32,7 @@ class ForkView(BaseModel):
 
 
 @router.get("/api/sessions", response_model=Page[SessionView])
-async def sessions(service: Serving, tenant: Caller, limit: Limit = 50) -> JsonResponse:
+async def sessions(service: ServiceDep, tenant: TenantDep, limit: Limit = 50) -> JsonResponse:
     """The sessions, the last used first."""
     rows = await service.app.threads(limit=limit, prefix=tenant.prefix)
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
@@ -40,7 +40,7 @@ async def sessions(service: Serving, tenant: Caller, limit: Limit = 50) -> JsonR
 
 @router.get("/api/sessions/{session_id}/tasks", response_model=Page[TaskView])
 async def session_tasks(
-    session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
 ) -> JsonResponse:
     """The session's tasks, the latest first."""
     thread_id = await service.own_session(tenant, session_id)
@@ -50,8 +50,8 @@ async def session_tasks(
 @router.get("/api/sessions/{session_id}/history", response_model=Page[dict[str, Any]], responses=CONFLICT)
 async def history(
     session_id: SessionId,
-    service: Serving,
-    tenant: Caller,
+    service: ServiceDep,
+    tenant: TenantDep,
     limit: Limit = 100,
     before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
 ) -> JsonResponse:
@@ -64,7 +64,7 @@ async def history(
 
 @router.get("/api/sessions/{session_id}/snapshots", response_model=Page[SnapshotView], responses=CONFLICT)
 async def snapshots(
-    session_id: SessionId, service: Serving, tenant: Caller, limit: Limit = 50, before: Before = None
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
 ) -> JsonResponse:
     """The snapshots that the session can be forked at, newest first."""
     thread_id = await service.own_session(tenant, session_id)
@@ -74,7 +74,7 @@ async def snapshots(
 
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
-async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenant: Caller) -> JsonResponse:
+async def fork(session_id: SessionId, body: ForkRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Start a new session from a snapshot of this one."""
     thread_id = await service.own_session(tenant, session_id)
     new = tenant.stored(body.session_id or Ids().thread())
@@ -83,7 +83,9 @@ async def fork(session_id: SessionId, body: ForkRequest, service: Serving, tenan
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)
-async def delete(session_id: SessionId, service: Serving, tenant: Caller, keep_memory: KeepMemory = False) -> Response:
+async def delete(
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, keep_memory: KeepMemory = False
+) -> Response:
     """Delete the session and everything that it holds; its forks stay."""
     await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)

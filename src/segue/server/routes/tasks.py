@@ -6,16 +6,27 @@ from typing import Annotated
 from fastapi import Query
 
 from ...core.errors import StorageError, TaskError
-from .. import projections
 from ..errors import JsonResponse
-from ..views import EventView, Page, TraceView, event_view, trace_view
-from .dependencies import Caller, Limit, Serving, TaskId, routes
+from ..views import (
+    EventView,
+    Page,
+    PlanView,
+    Recursion,
+    StatusChange,
+    TraceView,
+    event_view,
+    plan_view,
+    recursion_views,
+    status_views,
+    trace_view,
+)
+from .dependencies import Limit, ServiceDep, TaskId, TenantDep, routes
 
 router = routes("tasks")
 
 
 @router.get("/api/tasks/{task_id}", response_model=TraceView)
-async def task(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
+async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Everything about a task: its row, its events, its tool calls, and what a person is asked."""
     await service.own_task(tenant, task_id)
     trace = await service.app.trace(task_id)
@@ -29,8 +40,8 @@ async def task(task_id: TaskId, service: Serving, tenant: Caller) -> JsonRespons
 @router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])
 async def events(
     task_id: TaskId,
-    service: Serving,
-    tenant: Caller,
+    service: ServiceDep,
+    tenant: TenantDep,
     after: Annotated[int, Query(ge=0, le=2**53, description="The seq of the last event that is known.")] = 0,
     limit: Limit = 100,
 ) -> JsonResponse:
@@ -41,23 +52,23 @@ async def events(
     return JsonResponse({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
 
 
-@router.get("/api/tasks/{task_id}/recursions", response_model=Page[projections.Recursion])
-async def recursions(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
+@router.get("/api/tasks/{task_id}/recursions", response_model=Page[Recursion])
+async def recursions(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The task round by round: what the machine observed, thought, decided, called and got."""
     await service.own_task(tenant, task_id)
-    found = projections.recursions(await service.app.queries.projection(task_id))
+    found = recursion_views(await service.app.queries.projection(task_id))
     return JsonResponse({"items": found, "next": None})
 
 
-@router.get("/api/tasks/{task_id}/states", response_model=Page[projections.StatusChange])
-async def states(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
+@router.get("/api/tasks/{task_id}/states", response_model=Page[StatusChange])
+async def states(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
-    return JsonResponse({"items": projections.states(await service.app.queries.projection(task_id)), "next": None})
+    return JsonResponse({"items": status_views(await service.app.queries.projection(task_id)), "next": None})
 
 
-@router.get("/api/tasks/{task_id}/plan", response_model=projections.PlanView)
-async def plan(task_id: TaskId, service: Serving, tenant: Caller) -> JsonResponse:
-    """The task's newest plan, each step as it stands."""
+@router.get("/api/tasks/{task_id}/plan", response_model=PlanView)
+async def plan(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The task's newest plan, each step with its current status."""
     await service.own_task(tenant, task_id)
-    return JsonResponse(projections.plan(await service.app.queries.projection(task_id)))
+    return JsonResponse(plan_view(await service.app.queries.projection(task_id)))

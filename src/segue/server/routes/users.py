@@ -6,7 +6,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import JsonResponse, not_found
-from .dependencies import LONGEST, NAME, Caller, Serving, routes
+from .dependencies import LONGEST, NAME, ServiceDep, TenantDep, routes
 
 router = routes("users")
 UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST, examples=["alice"])]
@@ -36,7 +36,7 @@ class PreferencesView(BaseModel):
 
 
 @router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
-async def preferences(user_id: UserId, service: Serving, tenant: Caller) -> JsonResponse:
+async def preferences(user_id: UserId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """What the user prefers."""
     found = await service.app.preferences(tenant.stored(user_id))
     if not any(found.values()):
@@ -45,7 +45,7 @@ async def preferences(user_id: UserId, service: Serving, tenant: Caller) -> Json
 
 
 @router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)
-async def prefer(user_id: UserId, body: Preferences, service: Serving, tenant: Caller) -> JsonResponse:
+async def prefer(user_id: UserId, body: Preferences, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Say what the user prefers."""
     await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
     return JsonResponse(await service.app.preferences(tenant.stored(user_id)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.events import ErrorRaised, Event, Thinking, Token, to_dict
 from ..tenants import Tenant
-from .truncation import cut, encoded, fitted, pieces
+from .truncation import encoded, fit, split, truncate
 
 MOST = 4096
 """Bytes of a frame: the prescribed client keeps nothing between two reads."""
@@ -18,7 +18,7 @@ _ID_BYTES = 256
 _NAMEABLE = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
-def flat(form: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(form: Mapping[str, Any]) -> dict[str, Any]:
     """An event's dict form with its ids and its own fields side by side."""
     return {**{name: value for name, value in form.items() if name != "data"}, **form["data"]}
 
@@ -28,32 +28,32 @@ def frames(event: Event) -> Iterator[bytes]:
     if isinstance(event, Thinking | Token):
         yield from _delta(event)
         return
-    form = flat(to_dict(event))
+    form = flatten(to_dict(event))
     name = f"{event.task_id}:{event.seq}" if event.seq and _NAMEABLE.fullmatch(event.task_id) else ""
     whole = _frame(form, name)
-    yield whole if len(whole) <= MOST else _shortened(form, name)
+    yield whole if len(whole) <= MOST else _truncated(form, name)
 
 
-def _shortened(form: dict[str, Any], name: str) -> bytes:
-    kind, ids = form.pop("type"), {name: cut(form.pop(name), _ID_BYTES) for name in _IDS}
+def _truncated(form: dict[str, Any], name: str) -> bytes:
+    kind, ids = form.pop("type"), {name: truncate(form.pop(name), _ID_BYTES) for name in _IDS}
     head = {"type": kind, **ids}
-    return _frame({**head, **fitted(form, _room(head, name))}, name)
+    return _frame({**head, **fit(form, _room(head, name))}, name)
 
 
 def done_frame(task_id: str, result: Mapping[str, Any]) -> bytes:
     """The last frame of a stream; of a long result the answer comes first."""
-    head = {"type": "done", "task_id": cut(task_id, _ID_BYTES)}
-    return _frame({**head, "result": fitted(result, _room({**head, "result": None}), first="answer")})
+    head = {"type": "done", "task_id": truncate(task_id, _ID_BYTES)}
+    return _frame({**head, "result": fit(result, _room({**head, "result": None}), first="answer")})
 
 
 def _delta(event: Thinking | Token) -> Iterator[bytes]:
-    named = {name: cut(value, _ID_BYTES) for name in _IDS if (value := getattr(event, name))}
+    named = {name: truncate(value, _ID_BYTES) for name in _IDS if (value := getattr(event, name))}
     form = {"type": event.type, "content": event.content, **named, "attempt": event.attempt}
     if len(whole := _frame(form)) <= MOST:
         yield whole
         return
     form["content"] = ""
-    for piece in pieces(event.content, _room(form)):
+    for piece in split(event.content, _room(form)):
         yield _frame({**form, "content": piece})
 
 
@@ -73,22 +73,22 @@ def position(last_event_id: str, task_id: str) -> int:
     return int(seq) if named == task_id and seq.isascii() and seq.isdigit() and len(seq) < 16 else 0
 
 
-class Framed:
+class FrameCache:
     """The frames of the latest events, made once for all who watch the same task."""
 
     def __init__(self, kept: int = 2048) -> None:
         self._kept = kept
         self._made: OrderedDict[object, tuple[Event, tuple[bytes, ...]]] = OrderedDict()
 
-    def of(self, event: Event, tenant: Tenant) -> tuple[bytes, ...]:
+    def frames(self, event: Event, tenant: Tenant) -> tuple[bytes, ...]:
         """The event's frames, with the names in its error as the tenant, whose task it is, knows them."""
         key = (event.task_id, event.seq) if event.seq else id(event)
         if made := self._made.get(key):
             return made[1]
-        told = event
+        shown = event
         if isinstance(event, ErrorRaised) and tenant.name:
-            told = dataclasses.replace(event, message=tenant.told(event.message))
-        made = self._made[key] = (event, tuple(frames(told)))  # an event that is kept keeps its id
+            shown = dataclasses.replace(event, message=tenant.without_prefix(event.message))
+        made = self._made[key] = (event, tuple(frames(shown)))  # an event that is kept keeps its id
         if len(self._made) > self._kept:
             self._made.popitem(last=False)
         return made[1]

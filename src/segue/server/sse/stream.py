@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import cast
 
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SegueError
 from ...core.records import Json
@@ -14,7 +15,6 @@ from ...prompts.language import Language
 from ...prompts.problems import problem_sentence
 from ..errors import new_error_id
 from ..log_config import logger
-from ..middleware.asgi import Receive, Scope, Send
 from ..service import Service
 from ..tenants import Tenant
 from ..views import outcome
@@ -44,7 +44,7 @@ class EventStream(StreamingResponse):
                 await super().__call__(scope, receive, send)
         finally:
             self._service.streams.discard(responding)
-            self._service.leave_place(self._tenant)
+            self._service.close_stream(self._tenant)
 
     async def stream_response(self, send: Send) -> None:
         """Send each frame in one write, and a heartbeat where there was none for a while."""
@@ -69,24 +69,24 @@ class EventStream(StreamingResponse):
     async def _frames_of(self, task_id: str, after: int) -> AsyncIterator[bytes]:
         """Everything that the client is sent: the events after the one of that number, what happens, `done`."""
         try:
-            if coming := self._service.coming.get(task_id):
-                await coming.wait()
+            if resumed := self._service.resuming.get(task_id):
+                await resumed.wait()
             events = self._service.app.follow(task_id, after)
             async with aclosing(events):
                 async for event in events:
-                    for frame in self._service.framed.of(event, self._tenant):
+                    for frame in self._service.frame_cache.frames(event, self._tenant):
                         yield frame
             result = await outcome(self._service.app, self._tenant, task_id)
-        except Exception as error:  # noqa: BLE001  logged with its trace, and told without
+        except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
             result = self._broken(task_id, error)
         yield done_frame(task_id, result)
 
     def _broken(self, task_id: str, error: Exception) -> Json:
-        """What is told of a stream that broke off."""
+        """The result of a stream that failed."""
         error_id = new_error_id()
         logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": task_id})
         if isinstance(error, SegueError):
-            sentence = self._tenant.told(render(error, self._language))
+            sentence = self._tenant.without_prefix(render(error, self._language))
         else:
             sentence = problem_sentence("StreamFailed", self._language)
         return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": task_id}

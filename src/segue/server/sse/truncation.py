@@ -48,23 +48,23 @@ def size(value: Any) -> int:
     return len(encoded(value))
 
 
-def pieces(text: str, room: int) -> Iterator[str]:
+def split(text: str, room: int) -> Iterator[str]:
     """The text in pieces whose JSON takes at most `room` bytes each; `room` is at least 14, for one character."""
     while size(text) > room:
-        first = _beginning(text, room)
+        first = _prefix(text, room)
         yield first
         text = text[len(first) :]
     yield text
 
 
-def cut(value: Any, room: int, levels: int = DEEPEST) -> Any:
+def truncate(value: Any, room: int, levels: int = DEEPEST) -> Any:
     """The value, or as much of it as takes at most `room` bytes; None where not even a beginning does."""
     if size(value) <= room:
         return value
     if levels == 0 or room < size(MARK):
         return None
     if isinstance(value, str):
-        return _beginning(value, room - size(MARK) + 2) + MARK
+        return _prefix(value, room - size(MARK) + 2) + MARK
     if isinstance(value, Mapping):
         return _first_fields(value, room, levels)
     if isinstance(value, list | tuple):
@@ -72,7 +72,7 @@ def cut(value: Any, room: int, levels: int = DEEPEST) -> Any:
     return None
 
 
-def _beginning(text: str, room: int) -> str:
+def _prefix(text: str, room: int) -> str:
     """The longest beginning of the text whose JSON takes at most `room` bytes."""
     low, high = 0, min(len(text), max(room, 0))
     while low < high:
@@ -88,7 +88,7 @@ def _first_fields(value: Mapping[Any, Any], room: int, levels: int) -> dict[str,
         room -= size(str(key)) + 2
         if room < size(MARK):
             break
-        kept[str(key)] = cut(item, room, levels - 1)
+        kept[str(key)] = truncate(item, room, levels - 1)
         room -= size(kept[str(key)])
     return kept
 
@@ -99,12 +99,12 @@ def _first_items(value: Sequence[Any], room: int, levels: int) -> list[Any]:
     for item in value:
         if room < size(MARK) + 1:
             break
-        kept.append(cut(item, room - 1, levels - 1))
+        kept.append(truncate(item, room - 1, levels - 1))
         room -= size(kept[-1]) + 1
     return kept
 
 
-def fitted(fields: Mapping[str, Any], room: int, first: str = "") -> dict[str, Any]:
+def fit(fields: Mapping[str, Any], room: int, first: str = "") -> dict[str, Any]:
     """The fields as an object of at most `room` bytes.
 
     Where they are longer, short ones stay, then `first` gets what it needs, the others share the rest evenly, and
@@ -122,6 +122,6 @@ def fitted(fields: Mapping[str, Any], room: int, first: str = "") -> dict[str, A
         share = (room if wanted else room // (len(order) - place)) - overhead
         if share < size(MARK):
             continue
-        shown[name] = cut(fields[name], share)
+        shown[name] = truncate(fields[name], share)
         room -= size(shown[name]) + overhead
     return {**{name: shown[name] for name in fields if name in shown}, "truncated": True}
