@@ -15,7 +15,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 import segue
 from segue.checkpoints.sqlite.leases import Lease
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
-from segue.runtime.sessions import export, fork, import_
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
@@ -36,7 +35,7 @@ async def elsewhere(tmp_path: Path) -> AsyncIterator[World]:
 
 async def document_of(here: World, thread_id: str = "s") -> Row:
     """A thread's document, as a file would hold it."""
-    return dict(json.loads(json.dumps(await export(here.storage, here.app._runner.graph, thread_id))))
+    return dict(json.loads(json.dumps(await here.app.export(thread_id))))
 
 
 async def paused(here: World) -> str:
@@ -98,7 +97,7 @@ async def test_no_document_approves_a_call(here: World, elsewhere: World, forge:
     payments(here)
     document = await forge(here, await here.run("pay 5", agent="a"))
     paid = payments(elsewhere)
-    row = await import_(elsewhere.storage, document, "t")
+    row = await elsewhere.app.import_(document, session_id="t")
     if row["status"] == "paused":
         row = await elsewhere.app.resume(row["task_id"])
     assert (row["status"], paid) == ("waiting", [])
@@ -111,7 +110,7 @@ async def test_an_imported_question_can_be_answered(here: World, elsewhere: Worl
     payments(here)
     await here.run("pay 5", agent="a")
     paid = payments(elsewhere)
-    row = await import_(elsewhere.storage, await document_of(here), "t")
+    row = await elsewhere.app.import_(await document_of(here), session_id="t")
     assert (row["status"], paid) == ("waiting", [])
     assert (await elsewhere.app.answer(row["task_id"], "approve"))["answer"] == "it is paid"
     assert paid == [5]
@@ -123,7 +122,7 @@ async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewh
     document = await document_of(here)
     assert document["state"] is None
     assert document["messages"] == await here.app.history("s")
-    row = await import_(elsewhere.storage, document, "t")
+    row = await elsewhere.app.import_(document, session_id="t")
     assert (row["thread_id"], row["status"], row["copy_of"]) == ("t", "done", originals[1])
     assert await elsewhere.app.history("t") == await here.app.history("s")
     elsewhere.register("a", note_the_turn, "react")
@@ -136,7 +135,7 @@ async def test_a_finished_thread_goes_on_in_another_database(here: World, elsewh
 async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    row = await import_(elsewhere.storage, await document_of(here), "t")
+    row = await elsewhere.app.import_(await document_of(here), session_id="t")
     (original,) = await here.app.tasks(session_id="s")
     old, new = await here.app.trace(original["task_id"]), await elsewhere.app.trace(row["task_id"])
     assert old["calls"] == new["calls"]
@@ -151,7 +150,7 @@ async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) ->
 async def test_a_paused_task_goes_on_in_another_database(here: World, elsewhere: World) -> None:
     original = await paused(here)
     document = await document_of(here)
-    row = await import_(elsewhere.storage, document, "t")
+    row = await elsewhere.app.import_(document, session_id="t")
     assert (row["status"], row["copy_of"], row["result"]) == ("paused", None, None)
     elsewhere.register("a", note_up_to(4), "react")
     assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "all noted"
@@ -164,7 +163,7 @@ async def test_a_paused_task_goes_on_in_another_database(here: World, elsewhere:
 async def test_calls_that_had_ended_are_found_in_the_ledger(here: World, elsewhere: World) -> None:
     here.register("a", look_in_a_batch(3), "react")
     await here.stop_in_the_last(3, "look", agent="a")
-    row = await import_(elsewhere.storage, await document_of(here), "t")
+    row = await elsewhere.app.import_(await document_of(here), session_id="t")
     elsewhere.register("a", look_in_a_batch(3), "react")
     assert (await elsewhere.app.resume(row["task_id"]))["answer"] == "seen 1,2,3"
     assert elsewhere.noted == [3]
@@ -174,14 +173,14 @@ async def test_an_import_is_the_thread_that_was_used_last(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="u", agent="a")
-    await import_(here.storage, await document_of(here), "t")
+    await here.app.import_(await document_of(here), session_id="t")
     assert [thread["thread_id"] for thread in await here.app.threads()] == ["t", "u", "s"]
 
 
 async def test_a_paused_task_without_its_state_is_cancelled(here: World, elsewhere: World) -> None:
     await paused(here)
     document = {**await document_of(here), "state": None}
-    row = await import_(elsewhere.storage, document, "t")
+    row = await elsewhere.app.import_(document, session_id="t")
     assert row["status"] == "cancelled"
     elsewhere.register("a", note_the_turn, "react")
     assert (await elsewhere.app.ask("turn 5", session_id="t", agent="a"))["answer"] == "done 5"
@@ -191,7 +190,7 @@ async def test_a_thread_can_be_imported_beside_its_original_and_twice(here: Worl
     await paused(here)
     document = await document_of(here)
     before = here.rows("s")
-    first, second = await import_(here.storage, document, "t"), await import_(here.storage, document, "u")
+    first, second = await here.app.import_(document, session_id="t"), await here.app.import_(document, session_id="u")
     here.effects.clear()
     await asyncio.gather(here.app.resume(first["task_id"]), here.app.resume(second["task_id"]))
     assert sorted(here.noted) == [3, 3, 4, 4]
@@ -201,12 +200,12 @@ async def test_a_thread_can_be_imported_beside_its_original_and_twice(here: Worl
 async def test_an_import_can_be_exported_forked_and_listed(here: World, elsewhere: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
-    await import_(elsewhere.storage, await document_of(here), "t")
+    await elsewhere.app.import_(await document_of(here), session_id="t")
     again = await document_of(elsewhere, "t")
     assert again["messages"] == await here.app.history("s")
     (snapshot,) = await snapshots(elsewhere.database, "t")
     assert (snapshot["source"], snapshot["next"], snapshot["forked_from"]["thread_id"]) == ("update", [], "s")
-    row = await fork(elsewhere.storage, "t", snapshot["checkpoint_id"], "u")
+    row = await elsewhere.app.fork("t", snapshot["checkpoint_id"], session_id="u")
     assert (row["status"], row["message"]) == ("done", "turn 1")
 
 
@@ -217,7 +216,7 @@ async def test_a_long_history_stays_whole_over_many_more_turns(here: World, else
         await here.run(f"turn {turn}", agent="a")
     document = await document_of(here)
     document["messages_full"] *= 50
-    await import_(elsewhere.storage, document, "t")
+    await elsewhere.app.import_(document, session_id="t")
     elsewhere.register("a", lambda messages: '{"answer": "yes"}', "direct")
     for _ in range(3):
         await elsewhere.run("hello", "t", agent="a")
@@ -231,10 +230,10 @@ async def test_unknown_and_taken_threads_are_refused(here: World) -> None:
     await paused(here)
     document = await document_of(here)
     with pytest.raises(ThreadExists):
-        await import_(here.storage, document, "s")
+        await here.app.import_(document, session_id="s")
     await Lease(here.database).acquire("t", "somebody")
     with pytest.raises(ThreadBusy):
-        await import_(here.storage, document, "t")
+        await here.app.import_(document, session_id="t")
 
 
 def at(*path: Any, value: Any) -> Callable[[Row], None]:
@@ -294,22 +293,33 @@ BROKEN: list[tuple[str, Callable[[Row], Any]]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Row:
+    """The document of a paused task."""
+
+    async def written() -> Row:
+        async with world(str(tmp_path_factory.mktemp("exported") / "segue.db")) as here:
+            await paused(here)
+            return await document_of(here)
+
+    return asyncio.run(written())
+
+
 @pytest.mark.parametrize(("said", "damage"), BROKEN, ids=[f"{n}-{said}" for n, (said, _) in enumerate(BROKEN)])
 async def test_a_malformed_document_is_refused_and_stores_nothing(
-    here: World, said: str, damage: Callable[[Row], Any]
+    here: World, exported: Row, said: str, damage: Callable[[Row], Any]
 ) -> None:
-    await paused(here)
-    document = await document_of(here)
+    document = copy.deepcopy(exported)
     damage(document)
     with pytest.raises(InvalidExport, match=said):
-        await import_(here.storage, document, "t")
+        await here.app.import_(document, session_id="t")
     assert not any(here.rows("t").values())
 
 
 @pytest.mark.parametrize("document", [None, [], "x", {}, {"format": "segue.thread"}])
 async def test_what_is_no_document_is_refused(here: World, document: Any) -> None:
     with pytest.raises(InvalidExport):
-        await import_(here.storage, document, "t")
+        await here.app.import_(document, session_id="t")
 
 
 async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
@@ -318,7 +328,7 @@ async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
     document = await document_of(here)
     for wrong in ({"type": "dream", "data": {"content": "x"}}, {"type": "human"}, {"type": "human", "data": {}}):
         with pytest.raises(InvalidExport, match="messages_full"):
-            await import_(here.storage, {**document, "messages_full": [wrong]}, "t")
+            await here.app.import_({**document, "messages_full": [wrong]}, session_id="t")
     assert not any(here.rows("t").values())
 
 

@@ -7,9 +7,7 @@ import pytest
 
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.preferences import Preferences
-from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.errors import InvalidAnswer, UnknownTask
-from segue.runtime.sessions import export, fork, import_
 
 from .damage import damage
 from .worlds import World, note_the_turn, snapshots, world
@@ -84,13 +82,13 @@ async def test_copies_count_only_where_they_are_rated_themselves(here: World) ->
     task_id = await here.run("turn 1", agent="a")
     await preferences.rate(task_id, 5)
     newest, *_ = await snapshots(here.database, "s")
-    copied = await fork(here.storage, "s", newest["checkpoint_id"], "f")
+    copied = await here.app.fork("s", newest["checkpoint_id"], session_id="f")
     assert copied["rating"] is None
     assert len((await preferences.get("default"))["mode_history"]) == 1
     await preferences.rate(copied["task_id"], 1)
     assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
-    document = await export(here.storage, here.app._runner.graph, "s")
-    await import_(here.storage, document, "g")
+    document = await here.app.export("s")
+    await here.app.import_(document, session_id="g")
     assert [entry["rating"] for entry in (await preferences.get("default"))["mode_history"]] == [1, 5]
 
 
@@ -98,9 +96,9 @@ async def test_an_import_from_elsewhere_counts_for_the_user_that_it_is_given_to(
     here.register("a", note_the_turn, "react")
     await Preferences(here.database).rate(await here.run("turn 1", agent="a", user_id="ana"), 5)
     await here.run("turn 2", agent="a", user_id="ana")
-    document = await export(here.storage, here.app._runner.graph, "s")
-    async with await open_database(str(tmp_path / "elsewhere.db")) as elsewhere:
-        await import_(SqliteStorage(elsewhere), document, "t", user_id="ben")
-        preferences = Preferences(elsewhere)
-        assert (await preferences.get("ana"))["mode_history"] == []
-        assert [entry["rating"] for entry in (await preferences.get("ben"))["mode_history"]] == [None, 5]
+    document = await here.app.export("s")
+    async with world(str(tmp_path / "elsewhere.db")) as elsewhere:
+        await elsewhere.app.import_(document, session_id="t", user_id="ben")
+        assert (await elsewhere.app.preferences("ana"))["mode_history"] == []
+        history = (await elsewhere.app.preferences("ben"))["mode_history"]
+        assert [entry["rating"] for entry in history] == [None, 5]

@@ -14,7 +14,6 @@ import segue
 from segue.app import App
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.sessions.snapshots import snapshots as stored_snapshots
-from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
 from segue.core.records import Json
 from segue.tools.bound_tool import tool
@@ -30,7 +29,6 @@ class World:
     def __init__(self, app: App, database: Database) -> None:
         self.app = app
         self.database = database
-        self.storage = SqliteStorage(database)
         self.effects: list[tuple[int, float]] = []
         self.hook: Hook | None = None
 

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 from langchain_core.messages import convert_to_openai_messages, messages_to_dict
-from langgraph.graph.state import CompiledStateGraph
 
 from ..checkpoints.ports import Storage
 from ..core.errors import InvalidExport, InvalidMessage
@@ -13,8 +12,6 @@ from ..core.records import Json
 from .recovery import recover_session
 from .runner import Runner
 from .thread_state import state_at
-
-Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
 
@@ -55,7 +52,9 @@ class Sessions:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
         check_session(session_id)
-        return await fork(self._storage, from_session, checkpoint_id, session_id)
+        return await self._newest(
+            session_id, await self._storage.sessions.fork(from_session, checkpoint_id, session_id)
+        )
 
     async def export(self, session_id: str) -> Json:
         """The session as a JSON document.
@@ -63,7 +62,12 @@ class Sessions:
         Raises:
             UnknownThread, DamagedSession.
         """
-        return await export(self._storage, self._runner.graph, session_id)
+        document = await self._storage.sessions.export(session_id)
+        place = {"thread_id": session_id, "checkpoint_id": document["thread"]["checkpoint_id"]}
+        state = await state_at(self._runner.graph, {"configurable": place}) if place["checkpoint_id"] else None
+        messages = state.values.get("messages", []) if state else []
+        openai, full = convert_to_openai_messages(messages), messages_to_dict(messages)
+        return {**document, "messages": openai, "messages_full": full}
 
     async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Json:
         """Store an exported session as a new one; returns its newest task.
@@ -74,7 +78,13 @@ class Sessions:
         check_session(session_id)
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
-        return await import_(self._storage, document, session_id, user_id)
+        return await self._newest(session_id, await self._storage.sessions.import_(document, session_id, user_id))
+
+    async def _newest(self, thread_id: str, task_id: str | None) -> Json:
+        """A task; only the thread's id where there is none, as in a graph that ran without the app."""
+        if task_id is None:
+            return {"thread_id": thread_id, "task_id": None, "status": None}
+        return (await self._storage.tasks.get(task_id)).json()
 
     async def recover(self, session_id: str) -> Json:
         """Repair a damaged session; the database is copied first.
@@ -122,29 +132,3 @@ class Sessions:
             UnknownTask, InvalidAnswer.
         """
         await self._preferences.rate(task_id, rating)
-
-
-async def fork(storage: Storage, thread_id: str, checkpoint_id: str, new_thread_id: str) -> Json:
-    """Copy a thread's rows, and return the copy's newest task."""
-    return await _newest(storage, new_thread_id, await storage.sessions.fork(thread_id, checkpoint_id, new_thread_id))
-
-
-async def import_(storage: Storage, document: Any, new_thread_id: str, user_id: str | None = None) -> Json:
-    """Store a document's rows, as `user_id`'s if one is given, and return the newest task."""
-    return await _newest(storage, new_thread_id, await storage.sessions.import_(document, new_thread_id, user_id))
-
-
-async def _newest(storage: Storage, thread_id: str, task_id: str | None) -> Json:
-    """A task; only the thread's id where there is none, as in a graph that ran without the app."""
-    if task_id is None:
-        return {"thread_id": thread_id, "task_id": None, "status": None}
-    return (await storage.tasks.get(task_id)).json()
-
-
-async def export(storage: Storage, graph: Graph, thread_id: str) -> Json:
-    """A thread's rows and messages as a document."""
-    document = await storage.sessions.export(thread_id)
-    place = {"thread_id": thread_id, "checkpoint_id": document["thread"]["checkpoint_id"]}
-    state = await state_at(graph, {"configurable": place}) if place["checkpoint_id"] else None
-    messages = state.values.get("messages", []) if state else []
-    return {**document, "messages": convert_to_openai_messages(messages), "messages_full": messages_to_dict(messages)}
