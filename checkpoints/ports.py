@@ -79,6 +79,8 @@ class Ledger(Protocol):
 
     async def unknown(self, task_id: str) -> list[Json]: ...
 
+    async def finished(self) -> list[Call]: ...
+
 
 class Leases(Protocol):
     """The right to run a task on a thread, and the queue for it."""

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
+from segue.core import records
 from segue.core.ids import Ids, TaskId, ThreadId, TraceId
 from segue.core.ports import CallKey, Claim
 
@@ -325,3 +326,6 @@ class MemoryLedger:
             for key, call in self._calls.items()
             if key.task_id == task_id and (call.outcome or {}).get("unknown_outcome")
         ]
+
+    async def finished(self) -> Sequence[records.Call]:
+        return []

@@ -39,6 +39,7 @@ _WITHDRAW = """
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
+_FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND NOT orphaned ORDER BY position"
 _UNKNOWN = """
     SELECT * FROM calls
     WHERE thread_id = ? AND task_id = ?
@@ -142,6 +143,11 @@ class ToolLedger:
         values = (self._thread_id, task_id)
         calls = [from_row(Call, row) for row in await self._database.read(lambda db: fetched(db, _UNKNOWN, values))]
         return [{"name": call.name, "arguments": call.arguments} for call in calls]
+
+    async def finished(self) -> list[Call]:
+        """Return the thread's finished calls, oldest first; those that its state does not know aside."""
+        rows = await self._database.read(lambda db: fetched(db, _FINISHED, (self._thread_id,)))
+        return [from_row(Call, row) for row in rows]
 
     def _row(self, key: CallKey) -> tuple[str, str, str, int]:
         return (self._thread_id, key.task_id, key.scope, key.index)

@@ -1,4 +1,4 @@
-"""The results of tool calls that `recall` opens: those of earlier turns and of this task's rounds."""
+"""The results of tool calls that `recall` opens: those of all turns of the session, and of this task's rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from segue.core.ports import CallKey
+from segue.core.ports import CallKey, Ledger
+from segue.core.records import Call
 
 from ..shared.prompt_budget import as_json, ref_of, truncate
+from ..shared.tool_messages import recall_ref
 from .state import ReactState
 
 ARGUMENT_CHARS = 120
@@ -38,10 +40,16 @@ def text_of(outcome: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def earlier_results(state: ReactState) -> dict[str, EarlierResult]:
+async def earlier_results(state: ReactState, ledger: Ledger | None) -> dict[str, EarlierResult]:
     """All results by ref, oldest first; those of `recall` itself aside."""
-    found = [*_of_messages(state), *_of_records(state)]
+    finished = await ledger.finished() if ledger else ()
+    found = [*map(_of_call, finished), *_of_messages(state), *_of_records(state)]
     return {result.ref: result for result in found if result.name != "recall"}
+
+
+def _of_call(call: Call) -> EarlierResult:
+    key = CallKey(call.task_id, call.scope, call.idx)
+    return EarlierResult(recall_ref(key), call.name, call.arguments, key, call.outcome or {})
 
 
 def _of_messages(state: ReactState) -> list[EarlierResult]:

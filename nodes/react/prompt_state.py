@@ -8,6 +8,7 @@ from segue.prompts.phrases import phrase
 from segue.tools.recall import recall_tool
 
 from ..shared.context import NodeContext
+from ..shared.history_window import left_out_results
 from ..shared.prompt_budget import as_json, ref_of, tokens, truncate
 from .earlier_results import EarlierResult, earlier_results, text_of
 from .state import ReactState
@@ -93,7 +94,7 @@ def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
         return work.tools
 
     async def look_up(ref: str) -> str | None:
-        earlier = earlier_results(state)
+        earlier = await earlier_results(state, work.services.ledger)
         if not ref:
             return "\n".join(result.line for result in earlier.values())
         return await _whole(earlier[ref], work) if ref in earlier else None
@@ -104,7 +105,7 @@ def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
 def _all_shown(state: ReactState, result_chars: int, most_chars: int) -> bool:
     """Whether there is no doubt that every result is in the prompt, whole."""
     sizes = [len(message.text) for message in state["messages"] if ref_of(message)]
-    if sum(sizes) > most_chars or max(sizes, default=0) > result_chars:
+    if left_out_results(state["messages"]) or sum(sizes) > most_chars or max(sizes, default=0) > result_chars:
         return False
     return not sizes or len(as_json(state["records"])) <= most_chars
 

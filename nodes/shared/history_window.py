@@ -8,6 +8,7 @@ from .prompt_budget import as_json, ref_of, tokens, truncate
 from .task import steers
 
 Exchange = list[AnyMessage]
+_LEFT_OUT = "results_left_out"
 
 
 def shown_text(message: AnyMessage, result_chars: int) -> str:
@@ -55,11 +56,21 @@ def split(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -
 
 
 def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
-    """The latest exchanges that fit, behind the user's message that they answer and what was added to it."""
+    """The latest exchanges that fit, behind the user's message that they answer and what was added to it.
+
+    Where results are left out, the first message is marked so.
+    """
     left_out, kept = split(messages, most_tokens, result_chars)
     latest = [message for unit in kept for message in unit]
-    if not latest or (latest[0].type == "human" and not steers(latest[0])):
-        return latest
-    asked = [unit[0] for unit in left_out if unit[0].type == "human"]
-    began = [place for place, message in enumerate(asked) if not steers(message)]
-    return [*(asked[began[-1] :] if began else []), *latest]
+    if latest and (latest[0].type != "human" or steers(latest[0])):
+        asked = [unit[0] for unit in left_out if unit[0].type == "human"]
+        began = [place for place, message in enumerate(asked) if not steers(message)]
+        latest = [*(asked[began[-1] :] if began else []), *latest]
+    if latest and any(ref_of(message) for unit in left_out for message in unit):
+        latest[0] = latest[0].model_copy(update={"additional_kwargs": {**latest[0].additional_kwargs, _LEFT_OUT: True}})
+    return latest
+
+
+def left_out_results(messages: Sequence[AnyMessage]) -> bool:
+    """Whether results of earlier turns are left out of a window."""
+    return any(message.additional_kwargs.get(_LEFT_OUT) for message in messages)

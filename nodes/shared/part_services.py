@@ -8,6 +8,7 @@ from segue.core.agents import Agent
 from segue.core.events import Event, Thinking, Token
 from segue.core.ids import Ids
 from segue.core.ports import CallKey, Claim, Ledger, Memory, Model, Services, Tool
+from segue.core.records import Call
 from segue.tools.calls.run import unknown_outcome
 
 OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
@@ -92,6 +93,9 @@ class PartLedger:
 
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]:
         return await self._whole.unknown(task_id)
+
+    async def finished(self) -> Sequence[Call]:
+        return await self._whole.finished()
 
     async def cancel(self, tools: Mapping[str, Tool], why: str) -> None:
         """Settle the calls that were interrupted: of one that changes something, nobody knows whether it did."""

@@ -181,6 +181,21 @@ async def test_recall_opens_every_earlier_result_also_of_collapsed_rounds(app: A
     assert "[recall: " in str(model.calls[3]), "the line of a collapsed round names its results"
 
 
+async def test_recall_opens_the_results_of_turns_that_the_prompt_no_longer_has(app: App) -> None:
+    def open_first(messages: Sequence[BaseMessage]) -> str:
+        (ref,) = set(re.findall(r"([\w-]{8}\.[\w-]{8}\.\d+) report \{.{0,4}number.{0,4}: 1}", str(messages)))
+        return call_tool(("recall", {"ref": ref}))
+
+    chat = [answer(f"{n} " + "words " * 400) for n in range(6)]
+    script = [call_tool(("report", {"number": 1})), *chat, call_tool(("recall", {})), open_first, answer("seen")]
+    scripted(app, script, tools=(report,), budget=Budget(prompt_tokens=2500))
+    for _ in chat:
+        await app.ask("go on", agent="a", mode="react", session_id="s")
+    result = await app.ask("What was in the report?", agent="a", mode="react", session_id="s")
+    assert [entry["action"] for entry in result["history"]][:2] == ["recall", "recall"]
+    assert result["history"][1]["result"]["success"]["text"] == report(1)
+
+
 async def test_plan_mode_has_the_documents_banners_one_for_every_step(chat: Chat) -> None:
     steps = [
         {"action": "none", "description": "理清需求", "phase": "planning"},

@@ -20,6 +20,7 @@ from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
 from segue.core.ports import CallKey, Claim
+from segue.core.records import Call
 from segue.tools.calls.failures import STACK_CHARS
 from segue.tools.calls.run import Outcome, misfit, run_call
 from segue.tools.calls.threads import abandoned
@@ -52,6 +53,9 @@ class MemoryLedger:
         return Claim("interrupted") if outcome is None else Claim("finished", outcome)
 
     async def unknown(self, task_id: str) -> list[Mapping[str, Any]]:
+        return []
+
+    async def finished(self) -> list[Call]:
         return []
 
     async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:

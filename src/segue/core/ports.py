@@ -10,6 +10,7 @@ from .agents import Agent
 from .events import Event
 from .ids import Ids
 from .participants import Participants
+from .records import Call
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -202,6 +203,8 @@ class Ledger(Protocol):
     async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None: ...
 
     async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]: ...
+
+    async def finished(self) -> Sequence[Call]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
