@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -123,9 +124,12 @@ def move_load(
 MACHINES = (alarms, read_sensor, machines_by_temperature, open_ticket, compute, pump_history, move_load)
 
 
+bound_once = cache(as_tool)
+
+
 def request(text: str, tools: Sequence[Any], native: bool = False, **parts: Any) -> ModelRequest:
     """A decision's request as the react graph writes it; `parts`: `conversation`, `rounds` of results, `memory`."""
-    bound = {member.name: member for member in map(as_tool, tools)}
+    bound = {member.name: member for member in map(bound_once, tools)}
     language = language_of(text)
     conversation, rounds = parts.get("conversation", []), parts.get("rounds", [])
     context = {"objective": text, "memory": parts.get("memory", []), "conversation": [] if native else conversation}
@@ -184,7 +188,7 @@ class Talk:
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     async def say(self, text: str) -> str:
-        bound = {member.name: member for member in map(as_tool, self.tools)}
+        bound = {member.name: member for member in map(bound_once, self.tools)}
         rounds: list[list[dict[str, Any]]] = []
         for _ in range(8):
             asked = request(text, self.tools, self.native, conversation=self.conversation, rounds=rounds)

@@ -17,10 +17,10 @@ from segue.prompts.language import language_of
 from segue.prompts.load import render
 from segue.tools.calculator import CALCULATOR
 from segue.tools.clock import CLOCK
-from segue.tools.registry import as_tool, tool
+from segue.tools.registry import tool
 from segue.tools.travel.tools import TRAVEL
 
-from .offline_tools import LIBRARY, MACHINES, Talk, reply_to, request
+from .offline_tools import LIBRARY, MACHINES, Talk, bound_once, reply_to, request
 
 TOOLS = (*TRAVEL, *CALCULATOR, *CLOCK)
 Calls = list[tuple[str, dict[str, Any]]]
@@ -209,7 +209,7 @@ async def test_earlier_results_answer_a_request_to_repeat_them() -> None:
 
 def planned(text: str, tools: Any, schema: Any, **known: Any) -> ModelRequest:
     """A plan's request as the plan and lifecycle graphs write it."""
-    members = {member.name: member for member in map(as_tool, tools)}
+    members = {member.name: member for member in map(bound_once, tools)}
     state = json.dumps({"conversation": [], **known}, ensure_ascii=False)
     system = render("make_plan", language_of(text), agent_prompt="", tools="-", current_state=state)
     specs = [member.spec for member in members.values()]
@@ -239,7 +239,7 @@ async def test_a_plans_answer_is_made_from_the_results_in_the_prompt() -> None:
     done = {"step": "Opening hours (branch=Northgate)", "tool": "opening_hours", "result": {"success": "9–17"}}
     lost = {"step": "Renew", "tool": "renew_loan", "result": {"error": "unknown_outcome: it was interrupted"}}
     system = render("plan_answer", "en", agent_prompt="", conversation="", results=json.dumps([done, lost]))
-    specs = [as_tool(source).spec for source in LIBRARY]
+    specs = [bound_once(source).spec for source in LIBRARY]
     request = ModelRequest("answer", [SystemMessage(system), HumanMessage("Northgate, and a pony")], tools=specs)
     answer = (await reply_to(request)).text
     assert "9–17" in answer and "Renew may or may not have taken effect" in answer and "did not succeed" not in answer

@@ -49,12 +49,13 @@ class _Schema(GenerateJsonSchema):
 class Shape:
     """How a function is called.
 
-    `model` reads the arguments and `fields` maps each parameter to its field: a parameter may be called `schema` or
+    `model` reads the arguments that `schema` describes, and `fields` maps each parameter to its field: a parameter may be called `schema` or
     `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the RunnableConfig
     and `context` what gets the CallContext.
     """
 
     model: type[BaseModel]
+    schema: dict[str, Any]
     fields: Mapping[str, str]
     always: frozenset[str]
     positional: tuple[str, ...]
@@ -90,7 +91,7 @@ def bind_function(source: Function) -> BoundTool:
     if inspect.isgeneratorfunction(root) or inspect.isasyncgenfunction(root):
         raise ConfigurationError(f"The function {name} cannot be a tool: it yields; return a list instead.")
     shape = _shape_of(name, source)
-    parameters = dereference_refs(shape.model.model_json_schema(schema_generator=_Schema))
+    parameters = dereference_refs(shape.schema)
     parameters.pop("$defs", None)
     description = _description_of(source) or marks.title or name
     function = {"name": name, "description": description, "parameters": parameters}
@@ -184,7 +185,7 @@ def _shape_of(name: str, source: Function) -> Shape:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
     fields = {parameter: f"value_{place}" for place, parameter in enumerate(shown)}
-    return Shape(_model(name, shown, fields), fields, frozenset(always), tuple(positional), config, context)
+    return Shape(*_model(name, shown, fields), fields, frozenset(always), tuple(positional), config, context)
 
 
 def refused_injection(tool: str, parameter: str) -> ConfigurationError:
@@ -233,13 +234,16 @@ def _hints(source: Function) -> dict[str, Any]:
     return get_type_hints(SimpleNamespace(__annotations__=types), spaces, include_extras=True)
 
 
-def _model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str, str]) -> type[BaseModel]:
+def _model(
+    name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str, str]
+) -> tuple[type[BaseModel], dict[str, Any]]:
+    """A model of the parameters, and its JSON schema."""
     definitions: dict[str, Any] = {
         fields[parameter]: (_annotated(parameter, hint), default) for parameter, (hint, default) in shown.items()
     }
     try:
         model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
-        model.model_json_schema(schema_generator=_Schema)
+        return model, model.model_json_schema(schema_generator=_Schema)
     except (PydanticUserError, TypeError) as error:
         if len(shown) > 1:  # say which one it is
             for parameter, definition in shown.items():
@@ -247,7 +251,6 @@ def _model(name: str, shown: Mapping[str, tuple[Any, Any]], fields: Mapping[str,
         raise ConfigurationError(
             f"The function {name} cannot be a tool: JSON has no form for the type of {', '.join(shown)}."
         ) from error
-    return model
 
 
 def _annotated(parameter: str, hint: Any) -> Any:

@@ -34,14 +34,25 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-@pytest.fixture
-def people(folder: Folder) -> Folder:
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A folder that tests only read."""
+    folder = Folder(tmp_path_factory.mktemp("people"))
     folder.put("people.csv", PEOPLE)
     return folder
 
 
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A folder that tests only read, charts aside."""
+    folder = Folder(tmp_path_factory.mktemp("sales"))
+    write_sales(folder.path, "zh")
+    return folder
+
+
 @pytest.fixture
-def sales(folder: Folder) -> Folder:
+def own_sales(folder: Folder) -> Folder:
+    """The same for one test, which may change it."""
     write_sales(folder.path, "zh")
     return folder
 
@@ -65,23 +76,6 @@ def figures(result: dict[str, Any], key: str = "name") -> dict[str | None, Any]:
 # The example
 
 
-def test_the_example_is_the_same_every_time_and_adds_up() -> None:
-    rows = example_rows()
-    assert sales_csv("zh") == sales_csv("zh")
-    assert len(rows) == 480
-    assert all(int(row[3]) * Decimal(row[4]) == Decimal(row[5]) for row in rows)
-    assert sum(added_up(1, rows).values()) == Decimal("445557.80")
-    assert (rows[0][0], rows[-1][0]) == ("2024-01-01", "2024-12-31")
-
-
-def test_both_languages_tell_of_the_same_sales(tmp_path: Path) -> None:
-    for chinese, english in zip(sales_rows("zh"), sales_rows("en"), strict=True):
-        assert chinese[:1] + chinese[3:] == english[:1] + english[3:]
-    assert [write_sales(tmp_path, language).name for language in ("zh", "en")] == list(NAMES.values())
-    assert sales_csv("en").splitlines()[0] == ",".join(COLUMNS["en"])
-    assert sales_csv("en").isascii()
-
-
 # Sums and counts
 
 
@@ -95,14 +89,6 @@ async def test_sums_are_those_of_the_rows(sales: Folder, column: str, place: int
     assert result["count"] == len(wanted)
     assert all(f"{wanted[name]:,.2f}" in result["summary"] for name in wanted)
     assert "445,557.80" in result["summary"]
-
-
-async def test_counts_are_those_of_the_rows(sales: Folder) -> None:
-    rows = example_rows()
-    result = await sales.call("count_by", column="地区")
-    assert figures(result) == {name: sum(row[1] == name for row in rows) for name in {row[1] for row in rows}}
-    assert result["total"] == 480
-    assert result["value"] is None
 
 
 async def test_an_empty_cell_is_a_group_of_its_own_and_no_number(people: Folder) -> None:
@@ -188,14 +174,6 @@ async def test_each_kind_of_period_covers_all_rows(
     assert sum(Decimal(str(period["figure"])) for period in result["periods"]) == Decimal("445557.80")
 
 
-async def test_a_quarter_is_the_sum_of_its_months(sales: Folder) -> None:
-    wanted: dict[str, Decimal] = defaultdict(Decimal)
-    for row in example_rows():
-        wanted[f"2024-Q{(int(row[0][5:7]) + 2) // 3}"] += Decimal(row[5])
-    result = await sales.call("trend", every="quarter", value="金额")
-    assert {period["period"]: Decimal(str(period["figure"])) for period in result["periods"]} == wanted
-
-
 @pytest.mark.parametrize(
     ("first", "last", "every"),
     [("2024-01-01", "2024-02-01", "day"), ("2024-01-01", "2025-06-01", "month"), ("1990-01-01", "2024-01-01", "year")],
@@ -262,16 +240,17 @@ async def test_of_many_columns_some_are_only_named(folder: Folder) -> None:
     assert len(result["summary"]) < 3_000
 
 
-async def test_several_files_are_listed_with_their_columns(people: Folder) -> None:
-    people.put("bad.csv", "")
-    people.put("订单.csv", "日期,金额\n")
-    result = await people.call("describe", language="en")
+async def test_several_files_are_listed_with_their_columns(folder: Folder) -> None:
+    folder.put("people.csv", PEOPLE)
+    folder.put("bad.csv", "")
+    folder.put("订单.csv", "日期,金额\n")
+    result = await folder.call("describe", language="en")
     assert result["files"] == [
         {"file": "bad.csv", "error": 'The file "bad.csv" is empty.'},
         {"file": "people.csv", "columns": ["name", "city", "score", "joined", "born"]},
         {"file": "订单.csv", "columns": ["日期", "金额"]},
     ]
-    assert (await people.call("describe", file="people"))["rows"] == 5
+    assert (await folder.call("describe", file="people"))["rows"] == 5
 
 
 async def test_what_is_in_a_file_is_never_mark_up_in_a_summary(folder: Folder) -> None:
@@ -282,17 +261,19 @@ async def test_what_is_in_a_file_is_never_mark_up_in_a_summary(folder: Folder) -
         assert "\\[a\\](http://x) \\| \\`b\\`" in summary
 
 
-async def test_results_are_json_and_fit_into_a_prompt(sales: Folder) -> None:
-    sales.put("wide.csv", ",".join(f"c{n}" for n in range(15)) + "\n" + ",".join("x" * 500 for _ in range(15)) + "\n")
+async def test_results_are_json_and_fit_into_a_prompt(own_sales: Folder) -> None:
+    own_sales.put(
+        "wide.csv", ",".join(f"c{n}" for n in range(15)) + "\n" + ",".join("x" * 500 for _ in range(15)) + "\n"
+    )
     for name, arguments in [
         *((name, {"file": "销售"}) for name in ("describe", "count_by", "sum_by", "top_n", "trend", "chart")),
         ("query", {"sql": "SELECT * FROM 销售 LIMIT 10"}),
     ]:
-        result = await sales.call(name, **arguments)
+        result = await own_sales.call(name, **arguments)
         text = json.dumps(result, ensure_ascii=False, allow_nan=False)
         assert json.loads(text) == result
         assert len(text) <= 4_000, name
-    assert len(json.dumps(await sales.call("describe", file="wide"))) < 20_000
+    assert len(json.dumps(await own_sales.call("describe", file="wide"))) < 20_000
 
 
 # What suits
@@ -412,7 +393,7 @@ async def test_a_file_without_rows_is_no_failure(folder: Folder) -> None:
 
 
 async def test_sql_in_an_argument_is_only_an_unknown_name(people: Folder) -> None:
-    names = ['city"; DROP TABLE data; --', "city FROM data; SELECT 1", "count(*)", "*", "'", '"', "1; ATTACH 'x'"]
+    names = ['city"; DROP TABLE data; --', "count(*)", '"']
     for column in names:
         for tool in ("count_by", "sum_by", "top_n", "chart"):
             with pytest.raises(ValueError, match="There is no column"):
@@ -429,54 +410,39 @@ async def test_a_column_whose_name_is_sql_is_only_a_column(folder: Folder) -> No
     assert (await folder.call("describe"))["rows"] == 2
 
 
-async def test_unknown_arguments_are_refused(sales: Folder) -> None:
-    for extra in ({"folder": "/etc"}, {"charts": "/tmp"}, {"sql": "SELECT 1"}):
-        with pytest.raises(BadArguments, match="unknown"):
-            await sales.call("sum_by", **extra)
-
-
 # Several at once, and large ones
 
 
-async def test_many_calls_at_once_give_what_each_would_alone(sales: Folder) -> None:
-    write_sales(sales.path, "en")
+async def test_many_calls_at_once_give_what_each_would_alone(own_sales: Folder) -> None:
+    write_sales(own_sales.path, "en")
     calls: list[tuple[str, dict[str, str]]] = [
         ("sum_by", {"file": "销售", "column": "地区"}),
         ("sum_by", {"file": "sales", "column": "product"}),
         ("trend", {"file": "销售", "every": "month"}),
         ("describe", {"file": "sales"}),
-        ("chart", {"file": "sales", "kind": "pie"}),
         ("count_by", {"file": "销售", "column": "产品"}),
     ]
-    alone = [await sales.call(name, **arguments) for name, arguments in calls]
-    write_sales(sales.path, "zh")  # a new version, which all of them want at once
-    tools = sales.tools()
-    together = await asyncio.gather(*(tools[name].call(arguments) for name, arguments in calls * 4))
-    assert together == alone * 4
+    alone = [await own_sales.call(name, **arguments) for name, arguments in calls]
+    write_sales(own_sales.path, "zh")  # a new version, which all of them want at once
+    tools = own_sales.tools()
+    together = await asyncio.gather(*(tools[name].call(arguments) for name, arguments in calls * 2))
+    assert together == alone * 2
 
 
-async def test_a_file_that_changes_meanwhile_is_read_as_it_was_or_as_it_is(sales: Folder) -> None:
-    tools = sales.tools()
+async def test_a_file_that_changes_meanwhile_is_read_as_it_was_or_as_it_is(own_sales: Folder) -> None:
+    tools = own_sales.tools()
 
     async def sum_up() -> Any:
         return (await tools["sum_by"].call({"column": "地区"}))["total"]
 
     first = asyncio.gather(*(sum_up() for _ in range(5)))
     await asyncio.sleep(0)
-    part = sales.path / "part"
+    part = own_sales.path / "part"
     part.write_text(sales_csv("zh", rows=10), encoding="utf-8")
-    part.replace(sales.path / "销售.csv")
+    part.replace(own_sales.path / "销售.csv")
     short = sum(Decimal(row[5]) for row in sales_rows("zh", 10))
     assert {Decimal(str(total)) for total in await first} <= {Decimal("445557.80"), short}
     assert Decimal(str(await sum_up())) == short
-
-
-async def test_a_hundred_thousand_rows_add_up(folder: Folder) -> None:
-    rows = 100_000
-    folder.put("x.csv", "k,v\n" + "".join(f"k{number % 7},{number}.25\n" for number in range(rows)))
-    result = await folder.call("sum_by", column="k", value="v")
-    assert result["total"] == sum(range(rows)) + rows / 4
-    assert figures(result)["k3"] == sum(number + 0.25 for number in range(3, rows, 7))
 
 
 # The set
@@ -504,11 +470,11 @@ def test_the_planner_knows_the_files_and_columns(sales: Folder) -> None:
     assert "按地区" in sales.tools()["sum_by"].spec["segue"]["keywords"]
 
 
-def test_the_tools_stay_the_same_until_a_file_changes(sales: Folder) -> None:
-    first = data_tools(sales.path)
-    assert data_tools(sales.path) is first
-    sales.put("more.csv", "colour,v\nred,1\n")
-    assert "colour" in str(data_tools(sales.path)[2].spec)
+def test_the_tools_stay_the_same_until_a_file_changes(own_sales: Folder) -> None:
+    first = data_tools(own_sales.path)
+    assert data_tools(own_sales.path) is first
+    own_sales.put("more.csv", "colour,v\nred,1\n")
+    assert "colour" in str(data_tools(own_sales.path)[2].spec)
     assert "colour" not in str(first[2].spec)
 
 
