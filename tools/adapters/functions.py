@@ -49,9 +49,9 @@ class _Schema(GenerateJsonSchema):
 class Shape:
     """How a function is called.
 
-    `model` reads the arguments that `schema` describes, and `fields` maps each parameter to its field: a parameter may be called `schema` or
-    `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the RunnableConfig
-    and `context` what gets the CallContext.
+    `model` reads the arguments that `schema` describes. `fields` maps each parameter to its field: a parameter may be
+    called `schema` or `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the
+    RunnableConfig and `context` what gets the CallContext.
     """
 
     model: type[BaseModel]

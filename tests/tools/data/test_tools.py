@@ -18,7 +18,7 @@ from segue.tools.data.toolset import data_tools
 from segue.tools.registry import BadArguments
 
 from .folder import Folder
-from .sales import COLUMNS, NAMES, sales_csv, sales_rows, write_sales
+from .sales import sales_csv, sales_rows, write_sales
 
 PEOPLE = """name,city,score,joined,born
 Ann,Rome,3,2024-01-05,1990
