@@ -1,6 +1,7 @@
 """`segue simulate`: a conversation between a user, a bot and an API."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import PAUSED, WAITING, remark, told_in_a_sentence
+from ..exits import FAILED, PAUSED, WAITING, remark, told_in_a_sentence
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, read_line
 
 if TYPE_CHECKING:
-    from ...core.conversation import Conversation, ConversationConfig, Utterance
+    from ...core.conversation import ConversationConfig, Utterance
     from ...core.records import Json
 
+_CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
 _OWN = "or your own as module:attribute"
 Config = Annotated[
     str, typer.Option("--config", metavar="FILE", help="A TOML or YAML file; the options given here take precedence.")
@@ -95,21 +97,24 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
     session = settings.session or Ids().thread()
     file = log or str(Path("logs", f"{session}.jsonl"))
     try:
-        conversation = asyncio.run(_run(settings, config, session, file))
+        status = asyncio.run(_run(settings, config, session, file))
     except KeyboardInterrupt:
-        remark(f"Paused: add --session {session} to the command to continue.")
-        return PAUSED
-    if conversation.ending is None:
-        remark(f"Waiting for a person: add --session {session} to the command to continue.")
-        return WAITING
-    return 0
+        status = "paused"
+    if status != "done":
+        remark(f"The conversation is {status}: `segue simulate --session {session}` continues it.")
+    return _CODES.get(status, FAILED)
 
 
-async def _run(settings: Settings, config: "ConversationConfig", session: str, file: str) -> "Conversation":
+async def _run(settings: Settings, config: "ConversationConfig", session: str, file: str) -> str:
+    """The status that the conversation comes to."""
     from time import localtime, strftime
 
     from ...rehearsal import converse, load_conversation, write_log
     from ..views.transcript import print_footer, print_header, print_utterance
+
+    def heard(utterance: "Utterance") -> None:
+        if not _typed(utterance, shown):
+            print_utterance(console, utterance)
 
     console, time = output(), strftime("%Y-%m-%d %H:%M:%S", localtime())
     async with settings.opened() as app:
@@ -120,13 +125,14 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             app,
             config,
             conversation_id=session,
-            heard=lambda utterance: _typed(utterance, shown) or print_utterance(console, utterance),
+            heard=heard,
             person=_asked,
         )
+        status = (await app.task(conversation.task_id))["status"]
     write_log(conversation, file, time=time)
     if conversation.ending:
         print_footer(console)
-    return conversation
+    return str(status)
 
 
 _PEOPLE = ("input_user", "input_bot")
@@ -139,12 +145,14 @@ def _typed(utterance: "Utterance", config: "ConversationConfig") -> bool:
 
 
 async def _asked(question: "Json") -> str | None:
-    """What a person types, as the role that is asked; None if they leave."""
+    """What a person types, as the role that is asked; None if they leave. Nothing else runs meanwhile."""
     from ...core.conversation import Role
     from ..views.transcript import prefix
 
-    prompt = f"{prefix(Role(question['role']))} " if sys.stdin.isatty() else ""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return await asyncio.to_thread(read_line, prompt)
-    except EOFError:
+        return read_line(f"{prefix(Role(question['role']))} " if sys.stdin.isatty() else "")
+    except (EOFError, KeyboardInterrupt):
         return None
+    finally:
+        signal.signal(signal.SIGINT, before)

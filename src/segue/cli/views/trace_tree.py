@@ -10,12 +10,14 @@ from rich.tree import Tree
 
 from segue.prompts.language import Language
 
+from ...core.conversation import Utterance
 from ...core.events import (
     Action,
     Answer,
     ApprovalGiven,
     ApprovalRequested,
     Cancelled,
+    ConversationEnd,
     ErrorRaised,
     Event,
     Fallback,
@@ -31,9 +33,11 @@ from ...core.events import (
     Thought,
     ToolCall,
     ToolResult,
+    Uttered,
     from_dict,
 )
 from ...core.task_status import ACTIVE
+from ...core.transcript import PREFIXES, spoken
 from ...prompts.terminal import sentence
 from ...runtime.projection import CallId, call_id
 from . import lines
@@ -135,6 +139,16 @@ class _Drawing:
     @singledispatchmethod
     def _add(self, event: Event) -> None:
         """What the tree shows otherwise, or not at all."""
+
+    @_add.register
+    def _(self, event: Uttered) -> None:
+        utterance = Utterance.of(event.utterance)
+        if text := spoken(utterance):
+            self._mode.add(Text.assemble((PREFIXES[utterance.role], "bold"), f" {one_line(text, MOST)}"))
+
+    @_add.register
+    def _(self, event: ConversationEnd) -> None:
+        self._mode.add(Text(f"ended: {event.reason}, turns: {event.turns}", style="dim"))
 
     @_add.register
     def _(self, event: ModeSelected) -> None:

@@ -1,0 +1,86 @@
+"""The API that sends HTTP requests."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+import segue
+from segue.core.conversation import ConversationConfig, Utterance
+from segue.core.errors import ConfigurationError
+from segue.rehearsal import converse
+from tests.rehearsal.participants import Does, calls, says
+
+ANY: dict[str, Any] = {"type": "object"}
+
+
+class Backend(BaseHTTPRequestHandler):
+    """Says what it was asked; /elsewhere redirects, /orders does not know anything."""
+
+    def do_GET(self) -> None:
+        self._answer(302 if self.path.startswith("/elsewhere") else 200, {"path": self.path})
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self._answer(404, {"sent": sent})
+
+    def _answer(self, status: int, form: Any) -> None:
+        body = json.dumps(form).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Location", "http://elsewhere.invalid/")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Backend) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+async def results(api: dict[str, Any], allowed: str, /, **arguments: Any) -> tuple[Utterance, ...]:
+    """What one call of the API comes to."""
+    async with segue.open(":memory:") as app:
+        bot = Does(lambda c: says("ok") if c.actions else calls("it", **arguments))
+        app.registry.participants.bots.register("own", lambda setting: bot)
+        config = ConversationConfig(
+            bot_mode="own", api_mode="request", apis=[{"name": "it", "parameters": ANY, **api}], allowed_hosts=[allowed],
+            conversation_turn_limit=1,
+        )  # fmt: skip
+        return (await converse(app, config)).results
+
+
+async def test_arguments_go_into_the_url_the_query_or_the_body(place: str) -> None:
+    get = {"url": f"http://{place}/orders/{{id}}", "method": "get"}
+    (got,) = await results(get, place, id="a/b", page=2)
+    (posted,) = await results({"url": f"http://{place}/orders"}, "127.0.0.1", id="x")
+
+    assert (got.status_code, got.data) == (200, {"path": "/orders/a%2Fb?page=2"})
+    assert (posted.status_code, posted.data) == (404, {"sent": {"id": "x"}})
+
+
+async def test_requests_go_to_allowed_hosts_only(place: str) -> None:
+    (redirected,) = await results({"url": f"http://{place}/elsewhere", "method": "GET"}, place)
+
+    assert redirected.status_code == 302
+    for url in ("http://127.0.0.1:1/", f"http://{place}@evil.invalid/", "http://{host}/", "file:///etc/passwd", ""):
+        with pytest.raises(ConfigurationError, match="allowed_hosts"):
+            await results({"url": url}, place, host=place)
+
+
+async def test_a_host_that_does_not_answer_is_an_error_of_the_call() -> None:
+    (failed,) = await results({"url": "http://127.0.0.1:9/"}, "127.0.0.1:9")
+
+    assert failed.status_code == 500 and "Connect" in failed.data
