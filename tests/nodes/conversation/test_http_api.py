@@ -56,9 +56,12 @@ async def results(api: dict[str, Any], allowed: str, /, **arguments: Any) -> tup
         bot = Does(lambda c: says("ok") if c.actions else calls("it", **arguments))
         app.registry.participants.bots.register("own", lambda setting: bot)
         config = ConversationConfig(
-            bot_mode="own", api_mode="request", apis=[{"name": "it", "parameters": ANY, **api}], allowed_hosts=[allowed],
+            bot_mode="own",
+            api_mode="request",
+            apis=[{"name": "it", "parameters": ANY, **api}],
+            allowed_hosts=[allowed],
             conversation_turn_limit=1,
-        )  # fmt: skip
+        )
         return (await converse(app, config)).results
 
 
