@@ -96,7 +96,7 @@ async def test_a_decision_without_an_end_is_asked_for_again(app: App) -> None:
 async def test_where_a_pause_is_wanted_no_further_attempt_is_begun(app: App, mode: str) -> None:
     quiet = Quiet()
     async with LoopbackServer([quiet, *[Text(answer("late"))] * 4]) as server:
-        app.register(agent_at(server, mode=mode, read_timeout=2.0))
+        app.register(agent_at(server, mode=mode, read_timeout=0.5))
         row = await app.start("go", session_id="s", agent="a")
         assert await asyncio.to_thread(quiet.asked.wait, 10)
         await app.pause(row["task_id"])
