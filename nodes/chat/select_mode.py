@@ -2,17 +2,27 @@
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Literal
 
-from segue.core.errors import UnknownMode
-from segue.core.events import ModeSelected
-from segue.prompts.language import own_words
+from langchain_core.messages import HumanMessage, SystemMessage
 
-from ..shared.context import NodeRuntime, announce, node_context
+from segue.core.errors import ModelError, UnknownMode
+from segue.core.events import ModeSelected
+from segue.core.ports import ModelRequest
+from segue.prompts.language import own_words
+from segue.prompts.load import render
+from segue.prompts.phrases import phrase
+
+from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.live_reply import Listener
+from ..shared.model_call import ask_model
 from .state import ChatNode, ChatState, ChatUpdate
 
 AUTO = "auto"
 Picked = Literal["direct", "react", "plan"]
+DEFAULT: Picked = "react"
+_NAMED = re.compile(r"\b(?:direct|react|plan)\b")
 
 _GREETING = re.compile(
     r"(?:(?:你好|您好|你们好|大家好|嗨|哈喽|哈啰|在吗|在么|在不在|早上好|早安|上午好|中午好|下午好|晚上好|晚安|"
@@ -54,22 +64,52 @@ def select_mode(modes: Collection[str]) -> ChatNode:
         """
         work = node_context(runtime)
         asked = work.context.mode or work.agent.mode
-        mode = pick_mode(state["objective"]) if asked == AUTO else asked
-        if mode not in modes:
-            raise UnknownMode(mode, [*modes, AUTO])
-        selected = ModeSelected(task_id=state["task_id"], mode=mode, reason="picked" if asked == AUTO else "asked for")
-        return {"mode": mode, "events": announce(selected)}
+        if asked == AUTO:
+            return await _pick(state, work)
+        if asked not in modes:
+            raise UnknownMode(asked, [*modes, AUTO])
+        selected = ModeSelected(task_id=state["task_id"], mode=asked, reason="asked for")
+        return {"mode": asked, "events": announce(selected)}
 
     return select
 
 
+async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
+    """Pick by the rules; where they do not tell, ask the model if the agent is set so."""
+    known = rule_for(state["objective"])
+    if known is None and work.agent.auto == "model" and work.model.is_language_model:
+        with suppress(ModelError):
+            return await _ask(state, work)
+    selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason="picked")
+    return {"mode": known or DEFAULT, "events": announce(selected)}
+
+
+async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
+    """Have the model pick; a reply that names no mode leaves it to the rules."""
+    system = render(
+        "select_mode", state["language"], tools=", ".join(work.tools) or phrase("no_tools", state["language"])
+    )
+    messages = [SystemMessage(system), HumanMessage(state["objective"])]
+    request = ModelRequest(purpose="decide", messages=messages)
+    asked = await ask_model(work, request, Listener, state["usage"], {"task_id": state["task_id"]})
+    named = _NAMED.search(asked.reply.text.lower())
+    mode = named[0] if named else DEFAULT
+    selected = ModeSelected(task_id=state["task_id"], mode=mode, reason="picked by the model" if named else "picked")
+    return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
+
+
 def pick_mode(message: str) -> Picked:
     """A mere greeting goes direct, a wish for a plan goes plan, all else goes react."""
+    return rule_for(message) or DEFAULT
+
+
+def rule_for(message: str) -> Picked | None:
+    """The mode that the words of a message call for, if they do."""
     text = message.replace("’", "'")
     if _is_greeting(text):
         return "direct"
     own = own_words(text).strip() or text
-    return "plan" if _PLAN.search(_TARIFF.sub("", own)) and not _DEFINITION.search(own) else "react"
+    return "plan" if _PLAN.search(_TARIFF.sub("", own)) and not _DEFINITION.search(own) else None
 
 
 def _is_greeting(text: str) -> bool:

@@ -70,8 +70,8 @@ class Registry:
     """Agents by id, and what is built from them once; the first one registered is the default."""
 
     def __init__(self, agents: Iterable[Agent] = EXAMPLES, environ: Mapping[str, str] | None = None) -> None:
-        self._agents = {agent.agent_id: agent for agent in agents}
         self._environ = os.environ if environ is None else environ
+        self._agents = {agent.agent_id: self._completed(agent) for agent in agents}
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
         self._mcp = McpTools()
@@ -85,9 +85,16 @@ class Registry:
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once."""
         tools = _usable(agent, BUILTIN.resolve(agent.tools))
-        self._agents[agent.agent_id] = agent
+        self._agents[agent.agent_id] = self._completed(agent)
         self._tools[agent.agent_id] = tools
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
+
+    def _completed(self, agent: Agent) -> Agent:
+        """The agent with what the environment decides where it does not."""
+        auto = self._environ.get("SEGUE_AUTO", "")
+        if auto not in ("", "rules", "model"):
+            raise ConfigurationError(f"SEGUE_AUTO is '{auto}': set it to rules or model, or leave it out.")
+        return agent.model_copy(update={"auto": auto}) if auto and agent.auto is None else agent
 
     def agent(self, name: str) -> Agent:
         """The agent of that id; the default one where the name is empty.

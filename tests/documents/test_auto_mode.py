@@ -6,9 +6,12 @@ from typing import Any, cast
 import pytest
 
 import segue
-from segue import ChatMode
+from segue import Agent, ChatMode
 from segue.app import App
+from segue.core.errors import ModelRefused
+from segue.core.events import ModeSelected
 from segue.nodes.chat.select_mode import pick_mode
+from tests.fakes import ScriptedChatModel
 
 PICKED = {
     "direct": [
@@ -93,6 +96,32 @@ PICKED = {
 async def _mode_of(app: App, message: str, **options: Any) -> str:
     events = [event async for event in app.chat(message, model="offline", **options)]
     return next(event.mode for event in events if isinstance(event, segue.events.ModeSelected))
+
+
+@pytest.mark.parametrize(
+    ("message", "replies", "mode", "calls"),
+    [
+        ("Compare three cities and book the best", ["plan"], "plan", 1),
+        ("你怎么看？", ["`direct`。"], "direct", 1),
+        ("What is new?", ["I cannot say."], "react", 1),
+        ("What is new?", [ModelRefused("no")], "react", 1),
+        ("hello", [], "direct", 0),
+        ("Plan a trip", [], "plan", 0),
+    ],
+)
+@pytest.mark.parametrize("how", ["agent", "environment"])
+async def test_auto_asks_the_model_where_the_rules_do_not_tell(
+    monkeypatch: pytest.MonkeyPatch, message: str, replies: list[Any], mode: str, calls: int, how: str
+) -> None:
+    monkeypatch.setenv("SEGUE_AUTO", "model" if how == "environment" else "rules")
+    model = ScriptedChatModel([*replies, ModelRefused("stop here"), ModelRefused("and here")])
+    agent = Agent(agent_id="a", model=model, auto="model" if how == "agent" else None)
+    async with segue.open(":memory:", agents=[agent]) as app:
+        events = [event async for event in app.chat(message, agent="a")]
+    (selected, *_) = [event for event in events if isinstance(event, ModeSelected)]
+    assert selected.mode == mode
+    asked = [call for call in model.calls if "direct" in str(call[0].content) and "plan" in str(call[0].content)]
+    assert len(asked) == calls
 
 
 @pytest.mark.parametrize("mode", PICKED)

@@ -72,4 +72,4 @@ def test_an_error_of_ones_own_has_the_template_of_its_parent() -> None:
 @pytest.mark.parametrize("text", [*ERRORS.values(), *SENTENCES.values()], ids=lambda text: text[:20])
 def test_a_tenants_prefix_is_removed_in_chinese_too(text: str) -> None:
     names = {name: "alpha:s1" if name in ("thread_id", "task_id", "name") else "x" for name in fields(text)}
-    assert "alpha" not in Tenant("alpha").told(text.format(**names))
+    assert "alpha" not in Tenant("alpha").without_prefix(text.format(**names))

@@ -128,6 +128,8 @@ class Agent(BaseModel):
     protocol: Literal["json", "native"] = "json"
     """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
     mode: str = "auto"
+    auto: Literal["rules", "model"] | None = None
+    """Who picks the mode where the rules do not tell: `model` asks the model first; None: SEGUE_AUTO, else `rules`."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; None: the user's."""
     max_iteration: int = Field(default=30, ge=1)
