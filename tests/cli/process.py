@@ -11,7 +11,7 @@ from pathlib import Path
 
 import segue.app
 import segue.cli
-import segue.cli.dialog.stage
+import segue.cli.dialog.loop
 import segue.graphs.lifecycle
 
 Patches = Mapping[str, object]

@@ -18,6 +18,7 @@ from ..core.errors import (
     ToolServerUnavailable,
 )
 from ..prompts.errors import render
+from .command_lines import doctor_command, task_command
 from .settings import Settings
 from .views.consoles import complaints
 from .views.sanitize import printable
@@ -60,19 +61,19 @@ def code_of(error: SegueError) -> int:
 
 def sentence_of(error: SegueError, settings: Settings | None = None) -> str:
     """The error's sentence in the terminal's language."""
-    return render(error, (settings or Settings()).reads(""))
+    return render(error, (settings or Settings()).language_for(""))
 
 
 def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DamagedSession):
-        return [settings.command_on("recover", error.thread_id)]
+        return [task_command(settings, "recover", error.thread_id)]
     if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
-        return [settings.say("see_doctor", command=settings.examining())]
+        return [settings.say("see_doctor", command=doctor_command(settings))]
     return []
 
 
 @contextmanager
-def told_in_a_sentence(settings: Settings | None = None) -> Iterator[None]:
+def report_errors(settings: Settings | None = None) -> Iterator[None]:
     """Turn Segue's own errors into a sentence and an exit code; anything else is a bug and keeps its traceback."""
     try:
         yield

@@ -12,7 +12,7 @@ from .commands.inspect import ask
 from .commands.memory import memory
 from .commands.simulate import simulate
 from .dialog.verdicts import with_bare_approvals
-from .exits import EXIT_CODES, told_in_a_sentence
+from .exits import EXIT_CODES, report_errors
 from .settings import DEFAULT_DATABASE, Settings
 from .views.sanitize import from_shell
 
@@ -71,12 +71,12 @@ def chat(
             "it needs a MESSAGE, or - to read one from standard input", param_hint="--json" if as_json else "--steer"
         )
     _check_steering(steer, session)
-    with told_in_a_sentence(settings):
+    with report_errors(settings):
         if message is None:
             from .commands.chat import interactive
 
             raise typer.Exit(interactive(settings))
-        from .dialog.stage import one_shot
+        from .dialog.loop import one_shot
 
         raise typer.Exit(one_shot(settings, _said(message), as_json=as_json, steer=steer))
 
@@ -102,10 +102,10 @@ def run(
     """
     settings = Settings(db, agents, agent, "", model, user, session, wait, language)
     _check_steering(steer, session)
-    with told_in_a_sentence(settings):
-        from .commands.run import carried_out
+    with report_errors(settings):
+        from .commands.run import run_goal
 
-        raise typer.Exit(carried_out(settings, _said(text), file or (), as_json=as_json, steer=steer))
+        raise typer.Exit(run_goal(settings, _said(text), file or (), as_json=as_json, steer=steer))
 
 
 def _check_steering(steer: bool, session: str) -> None:
@@ -136,12 +136,12 @@ def resume(
     if (task_id is None) != every:
         raise typer.BadParameter("give either a task id or --all", param_hint="TASK_ID")
     settings = Settings(db, agents, model=model)
-    with told_in_a_sentence(settings):
+    with report_errors(settings):
         if task_id is None:
             from .commands.resume import resume_all
 
             raise typer.Exit(resume_all(settings, as_json=as_json))
-        from .dialog.stage import resumed
+        from .dialog.loop import resumed
 
         raise typer.Exit(resumed(settings, task_id, as_json=as_json))
 
@@ -169,8 +169,8 @@ def answer(
     its call by the number shown with it, or applies to every call that no other option names.
     """
     settings = Settings(db, agents)
-    with told_in_a_sentence(settings):
-        from .dialog.stage import answered
+    with report_errors(settings):
+        from .dialog.loop import answered
 
         verdicts = (approve or (), edit or (), reject or ())
         raise typer.Exit(answered(settings, task_id, verdicts, as_json=as_json))
@@ -244,7 +244,7 @@ def serve(
 
     Only this machine can connect unless SEGUE_API_KEY is set.
     """
-    with told_in_a_sentence():
+    with report_errors():
         from .commands.serve import serve as answer_over_http
 
         answer_over_http(Settings(db, agents), host, port, workers)

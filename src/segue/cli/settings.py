@@ -1,7 +1,6 @@
-"""What a command line asked for, and the commands that go on from it."""
+"""Settings of a command: the options that the commands share."""
 
 import os
-import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from ..core.agents import Agent
 
 DEFAULT_DATABASE = "segue.db"
-MOST = 200
-"""Characters of a message that is said again in a command."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +40,15 @@ class Settings:
     said: str = ""
     """The message as it was given, where the files' names were added to it."""
 
-    def reads(self, text: str) -> Language:
-        """The language of what the terminal says about a text: the user's, else the locale's, else that of the text."""
+    def language_for(self, text: str) -> Language:
+        """The language of sentences about a text: the user's, else the locale's, else that of the text."""
         user = self.language or os.environ.get("SEGUE_LANGUAGE", "")
         locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
         return language_named(user) or language_named(locale) or language_of(text)
 
     def say(self, name: str, /, **slots: object) -> str:
         """A sentence of the catalogue in the terminal's language."""
-        return sentence(name, self.reads(""), **slots)
+        return sentence(name, self.language_for(""), **slots)
 
     def agents(self) -> "list[Agent]":
         """Read the agents file; modules that its tools name are also looked for beside it.
@@ -122,38 +119,3 @@ class Settings:
                 "There is no database {path} yet: `segue chat` creates it, or name another one with --db.",
                 path=self.database,
             )
-
-    def _places(self) -> list[str]:
-        return [*self._database(), *(["--agents", self.agents_file] if self.agents_file else [])]
-
-    def _database(self) -> list[str]:
-        usual = self.database == DEFAULT_DATABASE and not os.environ.get("SEGUE_DATABASE")
-        return [] if usual else ["--db", self.database]
-
-    def going_on(self, session_id: str) -> str:
-        """The command that continues the thread in another process."""
-        command = shlex.join(["segue", "chat", "--session", session_id, *self._places(), *self._chosen()])
-        return f'{command} "…"'
-
-    def sending(self, message: str, *options: str) -> str:
-        """The command that sends a message again; one that is not fit for a line is left for the person to write."""
-        message = self.said or message
-        mode = ["--mode", self.mode] if self.mode and self.verb == "chat" else []
-        files = [word for file in self.files for word in ("--file", file)]
-        command = shlex.join(["segue", self.verb, *options, *self._places(), *self._chosen(), *mode, *files])
-        fits = message.isprintable() and 0 < len(message) <= MOST and not message.startswith("-")
-        return f"{command} {shlex.quote(message)}" if fits else f'{command} "…"'
-
-    def _chosen(self) -> list[str]:
-        given = {"--agent": self.agent, "--model": self.model, "--user": "" if self.user == "default" else self.user}
-        given |= {"--language": "" if self.language == os.environ.get("SEGUE_LANGUAGE") else self.language}
-        return [word for option, value in given.items() if value for word in (option, value)]
-
-    def examining(self) -> str:
-        """The command that looks the database over."""
-        return shlex.join(["segue", "doctor", *self._database()])
-
-    def command_on(self, verb: str, task_id: str, *options: str) -> str:
-        """The command that resumes, answers, cancels or traces a task in another process."""
-        places = self._database() if verb == "trace" else self._places()
-        return shlex.join(["segue", verb, task_id, *options, *places])

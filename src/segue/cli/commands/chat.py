@@ -7,8 +7,8 @@ from typing import Any
 from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
-from ..dialog.next_commands import meanwhile, not_told_yet
-from ..dialog.stage import Stage
+from ..dialog.hints import busy_hints, unfinished_hint
+from ..dialog.loop import ConversationLoop
 from ..exits import complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import read_line
@@ -22,13 +22,13 @@ def interactive(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
     if sys.stdin.isatty():
         import readline  # noqa: F401 - importing it gives input() a history and editing keys
-    with Stage(settings, framed=False) as stage:
-        talk = Talk(stage, settings)
+    with ConversationLoop(settings, framed=False) as loop:
+        talk = Talk(loop, settings)
         talk.open()
         while (line := _read_line()) is not None and talk.take(line):
             pass
         talk.close()
-    return stage.leave(0)
+    return loop.leave(0)
 
 
 def _read_line() -> str | None:
@@ -42,10 +42,10 @@ def _read_line() -> str | None:
 class Talk:
     """The commands that begin with a slash, and everything else, which is a message."""
 
-    def __init__(self, stage: Stage, settings: Settings) -> None:
-        self._stage = stage
+    def __init__(self, loop: ConversationLoop, settings: Settings) -> None:
+        self._loop = loop
         self._settings = settings
-        self._talk = stage.conversation
+        self._talk = loop.conversation
         self._commands: dict[str, Callable[[str], bool]] = {
             "/exit": lambda _: False,
             "/quit": lambda _: False,
@@ -64,15 +64,15 @@ class Talk:
         model = self._talk.app.model_for(agent.agent_id, self._settings.model)
         mode = self._talk.mode or agent.mode
         heading = header(
-            agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.reads("")
+            agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.language_for("")
         )
         greet(self._talk.console, model, heading, "en", "zh")
         self._say(self._text("help_hint"))
 
     def close(self) -> None:
         """Print how to come back, if anything was said."""
-        for task in self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
-            self._talk.say_how_to_go_on(task)
+        for task in self._loop.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
+            self._talk.print_continue_hint(task)
 
     def take(self, line: str) -> bool:
         """Carry a line out; False means that the person leaves."""
@@ -83,7 +83,7 @@ class Talk:
             if name.startswith("/") and "/" not in name[1:]:
                 self._say(f"{self._text('no_command', name=name)}\n{self._text('help')}")
             elif name:
-                self._stage.carry(self._talk.send(line))
+                self._loop.run_turns(self._talk.send(line))
         except TaskUnfinished as error:
             task = self._latest()
             complain(
@@ -98,7 +98,7 @@ class Talk:
 
     def _say_what_runs(self, refused: ThreadBusy) -> None:
         if task := self._latest():
-            complain(*self._stage.run(meanwhile(self._talk.app, self._settings, task["task_id"], refused)))
+            complain(*self._loop.run(busy_hints(self._talk.app, self._settings, task["task_id"], refused)))
 
     def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""
@@ -121,31 +121,31 @@ class Talk:
         return True
 
     def _history(self, _: str) -> bool:
-        messages = self._stage.run(self._talk.app.history(self._talk.session))
-        hints = self._stage.run(not_told_yet(self._talk.app, self._settings, self._talk.session))
-        print_history(self._talk.console, messages, self._settings.reads(""), hints)
+        messages = self._loop.run(self._talk.app.history(self._talk.session))
+        hints = self._loop.run(unfinished_hint(self._talk.app, self._settings, self._talk.session))
+        print_history(self._talk.console, messages, self._settings.language_for(""), hints)
         return True
 
     def _resume(self, _: str) -> bool:
         if task := self._latest():
-            self._stage.carry(self._talk.resume(task["task_id"]))
+            self._loop.run_turns(self._talk.resume(task["task_id"]))
         return True
 
     def _steer(self, text: str) -> bool:
         if text:
-            self._stage.carry(self._talk.send(text, steer=True))
+            self._loop.run_turns(self._talk.send(text, steer=True))
         else:
             self._say(self._text("steer_usage"))
         return True
 
     def _cancel(self, _: str) -> bool:
         if task := self._latest():
-            self._stage.run(self._talk.app.cancel(task["task_id"]))
+            self._loop.run(self._talk.app.cancel(task["task_id"]))
             self._say(self._text("task_cancelled"))
         return True
 
     def _latest(self) -> dict[str, Any] | None:
-        tasks = self._stage.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))
+        tasks = self._loop.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))
         if not tasks:
             self._say(self._text("nothing_sent"))
             return None

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.queries import is_over
-from ..dialog.next_commands import how_to_go_on
+from ..command_lines import continue_command, task_command
+from ..dialog.hints import continue_hint
 from ..exits import FAILED
 from ..settings import Settings
 from ..views.sanitize import printable
@@ -19,7 +20,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
     name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
-    resume = [] if status == "done" else [settings.command_on("resume", task_id)]
+    resume = [] if status == "done" else [task_command(settings, "resume", task_id)]
     return [settings.say(name, task_id=task_id), *resume]
 
 
@@ -60,8 +61,8 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
     tasks = await app.queries.tasks(session_id=session, limit=1)
     if not tasks:
-        return [settings.say("to_continue"), settings.going_on(session)]
+        return [settings.say("to_continue"), continue_command(settings, session)]
     if is_over(tasks[0]):
-        return [*how_to_go_on(app, settings, tasks[0].json())]
+        return [*continue_hint(app, settings, tasks[0].json())]
     verb = "answer" if tasks[0].status == "waiting" else "resume"
-    return [settings.say("to_continue"), settings.command_on(verb, tasks[0].task_id)]
+    return [settings.say("to_continue"), task_command(settings, verb, tasks[0].task_id)]

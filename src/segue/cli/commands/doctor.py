@@ -30,6 +30,7 @@ from ...registry import Registry, served_tools
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
 from ...tools.builtin import BUILTIN
+from ..command_lines import task_command
 from ..exits import FAILED
 from ..settings import Settings
 from ..views.lines import signs_for
@@ -181,7 +182,7 @@ def _damaged_sessions(
         if not damaged and unreadable[session].lost:
             yield Finding(False, "database", unreadable[session].lost)
         elif session:
-            cure = settings.command_on("recover", session)
+            cure = task_command(settings, "recover", session)
             yield Finding(False, "database", f"session '{session}' is damaged: {listed(what)}. To repair it: {cure}")
         else:
             told = f"{listed(what)}: its session is unknown"

@@ -7,7 +7,8 @@ import typer
 
 from ...core.task_status import ACTIVE
 from .. import options
-from ..exits import USAGE, complain, told_in_a_sentence
+from ..command_lines import task_command
+from ..exits import USAGE, complain, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 
@@ -25,10 +26,10 @@ def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
     settings = Settings(db)
 
     async def listed(opened: "App") -> "list[Json]":
-        return await _told_apart(opened, settings, await opened.threads())
+        return await _with_interruption(opened, settings, await opened.threads())
 
     rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_threads(output(), rows, settings.reads(""))
+    write_json(rows, indent=2) if as_json else print_threads(output(), rows, settings.language_for(""))
 
 
 def tasks(
@@ -45,23 +46,23 @@ def tasks(
 
     async def listed(opened: "App") -> "list[Json]":
         rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
-        return await _told_apart(opened, settings, rows)
+        return await _with_interruption(opened, settings, rows)
 
     rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_tasks(output(), rows, settings.reads(""))
+    write_json(rows, indent=2) if as_json else print_tasks(output(), rows, settings.language_for(""))
 
 
-async def _told_apart(opened: "App", settings: Settings, rows: "list[Json]") -> "list[Json]":
+async def _with_interruption(opened: "App", settings: Settings, rows: "list[Json]") -> "list[Json]":
     """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
     unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
     gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
-    return [{**row, **_cut_off(row, gone.get(row["thread_id"]), settings)} for row in rows]
+    return [{**row, **_interruption(row, gone.get(row["thread_id"]), settings)} for row in rows]
 
 
-def _cut_off(row: "Json", gone: str | None, settings: Settings) -> "Json":
+def _interruption(row: "Json", gone: str | None, settings: Settings) -> "Json":
     if row["status"] not in ACTIVE or gone is None or row.get("task_id", gone) != gone:
         return {"cut_off": False}
-    return {"cut_off": True, "hint": settings.command_on("resume", gone)}
+    return {"cut_off": True, "hint": task_command(settings, "resume", gone)}
 
 
 def history(
@@ -70,16 +71,16 @@ def history(
     as_json: options.JsonOfList = False,
 ) -> None:
     """Print the messages of a session."""
-    from ..dialog.next_commands import not_told_yet
+    from ..dialog.hints import unfinished_hint
     from ..views.tables import print_history
 
     settings = Settings(db)
 
     async def told(opened: "App") -> "tuple[list[Json], list[str]]":
-        return await opened.history(session), await not_told_yet(opened, settings, session)
+        return await opened.history(session), await unfinished_hint(opened, settings, session)
 
     messages, hints = ask(settings, told)
-    write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.reads(""), hints)
+    write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.language_for(""), hints)
 
 
 def trace(
@@ -93,7 +94,7 @@ def trace(
 
     async def traced(opened: "App") -> "Json":
         found = await opened.trace(await opened.find_task(task_id))
-        (task,) = await _told_apart(opened, settings, [found["task"]])
+        (task,) = await _with_interruption(opened, settings, [found["task"]])
         return {**found, "task": task}
 
     found = ask(settings, traced)
@@ -101,7 +102,7 @@ def trace(
         write_json(found, indent=2)
     else:
         console = output()
-        console.print(trace_tree(found, signs_for(console), settings.reads(found["task"]["message"])))
+        console.print(trace_tree(found, signs_for(console), settings.language_for(found["task"]["message"])))
 
 
 def graph(
@@ -116,7 +117,7 @@ def graph(
     from ...runtime.modes import mode_graphs
 
     known = sorted(module.name for module in iter_modules(graphs.__path__))
-    with told_in_a_sentence():
+    with report_errors():
         own = mode_graphs(Settings(agents_file=agents).modes())
     if name not in (*known, *own):
         complain(Settings().say("no_graph", name=name, known=", ".join((*known, *own))))
@@ -130,7 +131,7 @@ def modes(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) 
     from ..views.tables import print_modes
 
     names = ask(Settings(":memory:", agents), _modes)
-    write_json(names) if as_json else print_modes(output(), names, Settings().reads(""))
+    write_json(names) if as_json else print_modes(output(), names, Settings().language_for(""))
 
 
 async def _modes(opened: "App") -> list[str]:
@@ -142,9 +143,9 @@ def agents(agents: options.MoreAgents = "") -> None:
     from ...registry import EXAMPLES, served_tools
     from ..views.tables import print_agents
 
-    with told_in_a_sentence():
+    with report_errors():
         found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
-        print_agents(output(), found, Settings().reads(""), asyncio.run(served_tools(found)))
+        print_agents(output(), found, Settings().language_for(""), asyncio.run(served_tools(found)))
 
 
 def doctor(
@@ -166,5 +167,5 @@ def ask(settings: Settings, question: "Callable[[App], Awaitable[Any]]") -> Any:
         async with settings.reopened() as opened:
             return await question(opened)
 
-    with told_in_a_sentence(settings):
+    with report_errors(settings):
         return asyncio.run(asked())

@@ -39,7 +39,7 @@ def files(
 
     settings = Settings(db)
     rows = ask(settings, lambda opened: opened.memory.files(user_id=user))
-    write_json(rows, indent=2) if as_json else print_memory_files(output(), rows, settings.reads(""))
+    write_json(rows, indent=2) if as_json else print_memory_files(output(), rows, settings.language_for(""))
 
 
 @memory.command()

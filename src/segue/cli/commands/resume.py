@@ -13,8 +13,9 @@ from rich.text import Text
 from ...core.errors import SegueError, ThreadBusy
 from ...core.records import Json
 from ...prompts.words import word
+from ..command_lines import task_command
 from ..dialog.interrupts import Interrupts, listening
-from ..dialog.stage import Stage
+from ..dialog.loop import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import write_json
@@ -40,16 +41,16 @@ OUTCOMES = {
 
 def resume_all(settings: Settings, *, as_json: bool) -> int:
     """Go on with every task that can be resumed, and return the exit code."""
-    with Stage(settings, as_json=as_json, must_exist=True) as stage:
-        talk = stage.conversation
-        everything = Everything(talk.app, settings, talk.console, as_json)
-        code: int = stage.run(everything.resume())
-        talk.stopped = everything.stopped
-    return stage.leave(code)
+    with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
+        talk = loop.conversation
+        batch = Batch(talk.app, settings, talk.console, as_json)
+        code: int = loop.run(batch.resume())
+        talk.stopped = batch.stopped
+    return loop.leave(code)
 
 
 @dataclass
-class Everything:
+class Batch:
     """The tasks that are resumed together."""
 
     app: "App"
@@ -65,7 +66,7 @@ class Everything:
         with listening(self.app, self._running, lambda name: complain(self.settings.say(name))) as interrupts:
             outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
-        self._sum_up(outcomes, await self._to_answer())
+        self._print_summary(outcomes, await self._to_answer())
         return code_of(outcomes)
 
     async def _to_answer(self) -> list[str]:
@@ -103,23 +104,23 @@ class Everything:
         signs = signs_for(self.console)
         sign, style = _sign(outcome, signs)
         line = Text.assemble(
-            (f"{sign} {word(outcome, self.settings.reads(''))}  ", style),
+            (f"{sign} {word(outcome, self.settings.language_for(''))}  ", style),
             (task["task_id"], "bold"),
             (f"  {seconds:.1f} s  ", "dim"),
         )
         self._print(line.append(one_line(task["message"], 80)))
         if problem and outcome in ("failed", "busy"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
-        if unknown := unknown_calls(task, signs, self.settings.reads(task["message"])):
+        if unknown := unknown_calls(task, signs, self.settings.language_for(task["message"])):
             self._print(Text("    ") + unknown)
         return outcome
 
-    def _sum_up(self, outcomes: list[str], to_answer: list[str]) -> None:
+    def _print_summary(self, outcomes: list[str], to_answer: list[str]) -> None:
         counted = Counter(outcomes)
         if self.as_json:
             write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}, "to_answer": to_answer})
             return
-        language = self.settings.reads("")
+        language = self.settings.language_for("")
         parts = ", ".join(f"{counted[name]} {word(said, language)}" for name, said in OUTCOMES.items() if counted[name])
         if outcomes:
             said = self.settings.say("counted" if len(outcomes) > 1 else "counted_one", n=len(outcomes), parts=parts)
@@ -129,7 +130,7 @@ class Everything:
         if to_answer:
             self._print(Text(self.settings.say("to_answer"), style="yellow"))
         for task_id in to_answer:
-            self._print(Text(f"  {self.settings.command_on('answer', task_id)}"))
+            self._print(Text(f"  {task_command(self.settings, 'answer', task_id)}"))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)

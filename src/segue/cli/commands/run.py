@@ -10,14 +10,14 @@ from segue.prompts.language import language_of
 
 from ...prompts.terminal import sentence
 from ..dialog.conversation import LIFECYCLE
-from ..dialog.stage import one_shot
+from ..dialog.loop import one_shot
 from ..exits import remark
 from ..settings import Settings
 
 DATA_AGENT = "data"
 
 
-def carried_out(settings: Settings, text: str, files: Sequence[Path], *, as_json: bool, steer: bool) -> int:
+def run_goal(settings: Settings, text: str, files: Sequence[Path], *, as_json: bool, steer: bool) -> int:
     """Carry a goal out in the mode with subtasks, and return the exit code.
 
     Raises:

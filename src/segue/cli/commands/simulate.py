@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
-from ..exits import FAILED, PAUSED, WAITING, remark, told_in_a_sentence
+from ..exits import FAILED, PAUSED, WAITING, remark, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, read_line
 
@@ -83,7 +83,7 @@ def simulate(
         "seed": seed,
         "language": language or None,
     }
-    with told_in_a_sentence(settings):
+    with report_errors(settings):
         from ...core.conversation import config_of, load_config
 
         chosen = load_config(config, **values) if config else config_of(values)

@@ -15,6 +15,7 @@ from ...core.events import Event, Paused, StateChanged, from_dict
 from ...core.records import Json
 from ...prompts.terminal import sentence
 from ...prompts.words import word
+from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
 from ..settings import Settings
 from ..views.heading import greet, header
@@ -24,8 +25,8 @@ from ..views.plain import JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
 from .approval import can_ask, print_calls
+from .hints import answer_hints, continue_hint
 from .interrupts import Interrupts, listening, unless_interrupted
-from .next_commands import answering, how_to_go_on
 from .verdicts import Answer
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Conversation:
 
     def _again(self, message: str, steer: bool) -> str:
         how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
-        return self.settings.sending(message, "--session", self.session, *how)
+        return send_command(self.settings, message, "--session", self.session, *how)
 
     def _say_that_it_waits(self) -> None:
         if self.settings.wait:
@@ -138,20 +139,20 @@ class Conversation:
         for form in seen:
             self.view.recall(from_dict(form))
         if self.framed:
-            model, language = self.app.model_for(task["agent_id"], task["model"]), self._reads(task)
+            model, language = self.app.model_for(task["agent_id"], task["model"]), self._language(task)
             heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database, language)
             greet(self.console, model, heading, language)
 
     def _new_view(self, task: Json) -> View:
         if self.as_json:
             return JsonView()
-        in_subtasks, language = task["mode"] == LIFECYCLE, self._reads(task)
+        in_subtasks, language = task["mode"] == LIFECYCLE, self._language(task)
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             return (LiveProgress if in_subtasks else LiveView)(self.console, language)
         return (PlainProgress if in_subtasks else PlainView)(self.console, language)
 
-    def _reads(self, task: Json) -> Language:
-        return self.settings.reads(task["message"])
+    def _language(self, task: Json) -> Language:
+        return self.settings.language_for(task["message"])
 
     async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()
@@ -171,7 +172,7 @@ class Conversation:
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
         if paused and task["status"] not in ("paused", "cancelled"):
-            return self._leave_to_others(task)
+            return self._leave_to_other_process(task)
         return await self._judge(task, interrupted=interrupts.count > 0)
 
     async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Json:
@@ -183,12 +184,12 @@ class Conversation:
                 return task
             await asyncio.sleep(LOOK_EVERY)
 
-    def _leave_to_others(self, task: Json) -> Turn:
+    def _leave_to_other_process(self, task: Json) -> Turn:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):
             view.result(task)
-        trace = self.settings.command_on("trace", task["task_id"])
+        trace = task_command(self.settings, "trace", task["task_id"])
         complain(self.settings.say("taken_elsewhere"), trace)
         return Turn(PAUSED)
 
@@ -211,37 +212,37 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_calls(self.console, question, self._reads(task))
+            print_calls(self.console, question, self._language(task))
         else:
             self._conclude(task)
-        return Turn(self._say_what_it_needs(task, question))
+        return Turn(self._print_what_it_needs(task, question))
 
     def _conclude(self, task: Json) -> None:
         self.console.print()
-        if unknown := unknown_calls(task, signs_for(self.console), self._reads(task)):
+        if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
             self.console.print(unknown, soft_wrap=True)
         if task["status"] in ("done", "error") and task["result"]:
             self.console.print(status_line(task, self.seconds), soft_wrap=True)
             if self.framed:
-                self.say_how_to_go_on(task)
+                self.print_continue_hint(task)
 
-    def say_how_to_go_on(self, task: Json) -> None:
+    def print_continue_hint(self, task: Json) -> None:
         """Print the command that continues a task's session with its agent in another process, ready to be copied."""
-        heading, command = how_to_go_on(self.app, self.settings, task)
+        heading, command = continue_hint(self.app, self.settings, task)
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
-    def say_how_to_answer(self, task: Json, question: Json) -> int:
+    def print_answer_hints(self, task: Json, question: Json) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
-        commands = answering(self.settings, task["task_id"], question["calls"])
-        remark(sentence("waiting", self._reads(task)), *commands)
+        commands = answer_hints(self.settings, task["task_id"], question["calls"])
+        remark(sentence("waiting", self._language(task)), *commands)
         return WAITING
 
-    def _say_what_it_needs(self, task: Json, question: Json | None) -> int:
+    def _print_what_it_needs(self, task: Json, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
-        resume, language = self.settings.command_on("resume", task["task_id"]), self._reads(task)
+        resume, language = task_command(self.settings, "resume", task["task_id"]), self._language(task)
         if question:
-            return self.say_how_to_answer(task, question)
+            return self.print_answer_hints(task, question)
         match task["status"]:
             case "done":
                 return 0

@@ -7,19 +7,26 @@ import pytest
 from typer.main import get_command
 
 from segue.cli import app
+from segue.cli.command_lines import continue_command, send_command, task_command
 from segue.cli.settings import Settings
 
 
 def test_the_plain_case_is_short() -> None:
-    assert Settings().going_on("s1") == 'segue chat --session s1 "…"'
-    assert Settings().command_on("resume", "t1") == "segue resume t1"
+    assert continue_command(Settings(), "s1") == 'segue chat --session s1 "…"'
+    assert task_command(Settings(), "resume", "t1") == "segue resume t1"
 
 
 def test_what_is_not_the_default_is_said_again_and_quoted() -> None:
     settings = Settings("my data.db", "a b.toml", agent="x", model="openai:m")
-    words = shlex.split(settings.going_on("s1"))
+    words = shlex.split(continue_command(settings, "s1"))
     assert words[4:] == ["--db", "my data.db", "--agents", "a b.toml", "--agent", "x", "--model", "openai:m", "…"]
-    assert shlex.split(settings.command_on("cancel", "t1"))[2:] == ["t1", "--db", "my data.db", "--agents", "a b.toml"]
+    assert shlex.split(task_command(settings, "cancel", "t1"))[2:] == [
+        "t1",
+        "--db",
+        "my data.db",
+        "--agents",
+        "a b.toml",
+    ]
 
 
 def test_the_first_agent_of_the_file_is_the_default(tmp_path: Path) -> None:
@@ -32,11 +39,11 @@ def test_the_first_agent_of_the_file_is_the_default(tmp_path: Path) -> None:
 
 def test_a_message_is_sent_again_by_the_command_that_was_used() -> None:
     chat = Settings(session="s1", mode="plan", user="ann")
-    assert chat.sending("hi", "--steer") == "segue chat --steer --user ann --mode plan hi"
+    assert send_command(chat, "hi", "--steer") == "segue chat --steer --user ann --mode plan hi"
     run = Settings(verb="run", mode="lifecycle", agent="data", files=("a b.csv", "c.csv"), said="look at it")
-    sent = run.sending("look at it\n\n(data files: a-b.csv, c.csv)", "--wait", "60")
+    sent = send_command(run, "look at it\n\n(data files: a-b.csv, c.csv)", "--wait", "60")
     assert sent == "segue run --wait 60 --agent data --file 'a b.csv' --file c.csv 'look at it'"
-    assert run.going_on("s1") == 'segue chat --session s1 --agent data "…"'
+    assert continue_command(run, "s1") == 'segue chat --session s1 --agent data "…"'
 
 
 def known_options(command: str) -> set[str]:
@@ -45,7 +52,7 @@ def known_options(command: str) -> set[str]:
 
 @pytest.mark.parametrize("verb", ["resume", "answer", "pause", "cancel", "recover", "trace"])
 def test_a_command_that_is_proposed_has_the_options_that_are_proposed(verb: str) -> None:
-    proposed = shlex.split(Settings("x.db", "a.toml").command_on(verb, "t1"))
+    proposed = shlex.split(task_command(Settings("x.db", "a.toml"), verb, "t1"))
     assert {word for word in proposed if word.startswith("-")} <= known_options(verb)
 
 
@@ -53,5 +60,5 @@ def test_a_command_that_is_proposed_has_the_options_that_are_proposed(verb: str)
 def test_a_command_that_sends_has_the_options_that_are_proposed(verb: str) -> None:
     files = ("a.csv",) if verb == "run" else ()
     settings = Settings("x.db", "a.toml", "x", "plan", "offline", "ann", verb=verb, files=files)
-    proposed = shlex.split(settings.sending("hi", "--session", "s1", "--wait", "60", "--steer"))
+    proposed = shlex.split(send_command(settings, "hi", "--session", "s1", "--wait", "60", "--steer"))
     assert {word for word in proposed if word.startswith("-")} <= known_options(verb)

@@ -15,14 +15,14 @@ from ..settings import Settings
 from ..views.consoles import output
 from .approval import Questioner
 from .conversation import Conversation, Turn
-from .next_commands import instead, meanwhile
+from .hints import alternatives, busy_hints
 from .verdicts import answer_of
 
 if TYPE_CHECKING:
     from ...app import App
 
 
-class Stage:
+class ConversationLoop:
     """An event loop with an open conversation; between two runs of it nothing else happens."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Stage:
         self._framed = framed and not as_json
         self.conversation: Conversation
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "ConversationLoop":
         self._runner.__enter__()
         try:
             app = self.run(self._enter(self._opening))
@@ -61,7 +61,7 @@ class Stage:
     def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
         return self._runner.run(doing)
 
-    def carry(self, doing: Coroutine[Any, Any, Turn]) -> int:
+    def run_turns(self, doing: Coroutine[Any, Any, Turn]) -> int:
         """Carry a task through, asking the person whenever it comes to wait; returns the exit code."""
         talk = self.conversation
         turn: Turn = self.run(doing)
@@ -70,9 +70,9 @@ class Stage:
         return turn.code
 
     def _asked(self, talk: Conversation, task: Json, question: Json) -> Turn:
-        answer = Questioner(talk.console, talk.settings.reads(task["message"])).ask(question)
+        answer = Questioner(talk.console, talk.settings.language_for(task["message"])).ask(question)
         if answer is None:
-            return Turn(talk.say_how_to_answer(task, question))
+            return Turn(talk.print_answer_hints(task, question))
         try:
             turn: Turn = self.run(talk.answer(task["task_id"], answer))
         except InvalidAnswer as error:
@@ -96,27 +96,27 @@ class Stage:
 
 def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = False) -> int:
     """Send one message and return the exit code."""
-    with Stage(settings, as_json=as_json) as stage:
-        talk = stage.conversation
+    with ConversationLoop(settings, as_json=as_json) as loop:
+        talk = loop.conversation
         try:
-            code = stage.carry(talk.send(message, steer=steer))
+            code = loop.run_turns(talk.send(message, steer=steer))
         except (TaskUnfinished, ThreadBusy) as refused:
-            complain(sentence_of(refused, settings), *stage.run(instead(talk.app, settings, refused, message)))
+            complain(sentence_of(refused, settings), *loop.run(alternatives(talk.app, settings, refused, message)))
             code = FAILED
-    return stage.leave(code)
+    return loop.leave(code)
 
 
 def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     """Resume one task and return the exit code."""
-    with Stage(settings, as_json=as_json, must_exist=True) as stage:
-        talk = stage.conversation
-        found = stage.run(talk.app.find_task(task_id))
+    with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
+        talk = loop.conversation
+        found = loop.run(talk.app.find_task(task_id))
         try:
-            code = stage.carry(talk.resume(found))
+            code = loop.run_turns(talk.resume(found))
         except ThreadBusy as refused:
-            complain(*stage.run(meanwhile(talk.app, settings, found, refused)))
+            complain(*loop.run(busy_hints(talk.app, settings, found, refused)))
             code = FAILED
-    return stage.leave(code)
+    return loop.leave(code)
 
 
 def answered(
@@ -126,12 +126,12 @@ def answered(
 
     `given` are the options that approve, edit and reject; without any the person is asked.
     """
-    with Stage(settings, as_json=as_json, must_exist=True) as stage:
-        talk = stage.conversation
-        found = stage.run(talk.app.find_task(task_id))
-        question = stage.run(talk.app.question(found))
+    with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
+        talk = loop.conversation
+        found = loop.run(talk.app.find_task(task_id))
+        question = loop.run(talk.app.question(found))
         if any(given):
-            code = stage.carry(talk.answer(found, answer_of(question["calls"], *given)))
+            code = loop.run_turns(talk.answer(found, answer_of(question["calls"], *given)))
         else:
-            code = stage.carry(talk.resume(found))
-    return stage.leave(code)
+            code = loop.run_turns(talk.resume(found))
+    return loop.leave(code)

@@ -1,4 +1,4 @@
-"""What a person can do where a session does not take a message, or a task waits: commands that are ready to be run."""
+"""Hints: what to do where a session does not accept a message, or a task waits, as commands ready to be run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import TaskUnfinished, ThreadBusy
 from ...core.task_status import ACTIVE
+from ..command_lines import MOST, continue_command, send_command, task_command
 from ..exits import sentence_of
-from ..settings import MOST, Settings
+from ..settings import Settings
 from .verdicts import Call
 
 if TYPE_CHECKING:
@@ -17,77 +18,77 @@ if TYPE_CHECKING:
 WAIT_SECONDS = "60"
 
 
-def how_to_go_on(app: "App", settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
+def continue_hint(app: "App", settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
     """A heading, and the command that continues a task's session with its agent in another process."""
     usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
     agent = "" if task["agent_id"] == usual else task["agent_id"]
-    command = replace(settings, agent=agent, user=task["user_id"]).going_on(task["thread_id"])
+    command = continue_command(replace(settings, agent=agent, user=task["user_id"]), task["thread_id"])
     return settings.say("continue_session"), command
 
 
-def answering(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
+def answer_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
     """How to decide on the calls that a task waits with."""
     first = calls[0]["index"]
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"
     return [
-        *_choice(settings.say("decide_here"), settings.command_on("answer", task_id)),
+        *_choice(settings.say("decide_here"), task_command(settings, "answer", task_id)),
         *_choice(settings.say("decide_by_options")),
-        f"  {settings.command_on('answer', task_id, '--approve', 'all')}",
-        f"  {settings.command_on('answer', task_id, '--edit', shown)}",
-        f"  {settings.command_on('answer', task_id, '--reject', 'REASON')}",
+        f"  {task_command(settings, 'answer', task_id, '--approve', 'all')}",
+        f"  {task_command(settings, 'answer', task_id, '--edit', shown)}",
+        f"  {task_command(settings, 'answer', task_id, '--reject', 'REASON')}",
     ]
 
 
-async def instead(app: "App", settings: Settings, refused: TaskUnfinished | ThreadBusy, message: str) -> list[str]:
+async def alternatives(app: "App", settings: Settings, refused: TaskUnfinished | ThreadBusy, message: str) -> list[str]:
     """What to do instead of sending the message to a session that does not take it."""
     tasks = await app.tasks(session_id=settings.session, limit=1)
     if isinstance(refused, TaskUnfinished):
         return _unfinished(settings, tasks[0], message)
     here = ("--session", settings.session)
     choices = [
-        *_choice(settings.say("wait_for_it"), settings.sending(message, *here, "--wait", WAIT_SECONDS)),
-        *_choice(settings.say("other_session"), settings.sending(message)),
+        *_choice(settings.say("wait_for_it"), send_command(settings, message, *here, "--wait", WAIT_SECONDS)),
+        *_choice(settings.say("other_session"), send_command(settings, message)),
     ]
     if tasks:
-        steering = settings.sending(message, *here, "--steer")
-        choices += _choice(settings.say("pause_running"), settings.command_on("pause", tasks[0]["task_id"]))
+        steering = send_command(settings, message, *here, "--steer")
+        choices += _choice(settings.say("pause_running"), task_command(settings, "pause", tasks[0]["task_id"]))
         choices += _choice(settings.say("add_to_running"), steering)
     return choices
 
 
-async def meanwhile(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
+async def busy_hints(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
     """Why a task cannot be taken up while its session is busy, and what to do instead."""
     thread_id = (await app.task(task_id))["thread_id"]
     (latest,) = await app.tasks(session_id=thread_id, limit=1)
-    pausing = settings.command_on("pause", latest["task_id"])
+    pausing = task_command(settings, "pause", latest["task_id"])
     if latest["status"] not in ACTIVE:
         return [sentence_of(refused, settings)]
     if latest["task_id"] != task_id:
         return [sentence_of(refused, settings), *_choice(settings.say("pause_running"), pausing)]
-    watching = _choice(settings.say("see_progress"), settings.command_on("trace", task_id))
+    watching = _choice(settings.say("see_progress"), task_command(settings, "trace", task_id))
     if latest["status"] == "pausing":
         return [settings.say("pausing_elsewhere", task_id=task_id), *watching]
     runs = settings.say("runs_elsewhere", task_id=task_id)
     return [runs, *watching, *_choice(settings.say("pause_and_resume"), pausing)]
 
 
-async def not_told_yet(app: "App", settings: Settings, session_id: str) -> list[str]:
+async def unfinished_hint(app: "App", settings: Settings, session_id: str) -> list[str]:
     """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
     from ...runtime.queries import is_over
 
     open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
     said = settings.say("unfinished_hidden")
-    return [line for task_id in open_ones for line in _choice(said, settings.command_on("trace", task_id))]
+    return [line for task_id in open_ones for line in _choice(said, task_command(settings, "trace", task_id))]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
-    cancel = _choice(settings.say("cancel_it"), settings.command_on("cancel", task["task_id"]))
+    cancel = _choice(settings.say("cancel_it"), task_command(settings, "cancel", task["task_id"]))
     if task["status"] == "waiting":
-        return [*_choice(settings.say("answer_it"), settings.command_on("answer", task["task_id"])), *cancel]
-    steer = settings.sending(message, "--session", task["thread_id"], "--steer")
+        return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task["task_id"])), *cancel]
+    steer = send_command(settings, message, "--session", task["thread_id"], "--steer")
     return [
-        *_choice(settings.say("resume_it"), settings.command_on("resume", task["task_id"])),
+        *_choice(settings.say("resume_it"), task_command(settings, "resume", task["task_id"])),
         *cancel,
         *_choice(settings.say("add_and_resume"), steer),
     ]
