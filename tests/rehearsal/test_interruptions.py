@@ -1,0 +1,167 @@
+"""Conversations that are paused, fail or are killed go on where they stopped, and nothing is done twice."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput
+from segue.core.errors import ConfigurationError, ThreadExists
+from segue.core.transcript import transcript
+from segue.rehearsal import converse, load_conversation, read_log
+from tests.rehearsal.participants import Does, found
+
+SCRIPT = ["帮我规划一个北京3日游", "谢谢"]
+TRAVEL = ConversationConfig(
+    user_mode="own", script=SCRIPT, bot_mode="segue:react", bot_agent="travel", api_mode="own", seed=1
+)
+
+
+class Counted:
+    """Participants that count what they do; `at` is called before each call of the API."""
+
+    def __init__(self, at: Callable[[Conversation], None] = lambda conversation: None) -> None:
+        self.said: Counter[int] = Counter()
+        self.called: Counter[int] = Counter()
+        self.at = at
+
+    def user(self, conversation: Conversation) -> UserOutput:
+        self.said[conversation.turn] += 1
+        lines = [*conversation.config.script, "[END]"]
+        return UserOutput(text=lines[conversation.turn])
+
+    def api(self, conversation: Conversation) -> Any:
+        self.at(conversation)
+        self.called[len(conversation.utterances)] += 1
+        return found(conversation)
+
+    def enter(self, app: App) -> None:
+        specs = [tool.spec for tool in app.registry.tools_for(app.registry.agent("travel")).values()]
+        app.registry.participants.users.register("own", lambda setting: Does(self.user))
+        app.registry.participants.apis.register("own", lambda setting: Does(self.api, list(map(dict, specs))))
+
+
+async def undisturbed(config: ConversationConfig) -> str:
+    async with segue.open(":memory:") as app:
+        Counted().enter(app)
+        return transcript(await converse(app, config))
+
+
+async def test_a_failure_in_the_middle_is_gone_on_from_in_another_app(tmp_path: Path) -> None:
+    def fail(conversation: Conversation) -> None:
+        if len(conversation.results) == 2 and not failures:
+            failures.append(1)
+            raise RuntimeError("the backend is down")
+
+    failures: list[int] = []
+    counted = Counted(fail)
+    async with segue.open(tmp_path / "s.db") as app:
+        counted.enter(app)
+        with pytest.raises(RuntimeError, match="backend is down"):
+            await converse(app, TRAVEL, conversation_id="talk")
+        unfinished = await load_conversation(app, "talk")
+    async with segue.open(tmp_path / "s.db") as app:
+        counted.enter(app)
+        conversation = await converse(app, TRAVEL, conversation_id="talk")
+
+    assert unfinished.ending is None and len(unfinished.results) == 2
+    assert transcript(conversation) == await undisturbed(TRAVEL)
+    assert set(counted.said.values()) == set(counted.called.values()) == {1}
+    assert conversation.ending and conversation.ending.reason is EndReason.USER_ENDED
+
+
+async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(tmp_path: Path) -> None:
+    counted = Counted()
+    async with segue.open(tmp_path / "s.db") as app:
+        counted.enter(app)
+
+        class Pausing:
+            async def process(self, conversation: Conversation) -> UserOutput:
+                if conversation.turn == 1:
+                    await app.pause(conversation.task_id)
+                return counted.user(conversation)
+
+        app.registry.participants.users.register("own", lambda setting: Pausing())
+        paused = await converse(app, TRAVEL, conversation_id="talk")
+        assert (await app.task(paused.task_id))["status"] == "paused"
+        counted.enter(app)
+        conversation = await converse(app, ConversationConfig(), conversation_id="talk")
+
+    assert (paused.turn, paused.ending) == (2, None)
+    assert transcript(conversation) == await undisturbed(TRAVEL)
+    assert set(counted.said.values()) == set(counted.called.values()) == {1}
+
+
+async def test_what_a_bot_left_unfinished_at_its_limit_is_cancelled_before_the_next_turn() -> None:
+    async with segue.open(":memory:") as app:
+        Counted().enter(app)
+        config = TRAVEL.model_copy(update={"bot_action_limit": 2, "default_response": "Sorry."})
+        conversation = await converse(app, config, conversation_id="talk")
+        tasks = await app.tasks(session_id="talk.bot")
+
+    turns = {n: [u.role.value for u in conversation.utterances if u.turn == n] for n in (1, 2)}
+    assert turns == {1: ["USER", "BOT", "API", "BOT", "API", "BOT"], 2: ["USER", "BOT"]}
+    assert [task["status"] for task in reversed(tasks)] == ["cancelled", "done"]
+
+
+async def test_a_finished_conversation_is_only_read_and_another_one_is_refused() -> None:
+    config = ConversationConfig(conversation_turn_limit=1)
+    async with segue.open(":memory:") as app:
+        first = await converse(app, config, conversation_id="talk")
+        await app.ask("你好", session_id="chat")
+
+        assert await converse(app, config, conversation_id="talk") == first
+        with pytest.raises(ConfigurationError, match="has another configuration"):
+            await converse(app, ConversationConfig(conversation_turn_limit=2), conversation_id="talk")
+        with pytest.raises(ThreadExists):
+            await converse(app, config, conversation_id="chat")
+
+
+CHILD = """
+import asyncio, os, signal, sys
+import segue
+from segue.rehearsal import converse, write_log
+from tests.rehearsal.test_interruptions import KILLED
+
+heard = 0
+
+def listen(utterance):
+    global heard
+    heard += 1
+    if heard == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with segue.open(sys.argv[1]) as app:
+        write_log(await converse(app, KILLED, conversation_id="talk", heard=listen), sys.argv[1] + ".jsonl")
+
+asyncio.run(main())
+"""
+KILLED = TRAVEL.model_copy(
+    update={"user_mode": "scripted_user", "api_mode": "tools", "tools": ("tests.rehearsal.effects:TOOLS",)}
+)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_nothing_is_lost_and_no_call_is_repeated(tmp_path: Path) -> None:
+    ran = 0
+    for kill_at in (3, 5, 100):
+        environment = {**os.environ, "EFFECTS": str(tmp_path / "effects"), "SEGUE_MODEL": "offline"}
+        command = [sys.executable, "-c", CHILD, str(tmp_path / "s.db"), str(kill_at)]
+        ran = subprocess.run(command, env=environment, check=False, cwd=Path(__file__).parents[2]).returncode
+        assert ran in (0, -9)
+
+    conversation = read_log(tmp_path / "s.db.jsonl")
+    effects = (tmp_path / "effects").read_text().splitlines()
+    assert ran == 0 and transcript(conversation) == asyncio.run(undisturbed(KILLED))
+    assert effects == [u.action for u in conversation.results]
+    assert [u.index for u in conversation.utterances] == list(range(len(conversation.utterances)))
+    assert all(u.role is not Role.API or u.ok for u in conversation.utterances)
