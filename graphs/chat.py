@@ -1,4 +1,4 @@
-"""Pick a mode, let its graph carry the task, fall back to react where one gives up."""
+"""Pick a mode, let its graph carry the task, fall back to react where one fails."""
 
 from collections.abc import Mapping
 

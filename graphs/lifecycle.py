@@ -42,7 +42,7 @@ def build_lifecycle(
     """The graph, to be compiled with a checkpointer or without.
 
     Without a coordinator the context is the agent's tools; without `decompose` the agent's model decomposes the goal.
-    With `restored` the run goes on with what was done before.
+    With `restored` the run continues from what was done before.
     """
     graph = AgentGraph(LifecycleState, RunContext, input_schema=GraphInput, output_schema=TaskOutput)
     graph.add_node("RECEIVING", stepwise(receiving(restored)))

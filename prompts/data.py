@@ -64,8 +64,8 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     ),
     "which_column": ("请指明按哪一列分组：{names}。", "Name the column to group by: {names}."),
     "wrong_type": (
-        "列“{name}”是{found}，不是{wanted}列；{wanted}列有：{names}。",
-        'The column "{name}" is {found}, not {wanted}; columns that are: {names}.',
+        "列“{name}”是{found}，不是{requested}列；{requested}列有：{names}。",
+        'The column "{name}" is {found}, not {requested}; columns that are: {names}.',
     ),
     "number": ("数值", "numeric"),
     "date": ("日期", "a date"),

@@ -76,7 +76,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     ),
     "branch_re_plan": (
         "重写计划中尚未完成的步骤；已完成的步骤保留。",
-        "Write the unfinished steps of the plan anew; finished steps stay.",
+        "Write the unfinished steps of the plan again; finished steps stay.",
     ),
     "branch_update_plan": (
         "更新步骤状态（例如 done）；步骤的文字不变。",
@@ -117,7 +117,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "The task is not finished: {why}. This is what was found so far; write “go on” to continue.\n\n{found}",
     ),
     "interrupted": ("（回答被中断。）", "(The answer was interrupted.)"),
-    "cut": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was cut at its length limit.)"),
+    "truncated": ("\n\n（回答在长度上限处被截断。）", "\n\n(The answer was truncated at its length limit.)"),
     "bot_default": (
         "抱歉，我暂时无法完成您的请求。请问还有什么可以帮您？",
         "I am sorry, I cannot complete this request at the moment. Is there anything else that I can do for you?",

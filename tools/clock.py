@@ -67,15 +67,15 @@ def _zone(name: str) -> tzinfo:
         ValueError: there is no such zone, or no database to look it up in.
     """
     places = {place.casefold(): zone for place, zone in PLACES.items()}
-    wanted = places.get(name.strip().casefold(), name.strip())
-    if wanted.casefold() in {"utc", "gmt", "z"}:
+    requested = places.get(name.strip().casefold(), name.strip())
+    if requested.casefold() in {"utc", "gmt", "z"}:
         return UTC
     try:
-        return ZoneInfo(wanted)
+        return ZoneInfo(requested)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         known = {zone.casefold(): zone for zone in available_timezones()}
-        if wanted.casefold() in known:
-            return ZoneInfo(known[wanted.casefold()])
+        if requested.casefold() in known:
+            return ZoneInfo(known[requested.casefold()])
         if not known:
             raise ValueError(
                 "This system has no time-zone database, only UTC: pip install tzdata (系统没有时区数据)."

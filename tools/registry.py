@@ -41,11 +41,11 @@ class ToolSets:
     def names(self) -> list[str]:
         return sorted(self._sets)
 
-    def may_change(self, wanted: Iterable[Any]) -> bool:
+    def may_change(self, requested: Iterable[Any]) -> bool:
         """Whether a later `resolve` of these may give other tools."""
-        return any(isinstance(item, str) and callable(self._sets.get(item)) for item in wanted)
+        return any(isinstance(item, str) and callable(self._sets.get(item)) for item in requested)
 
-    def resolve(self, wanted: Iterable[Any]) -> dict[str, BoundTool]:
+    def resolve(self, requested: Iterable[Any]) -> dict[str, BoundTool]:
         """The tools of an agent by name.
 
         Raises:
@@ -53,7 +53,7 @@ class ToolSets:
             ConfigurationError: two tools have one name.
         """
         found: dict[str, BoundTool] = {}
-        for item in wanted:
+        for item in requested:
             for source in self._members(item):
                 bound = as_tool(source)
                 if bound.name in found and found[bound.name].origin != bound.origin:

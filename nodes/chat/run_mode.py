@@ -17,7 +17,7 @@ from .state import ChatNode, ChatState, ChatUpdate
 ModeGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 FALLBACKS: Mapping[str, str] = {"direct": "react", "plan": "react", "plan_react": "react"}
-"""Who takes over from a mode that gives up."""
+"""The fallback of each mode that fails."""
 
 
 def run_mode(name: str, graph: ModeGraph) -> ChatNode:

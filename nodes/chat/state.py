@@ -24,7 +24,7 @@ class ChatState(TypedDict, total=False):
     usage: dict[str, Any]
     """INIT, as the five above; `usage` also by the modes."""
     mode: str
-    """SELECT_MODE, and a mode that gives up in favour of another."""
+    """SELECT_MODE, and a mode that falls back to another."""
     gave_up: str
     """Why the last mode gave up; empty if it did not. The modes."""
     result: dict[str, Any] | None

@@ -16,8 +16,8 @@ class ApiDuplication:
     def refusal(self, conversation: Conversation) -> str:
         call = conversation.pending
         assert call is not None
-        wanted = (call.action, call.action_input)
-        made = sum((u.action, u.action_input) == wanted for u in conversation.results)
+        requested = (call.action, call.action_input)
+        made = sum((u.action, u.action_input) == requested for u in conversation.results)
         if made < self._most:
             return ""
         return phrase("api_duplication", self._language, tool=call.action, n=str(made))

@@ -71,7 +71,7 @@ def _text(item: Any) -> str:
 
 
 def _bounded(found: Mapping[str, list[str]], most_tokens: int) -> dict[str, list[str]]:
-    """The texts as prompts will show them: each cut to its length, and no more of them than fit."""
+    """The texts as prompts will show them: each truncated to its length, and no more of them than fit."""
     return {kind: list(_that_fit(texts, most_tokens // SHARE)) for kind, texts in found.items()}
 
 

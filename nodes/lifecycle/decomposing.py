@@ -1,4 +1,4 @@
-"""DECOMPOSING: break the goal down into tasks; after a complaint they are asked for anew."""
+"""DECOMPOSING: break the goal down into tasks; after a complaint they are requested again."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""PAUSED: a paused run goes on where it was paused."""
+"""PAUSED: a paused run continues where it was paused."""
 
 from segue.core.lifecycle import EngineState
 

@@ -15,7 +15,7 @@ from .state import LifecycleNode, LifecycleState, Restored
 
 
 def receiving(restored: Restored | None = None) -> LifecycleNode:
-    """The node of a new run, or of one that begins anew with what was done before."""
+    """The node of a new run, or of a restored one."""
 
     async def node(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Read the input; one without anything to do ends the run."""

@@ -1,4 +1,4 @@
-"""MAKE_PLAN: one model call writes the plan; after a complaint it writes it anew."""
+"""MAKE_PLAN: one model call writes the plan; after a complaint it writes it again."""
 
 from typing import Any, cast
 

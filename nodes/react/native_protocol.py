@@ -42,7 +42,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
 
 
 def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot without what the messages contain already or is empty: it is sent anew each round."""
+    """The snapshot without what the messages contain already or is empty: it is sent again each round."""
     context = {name: value for name, value in snapshot["context"].items() if value and name != "objective"}
     last = snapshot["last_recursion"]
     relevant = last["failed"] or "edited_by_user" in last
@@ -79,8 +79,8 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
         return Decision(action_type=ActionType.ANSWER, answer=reply.text)
     control = [call for call in reply.tool_calls if call.name in CONTROL_TOOLS]
     if not control:
-        wanted = tuple(_wanted(call) for call in reply.tool_calls)
-        return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=wanted)
+        requested = tuple(_requested(call) for call in reply.tool_calls)
+        return Decision(thought=reply.text, action_type=ActionType.CALL_TOOL, tool_calls=requested)
     if len(reply.tool_calls) > 1:
         raise UnreadableReply(f"Call {control[0].name} alone: nothing of this reply was run.")
     return _control(reply.text, control[0])
@@ -99,7 +99,7 @@ def _arguments(call: RawCall) -> dict[str, Any]:
     return arguments
 
 
-def _wanted(call: RawCall) -> RequestedCall:
+def _requested(call: RawCall) -> RequestedCall:
     return RequestedCall(name=call.name, arguments=_arguments(call), call_id=call.id)
 
 

@@ -20,7 +20,7 @@ Calls = Sequence[Mapping[str, Any]]
 
 
 def undecided(call: Call, tools: Mapping[str, Tool], task_id: str) -> bool:
-    """Whether the call's tool needs approval and nobody has decided about it yet."""
+    """Whether the call's tool needs approval and has no decision yet."""
     tool = tools.get(call["name"])
     return tool is not None and tool.needs_approval and not (approved(call, task_id) or "rejected" in call)
 

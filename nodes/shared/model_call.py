@@ -53,7 +53,7 @@ async def ask_model(
     """Make one call; the listener gets each piece as it arrives, and waits and restarts become events.
 
     A reply that exceeds the agent's budget is truncated, with the finish_reason `length`. Where a pause is requested,
-    no further attempt is begun: the node begins again when the task goes on.
+    no further attempt is made: the node runs again when the task is resumed.
 
     Raises:
         ModelError: the call failed for good.
@@ -181,4 +181,4 @@ def whole_answer(reply: ModelReply, language: str) -> str:
     """
     if not reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
-    return reply.text + (phrase("cut", language) if reply.finish_reason == "length" else "")
+    return reply.text + (phrase("truncated", language) if reply.finish_reason == "length" else "")

@@ -37,7 +37,7 @@ def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[st
 
 
 def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:
-    """Entries with their `result` cut to `most_chars` each, and shorter until all of them together fit."""
+    """Entries with their `result` truncated to `most_chars` each, and shorter until all of them together fit."""
     while True:
         shown = [{**entry, "result": truncate_result(entry["result"], most_chars)} for entry in entries]
         if most_chars <= 100 or tokens(as_json(shown)) <= most_tokens:

@@ -123,7 +123,7 @@ class Registry:
     async def prepare(self, agent: Agent) -> None:
         """Connect to the agent's MCP servers, those that are not connected yet, and make its tools ready.
 
-        Tools that go by what is in a folder are made anew, so that they know of files that have come since.
+        Tools that depend on a folder's files are resolved again, so that they know the files added since.
 
         Raises:
             MissingExtra, ToolServerUnavailable.
@@ -251,7 +251,7 @@ class RunServices:
         return self._clock()
 
     def pausing(self) -> bool:
-        """Whether a pause is wanted."""
+        """Whether a pause is requested."""
         return self._pausing()
 
     async def notes(self, task_id: str) -> Sequence[str]:

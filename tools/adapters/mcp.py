@@ -80,13 +80,13 @@ class McpTools:
             offered = {tool.name: tool for tool in await session.tools()}
         except ServerDown as error:
             raise ToolServerUnavailable(server.name, str(error)) from error
-        wanted = list(offered) if server.tools is None else server.tools
-        for name in (*wanted, *server.read_only, *server.needs_approval):
+        requested = list(offered) if server.tools is None else server.tools
+        for name in (*requested, *server.read_only, *server.needs_approval):
             if name not in offered:
                 raise ConfigurationError(
                     f'The MCP server "{server.name}" has no tool "{name}"; use one of: {listed(offered)}.'
                 )
-        return [_tool(session, offered[name]) for name in wanted]
+        return [_tool(session, offered[name]) for name in requested]
 
     def _session(self, server: McpServer) -> Session:
         for session in self._sessions:

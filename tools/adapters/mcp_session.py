@@ -174,7 +174,7 @@ def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
 
 
 def _says_lost(code: int, message: str) -> bool:
-    """Whether an error means that the session is over; an HTTP server that was started anew answers 404."""
+    """Whether an error means that the session is over; an HTTP server that was restarted answers 404."""
     from mcp.types import CONNECTION_CLOSED
 
     return code == CONNECTION_CLOSED or message == "Session terminated"
@@ -191,7 +191,7 @@ def _reason(owner: asyncio.Task[None], said: str) -> str:
 
 
 def _look_at(owner: asyncio.Task[None]) -> None:
-    """A session that broke is opened anew when it is needed; asyncio need not complain of it."""
+    """A broken session is reopened when it is needed; asyncio need not warn of it."""
     if not owner.cancelled():
         owner.exception()
 

@@ -23,7 +23,7 @@ NOT_DONE: Final = _NotDone.NOT_DONE
 
 @dataclass(frozen=True, kw_only=True)
 class CallContext(_DirectlyInjectedToolArg):
-    """What a tool that declares a parameter of this type is told about its call; models do not see the parameter.
+    """A tool call, as passed to a tool that declares a parameter of this type; models do not see the parameter.
 
     `idempotency_key` is the same after a crash, a resume and a fork, and on another worker. `attempt` is 2 where an
     earlier run of the call was interrupted, else 1. `step_id` and `trace_id` are empty where the call has none.

@@ -55,7 +55,7 @@ async def run_call(
     """Carry out one call through the ledger; a call that was finished before gives its stored result.
 
     `approved`: a person wants it to run. Cancelled in the middle, it leaves the call under way in the ledger: whether
-    it took effect is not known. `context` is what the tool is told about the call, where it asks.
+    it took effect is not known. `context` is passed to a tool that declares a parameter for it.
     """
     started = time.monotonic()
     claim = Claim("fresh") if ledger is None else await ledger.claim(key, name, arguments)
@@ -136,7 +136,7 @@ INTERRUPTED = (
 
 
 def left_open(name: str, tools: Mapping[str, Tool]) -> Result:
-    """The result of a call that was under way when its task was given up."""
+    """The result of a call that was under way when its task was cancelled."""
     if name in tools and tools[name].idempotent:
         return {"error": f"{name} was under way when the task was cancelled."}
     return unknown_outcome(f"{name} was under way when the task was cancelled, so it may or may not have taken effect")
@@ -153,7 +153,7 @@ def unknown_outcome(what: str) -> Result:
 async def _attempt(
     tool: Tool, arguments: Mapping[str, Any], seconds: float, read: Callable[[Any], Any] = json_value
 ) -> Result:
-    """Run the tool in a task of its own, so that its cancellations and timeouts are told apart from ours."""
+    """Run the tool in a task of its own, so that its cancellations and timeouts are distinguished from ours."""
     running = asyncio.create_task(_outcome(tool, arguments, read), name=f"tool {tool.name}")
     _calls.add(running)
     running.add_done_callback(_forget)
@@ -177,7 +177,7 @@ async def _outcome(tool: Tool, arguments: Mapping[str, Any], read: Callable[[Any
         raise
     except BadArguments as error:
         return {"error": _sentence(f"The arguments of {tool.name} do not fit: {error}.")}
-    except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task goes on
+    except BaseException as error:  # noqa: BLE001 - the one seam: a tool may raise anything, and the task continues
         for signal in _signals(error):
             raise signal from None
         report = failure(error)
@@ -220,4 +220,4 @@ async def _stop(running: "asyncio.Task[Result]") -> None:
 def _forget(ended: "asyncio.Task[Result]") -> None:
     _calls.discard(ended)
     if not ended.cancelled():
-        ended.exception()  # asyncio complains of errors that nobody looked at
+        ended.exception()  # asyncio warns of errors that are never retrieved

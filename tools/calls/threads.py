@@ -37,7 +37,7 @@ async def run_in_thread(name: str, function: Callable[[], T]) -> T:
 
     def work() -> None:
         ended = _ended(context, function)
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for it
             loop.call_soon_threadsafe(_deliver, waiting, ended)
 
     thread = threading.Thread(target=work, name=f"tool {name}", daemon=True)

@@ -18,28 +18,28 @@ _NO_VALUES = ("id", "no", "编号", "号", "码", "序号", "年", "year", "mont
 """Ends of the names of numbers that are not worth adding up."""
 
 
-def column_named(table: Table, wanted: str, language: Language) -> str:
+def column_named(table: Table, requested: str, language: Language) -> str:
     """The column that a name means.
 
     Raises:
         ValueError: there is none; the message lists the columns.
     """
-    if found := column_of(wanted, table.names):
+    if found := column_of(requested, table.names):
         return found
-    hint, names = nearest(wanted, table.names, language), listing(table.names, language)
-    raise ValueError(phrase("no_column", language, name=wanted[:80], file=table.file.name, hint=hint, names=names))
+    hint, names = nearest(requested, table.names, language), listing(table.names, language)
+    raise ValueError(phrase("no_column", language, name=requested[:80], file=table.file.name, hint=hint, names=names))
 
 
-def value_column(table: Table, wanted: str | None, language: Language) -> str | None:
+def value_column(table: Table, requested: str | None, language: Language) -> str | None:
     """The column of numbers to add up; None if none was requested and there is none.
 
     Raises:
         ValueError: the requested one does not exist or holds no numbers.
     """
     numeric = table.of_kind("number")
-    if not wanted:
+    if not requested:
         return _main_value(numeric)
-    name = column_named(table, wanted, language)
+    name = column_named(table, requested, language)
     if name in numeric:
         return name
     raise ValueError(_wrong_type(table, name, "number", language) + _not_numbers(table, name, language))
@@ -53,14 +53,14 @@ def _main_value(numeric: Sequence[str]) -> str | None:
     return worth[-1] if worth else None
 
 
-def group_column(table: Table, wanted: str | None, language: Language, *, many: bool = False) -> str:
+def group_column(table: Table, requested: str | None, language: Language, *, many: bool = False) -> str:
     """The column to group by; of those that suit the one with the fewest values, or the one with the most.
 
     Raises:
         ValueError: the requested one does not exist, or there is nothing to group by.
     """
-    if wanted:
-        return column_named(table, wanted, language)
+    if requested:
+        return column_named(table, requested, language)
     counts = {name: table.count(name, language)[1] for name in table.of_kind("text")[:CANDIDATES]}
     fit = [name for name, count in counts.items() if 1 < count <= FEW and (count < table.rows or table.rows < FEW)]
     repeated = fit or [name for name, count in counts.items() if count < table.rows] or list(counts)
@@ -69,15 +69,15 @@ def group_column(table: Table, wanted: str | None, language: Language, *, many: 
     raise ValueError(phrase("which_column", language, names=listing(table.names, language)))
 
 
-def date_column(table: Table, wanted: str | None, language: Language) -> str:
+def date_column(table: Table, requested: str | None, language: Language) -> str:
     """The column of dates.
 
     Raises:
         ValueError: the requested one does not exist or holds no dates, or there is none.
     """
     dates = table.of_kind("date")
-    if wanted:
-        name = column_named(table, wanted, language)
+    if requested:
+        name = column_named(table, requested, language)
         if name in dates:
             return name
         raise ValueError(_wrong_type(table, name, "date", language))
@@ -86,9 +86,9 @@ def date_column(table: Table, wanted: str | None, language: Language) -> str:
     raise ValueError(phrase("no_dates", language, file=table.file.name, names=listing(table.names, language)))
 
 
-def _wrong_type(table: Table, name: str, wanted: Kind, language: Language) -> str:
-    found, names = phrase(table.kind_of(name), language), listing(table.of_kind(wanted), language)
-    return phrase("wrong_type", language, name=name, found=found, wanted=phrase(wanted, language), names=names)
+def _wrong_type(table: Table, name: str, requested: Kind, language: Language) -> str:
+    found, names = phrase(table.kind_of(name), language), listing(table.of_kind(requested), language)
+    return phrase("wrong_type", language, name=name, found=found, requested=phrase(requested, language), names=names)
 
 
 def _not_numbers(table: Table, name: str, language: Language) -> str:

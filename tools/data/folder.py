@@ -77,13 +77,13 @@ class DataFolder:
         if not _is_name(name):
             shown = "".join(char if char.isprintable() else "�" for char in name[:80])
             raise ValueError(phrase("no_path", reader, name=shown, names=listing(names, reader)))
-        wanted = _normalized(name)
-        found = [file for file in files if _normalized(file.name) == wanted]
-        found = found or [file for file in files if _normalized(file.stem) == wanted]
+        requested = _normalized(name)
+        found = [file for file in files if _normalized(file.name) == requested]
+        found = found or [file for file in files if _normalized(file.stem) == requested]
         if len(found) == 1:
             return found[0]
         for refused in self._entries():
-            if isinstance(refused, _Refused) and _normalized(refused.name) == wanted:
+            if isinstance(refused, _Refused) and _normalized(refused.name) == requested:
                 raise ValueError(phrase(refused.why, reader, name=refused.name, most=MOST_BYTES >> 20))
         names = [file.name for file in found] or names
         hint = nearest(name, names, reader)

@@ -71,7 +71,7 @@ class _Slot:
 
 
 class Tables:
-    """The tables of the files that were asked for last; each version of a file is read once, whoever asks."""
+    """The most recently used tables; each version of a file is read once, also by concurrent callers."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept

@@ -97,8 +97,8 @@ def column_of(word: str, names: Sequence[str]) -> str | None:
     return _columns_by_family(names).get(family)
 
 
-def nearest(wanted: str, names: Sequence[str], language: Language) -> str:
+def nearest(requested: str, names: Sequence[str], language: Language) -> str:
     """A question that names the most similar name; empty if none is similar."""
     spelling = {key(name): name for name in names}
-    close = difflib.get_close_matches(key(wanted), list(spelling), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key(requested), list(spelling), n=1, cutoff=0.6)
     return phrase("nearest", language, name=spelling[close[0]]) if close else ""

@@ -78,8 +78,8 @@ def search_cities(
     language = language_of(interests or ([season] if season else ()))
     if budget_min is not None and budget_max is not None and budget_min > budget_max:
         raise ValueError(f"budget_min {budget_min} is above budget_max {budget_max} (最低预算高于最高预算).")
-    wanted = [interest_named(name) for name in interests or ()]
-    wish = _Wish(wanted, budget_min, budget_max, season_named(season) if season else None)
+    requested = [interest_named(name) for name in interests or ()]
+    wish = _Wish(requested, budget_min, budget_max, season_named(season) if season else None)
     matches = [_match(city, wish, language) for city in sorted(CITIES, key=lambda city: _place(city, wish))]
     matches = sorted((match for match in matches if match["score"]), key=lambda match: -match["score"])
     names = [match["city"] for match in matches]

@@ -75,7 +75,7 @@ class GrowingReply:
 
     @property
     def opened(self) -> bool | None:
-        """Whether the endpoint's replies begin inside a thought, where this one tells."""
+        """Whether the endpoint's replies begin inside a thought, where this one shows it."""
         return True if self._tags.lone else False if self._tags.unclosed else None
 
     def add_reasoning(self, piece: str) -> None:

@@ -51,7 +51,7 @@ class ThinkTags:
         return (held, "") if self._state == "thought" else ("", held)
 
     def _begin(self) -> bool:
-        """Tell a thought from a text, or return False until that can be told."""
+        """Distinguish a thought from a text, or return False until that is possible."""
         begun = self._held.lstrip()
         if begun.startswith(OPENING):
             self._state, self._opened, self._held = "thought", False, begun.removeprefix(OPENING)

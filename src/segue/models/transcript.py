@@ -29,7 +29,7 @@ class Made:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody knows if it took effect."""
+        """Whether it is unknown if it took effect."""
         return self.error.startswith("unknown_outcome:")
 
 

@@ -82,7 +82,7 @@ class LlamaEngine:
 
 
 def _load(path: Path) -> Any:
-    """Load the weights. The engine always listens on a loopback port too: a key that nobody knows closes it."""
+    """Load the weights. The engine always listens on a loopback port too: a random key closes it."""
     import xllamacpp  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     params = xllamacpp.CommonParams()

@@ -67,7 +67,7 @@ class LocalModel:
     async def _attempt(
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None
     ) -> AsyncGenerator[ModelPiece, None]:
-        """Stream one completion; the engine stops at its next token once nobody listens."""
+        """Stream one completion; the engine stops at its next token once there is no listener."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         growing = GrowingReply()
         loop, left = asyncio.get_running_loop(), threading.Event()

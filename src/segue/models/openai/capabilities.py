@@ -63,7 +63,7 @@ def learn(endpoint: str, tried: Capabilities, request: ModelRequest, fault: Faul
 
 
 def learn_thoughts(endpoint: str, opened: bool | None) -> None:
-    """Remember whether replies begin inside a thought, where a reply told."""
+    """Remember whether replies begin inside a thought, where a reply shows it."""
     if opened is not None:
         _found[endpoint] = replace(capabilities_of(endpoint), opened=opened)
 

@@ -62,7 +62,7 @@ class ReplyReader:
 
     @property
     def opened(self) -> bool | None:
-        """Whether the endpoint's replies begin inside a thought, where this one tells."""
+        """Whether the endpoint's replies begin inside a thought, where this one shows it."""
         return self._reply.opened
 
     @property
