@@ -166,6 +166,11 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "did_not_end": ("任务{status}，没有结束。", "The task is {status} and did not end."),
     "file_renamed": ("文件“{given}”在数据文件夹中名为“{name}”。", "The file '{given}' is '{name}' in the data folder."),
     # Lists and summaries.
+    "fell_back": ("{old} 未能完成，改用 {new}：{why}", "{old} failed, {new} takes over: {why}"),
+    "restarting": ("第 {n} 次尝试，重新开始：{why}", "attempt {n}, restarting: {why}"),
+    "waits": ("等待：{why}", "waiting: {why}"),
+    "steps": ("{n} 步", "{n} steps"),
+    "took": ("{seconds} 秒", "{seconds} s"),
     "no_session": ("还没有会话：`segue chat` 可开始一个。", "No session yet: `segue chat` starts one."),
     "no_task": ("还没有任务：`segue chat` 可开始一个。", "No task yet: `segue chat` starts one."),
     "interrupted_tasks": (

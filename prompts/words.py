@@ -45,6 +45,10 @@ WORDS: Mapping[str, str] = {
     "tasks": "任务",
     "bytes": "字节",
     "changed": "修改时间",
+    # why a mode was chosen
+    "picked": "自动选择",
+    "picked by the model": "由模型选择",
+    "asked for": "按要求",
     # choices
     "answer or cancel": "答复或取消",
     "resume, steer or cancel": "继续、补充说明或取消",

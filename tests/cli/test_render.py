@@ -156,7 +156,7 @@ def written(console: Console) -> str:
 def test_react_as_lines_shows_each_thing_once() -> None:
     shown = plain(REACT)
     assert shown.splitlines() == [
-        "mode react (picked)",
+        "模式 react (自动选择)",
         "",
         "【推理模式 - 第 1/30 轮】",
         "要查北京",

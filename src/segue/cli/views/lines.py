@@ -23,6 +23,7 @@ from ...core.events import (
     Waiting,
 )
 from ...prompts.terminal import sentence
+from ...prompts.words import word
 from ...runtime.projection import PlanItem, Projection, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
 
@@ -57,9 +58,9 @@ def signs_for(console: Console) -> Signs:
     return SIGNS if console.encoding.lower().startswith("utf") else PLAIN_SIGNS
 
 
-def mode_line(event: ModeSelected) -> Text:
-    reason = f" ({one_line(event.reason)})" if event.reason else ""
-    return Text.assemble(("mode ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
+def mode_line(event: ModeSelected, language: str) -> Text:
+    reason = f" ({word(one_line(event.reason), language)})" if event.reason else ""
+    return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 
 def banner_lines(event: Thinking) -> list[str]:
@@ -143,9 +144,9 @@ def item_line(item: PlanItem, signs: Signs) -> Text:
     return text
 
 
-def fallback_line(event: Fallback) -> Text:
+def fallback_line(event: Fallback, language: str) -> Text:
     old, new = one_line(event.from_mode), one_line(event.to_mode)
-    return Text(f"{old} failed, {new} takes over: {one_line(event.reason, 160)}", style="yellow")
+    return Text(sentence("fell_back", language, old=old, new=new, why=one_line(event.reason, 160)), style="yellow")
 
 
 def steered_line(event: Steered, most: int = 160) -> Text:
@@ -179,14 +180,16 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
     """The lines of an event that every view shows alike; none of any other."""
     match event:
         case ModeSelected():
-            return [mode_line(event)]
+            return [mode_line(event, language)]
         case Fallback():
-            return [fallback_line(event)]
+            return [fallback_line(event, language)]
         case AttemptRestarted():
-            return [Text(f"attempt {event.attempt}, restarting: {one_line(event.reason, 160)}", style="yellow")]
+            return [
+                Text(sentence("restarting", language, n=event.attempt, why=one_line(event.reason, 160)), style="yellow")
+            ]
         case Waiting():
             left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
-            return [Text(f"waiting: {one_line(event.reason, 160)}{left}", style="dim")]
+            return [Text(sentence("waits", language, why=f"{one_line(event.reason, 160)}{left}"), style="dim")]
         case Steered():
             return [steered_line(event)]
         case ApprovalGiven():
@@ -202,14 +205,15 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
     return []
 
 
-def status_line(task: Mapping[str, Any], seconds: float) -> Text:
+def status_line(task: Mapping[str, Any], seconds: float, language: str) -> Text:
     """Mode, steps, tools and tokens of a task that ended."""
     result = task["result"] or {}
     reasoning = result.get("reasoning") or {}
     usage = result.get("usage") or {}
-    parts = [f"mode {result.get('mode') or task['mode']}", f"{reasoning.get('total_steps', 0)} steps"]
+    mode, steps = result.get("mode") or task["mode"], reasoning.get("total_steps", 0)
+    parts = [f"{word('mode', language)} {mode}", sentence("steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
-        parts.append(f"tools {', '.join(tools)}")
+        parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if usage.get("input") or usage.get("output"):
         parts.append(f"{usage.get('input', 0)} + {usage.get('output', 0)} tokens")
-    return Text(printable(" · ".join([*parts, f"{seconds:.1f} s"])), style="dim")
+    return Text(printable(" · ".join([*parts, sentence("took", language, seconds=f"{seconds:.1f}")])), style="dim")

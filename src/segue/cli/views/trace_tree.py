@@ -152,11 +152,11 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ModeSelected) -> None:
-        self._here = self._mode = self.root.add(lines.mode_line(event))
+        self._here = self._mode = self.root.add(lines.mode_line(event, self._language))
 
     @_add.register
     def _(self, event: Fallback) -> None:
-        self._mode.add(lines.fallback_line(event))
+        self._mode.add(lines.fallback_line(event, self._language))
         self._here = self._mode = self.root.add(Text.assemble(("mode ", "dim"), (one_line(event.to_mode), "bold")))
         self._steps = {}
 
