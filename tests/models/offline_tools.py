@@ -124,7 +124,12 @@ def move_load(
 MACHINES = (alarms, read_sensor, machines_by_temperature, open_ticket, compute, pump_history, move_load)
 
 
-bound_once = cache(as_tool)
+_bound = cache(as_tool)
+
+
+def bound_once(given: Any) -> BoundTool:
+    """A function's tool, made once."""
+    return given if isinstance(given, BoundTool) else _bound(given)
 
 
 def request(text: str, tools: Sequence[Any], native: bool = False, **parts: Any) -> ModelRequest:
