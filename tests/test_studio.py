@@ -171,7 +171,7 @@ async def test_the_chat_graph_shows_its_modes_and_what_is_inside(client: Any) ->
     chat = await assistant(client, "chat")
     drawing = await client.assistants.get_graph(chat)
     modes = {edge["target"] for edge in drawing["edges"] if edge["source"] == "SELECT_MODE"}
-    assert modes == set(TALKS) - {"chat"}
+    assert modes == set(TALKS) - {"chat", "conversation"}
     unfolded = await client.assistants.get_graph(chat, xray=True)
     assert {"direct:ANSWER", "react:CALL_LLM", "plan:EXECUTE_STEP"} <= {node["id"] for node in unfolded["nodes"]}
 
@@ -189,7 +189,7 @@ async def test_schemas_ask_for_messages_and_the_context_and_for_no_services(clie
     assert all("default" in field for field in context.values())
 
 
-@pytest.mark.parametrize("graph", [graph for graph in TALKS if graph not in ("chat", "direct")])
+@pytest.mark.parametrize("graph", [graph for graph in TALKS if graph not in ("chat", "direct", "conversation")])
 async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
     output = await client.runs.wait(None, graph, input=said(BEIJING), context=TRAVEL)
     assert output["result"]["success"]
