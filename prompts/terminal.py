@@ -13,6 +13,12 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     ),
     "asked": ("有 {n} 个调用等待您批准：", "{n} calls are waiting for your approval:"),
     "asked_one": ("有一个调用等待您批准：", "A call is waiting for your approval:"),
+    "asked_question": ("有一个问题等待您回答：", "A question is waiting for your answer:"),
+    "your_answer": ("回答：", "Answer:"),
+    "answer_here": ("在终端中回答：", "to answer in a terminal:"),
+    "answer_by_text": ("在命令行中直接回答：", "to answer from the command line:"),
+    "end_task": ("或者结束任务：", "or to end the task:"),
+    "none_waiting": ("没有任务在等待答复。", "No task waits for an answer."),
     "asked_unknown": (
         "相同的调用可能已经生效：批准之前请先核实。",
         "A call like this one may have taken effect already: check before you approve it.",

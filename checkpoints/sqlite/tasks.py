@@ -49,6 +49,10 @@ _UNFINISHED = """
     FROM tasks LEFT JOIN leases USING (thread_id)
     WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
 """
+_WAITING = """
+    SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+    ORDER BY updated_at, position
+"""
 _LIST = """
     SELECT * FROM tasks
     WHERE (:agent_id IS NULL OR agent_id = :agent_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
@@ -219,6 +223,11 @@ class Tasks:
         values = {"now": self._clock()}
         rows = await self._database.read(lambda connection: fetched(connection, _UNFINISHED, values))
         return [(shown(row), row["owner"]) for row in rows]
+
+    async def waiting(self, prefix: str = "") -> _Tasks:
+        """Return the tasks that wait for a person, the longest waiting first, of threads with that beginning."""
+        values = {"prefix": prefix}
+        return [shown(row) for row in await self._database.read(lambda db: fetched(db, _WAITING, values))]
 
     async def latest_of(self, thread_id: str) -> Task | None:
         """Return the thread's newest task, or None.

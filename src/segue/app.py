@@ -172,8 +172,15 @@ class App:
         task, _ = await self.control.resume(task_id, model=model, answer=answer)
         return task.json()
 
+    async def waiting(self, *, prefix: str = "") -> list[Json]:
+        """Every task that waits for a person, in sessions whose names begin with `prefix`, the longest waiting first.
+
+        Each says what it asks (`kind`, and `calls` or `question`), since when, and how to `answer`.
+        """
+        return [task.json() for task in await self.queries.waiting(prefix)]
+
     async def question(self, task_id: str) -> Json:
-        """What a task waits with: {"interrupt_id", "kind": "approval", "calls": [{"index", "name", "arguments"}]}.
+        """What a task waits with: {"interrupt_id", "kind"}, and "calls" of an approval, "question" of a question.
 
         Raises:
             UnknownTask.
@@ -184,8 +191,8 @@ class App:
     async def answer(self, task_id: str, answer: Any) -> Json:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
-        `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?, "reason"?}]}, or "approve"
-        or "reject" for all calls.
+        To an approval `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?,
+        "reason"?}]}, or "approve" or "reject" for all calls; to a question a text, or {"manual_finish": True}.
 
         Raises:
             UnknownTask, ThreadBusy, ModelError.

@@ -1,12 +1,16 @@
 """A person decides on calls: at a terminal, by options, or later."""
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
 
 import pytest
 
+import segue
+from segue.core.agents import Agent
 from tests.checkpoints.damage import damage
+from tests.fakes import ScriptedChatModel, choose
 
 from .conftest import Shell, Terminal
 
@@ -220,3 +224,37 @@ def test_after_rows_were_repaired_the_next_command_answers_or_names_the_agent(pa
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
     assert lines[-2] == "continue this session, from any process:"
     assert "--agent shop" in lines[-1]
+
+
+def asked_question(pages: Shell) -> str:
+    """The id of a task of the shop whose flow asks a question."""
+
+    async def ask() -> str:
+        async with segue.open(pages.folder / "segue.db") as app:
+            model = ScriptedChatModel([choose("ask_user", question="Which colour?")])
+            app.register(Agent(agent_id="shop", model=model, mode="controller"))
+            result = await app.ask("1. ask\n2. paint", session_id="s1", agent="shop")
+            return str(result["task_id"])
+
+    return asyncio.run(ask())
+
+
+def test_the_inbox_shows_questions_and_approvals_and_how_to_answer_them(pages: Shell) -> None:
+    question = asked_question(pages)
+    pages("chat", "please refund it", "--agents", "agents.toml", "--agent", "shop", "--session", "s2")
+    shown = pages("waiting").stdout.decode()
+    for text in ("Which colour?", f"segue answer {question} ANSWER", f"segue answer {question} --finish"):
+        assert text in shown
+    assert "A call is waiting for your approval:" in shown and "refund" in shown and "--approve all" in shown
+    assert "有一个问题等待您回答" in pages("waiting", SEGUE_LANGUAGE="zh").stdout.decode()
+    assert [row["kind"] for row in pages.rows("waiting")] == ["question", "approval"]
+
+
+def test_a_question_is_answered_from_the_command_line(pages: Shell) -> None:
+    question = asked_question(pages)
+    both = pages("answer", question, "blue", "--finish", "--agents", "agents.toml")
+    assert both.returncode == 2
+    done = pages("answer", question, "blue", "--agents", "agents.toml")
+    assert done.returncode == 0, done.stderr
+    assert "answered: blue" in pages("trace", question).stdout.decode()
+    assert b"No task waits for an answer." in pages("waiting").stdout

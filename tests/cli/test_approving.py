@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from segue.cli.dialog.approval import MOST, Questioner, print_calls
+from segue.cli.dialog.approval import MOST, Questioner, print_question
 
 CALLS: list[dict[str, Any]] = [
     {"index": 0, "name": "refund", "arguments": {"amount": 50}},
@@ -41,7 +41,7 @@ def ask(
     """What was decided, and what was shown."""
     console = Console(file=io.StringIO(), width=100, color_system=None)
     questioner = Questioner(console, language, typing(*lines), environ or {})
-    answer = questioner.ask({"calls": calls, **more})
+    answer = questioner.ask({"kind": "approval", "calls": calls, **more})
     assert isinstance(console.file, io.StringIO)
     return answer and answer["verdicts"], console.file.getvalue()
 
@@ -100,7 +100,7 @@ def test_an_editor_that_changes_nothing_leaves_the_call_as_it_was() -> None:
 def test_nothing_of_a_call_is_hidden_from_the_eye() -> None:
     nasty = "[red]pay\u202e\u200b 5\x1b[2J[/red]"
     call = {"index": 0, "name": nasty, "arguments": {nasty: nasty, "list": [nasty], "text": f"a\n{nasty}"}}
-    for shown in (ask("a", calls=[call])[1], printed({"calls": [call]})):
+    for shown in (ask("a", calls=[call])[1], printed({"kind": "approval", "calls": [call]})):
         assert "\x1b" not in shown
         assert "\u202e" not in shown
         assert shown.count("[red]pay\\u202e\\u200b 5\\u001b[2J[/red]") == 5
@@ -108,7 +108,7 @@ def test_nothing_of_a_call_is_hidden_from_the_eye() -> None:
 
 def printed(question: dict[str, Any], language: str = "en") -> str:
     console = Console(file=io.StringIO(), width=400, color_system=None)
-    print_calls(console, question, language)
+    print_question(console, question, language)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -123,7 +123,7 @@ def test_what_was_wrong_with_the_last_answer_and_what_may_have_happened_already_
     shown = ask("a", calls=[call], problem="call 0: amount is no number")[1]
     assert "call 0: amount is no number" in shown
     assert "may have taken effect already" in shown
-    assert "请先核实" in printed({"calls": [call]}, "zh")
+    assert "请先核实" in printed({"kind": "approval", "calls": [call]}, "zh")
 
 
 def test_a_person_who_writes_chinese_is_asked_in_chinese() -> None:

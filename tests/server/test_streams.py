@@ -14,12 +14,15 @@ from segue.app import open as open_app
 from segue.core.errors import ModelUnreachable
 from segue.server import ServerSettings
 from segue.tools.registry import tool
-from tests.fakes import answer, call_tool
+from tests.fakes import answer, call_tool, choose
 
 from .serving import Held, Json, Served, chat, ending, follow, frames_of, prescribed_client, start, types, wait_until
 
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
 OPEN = ServerSettings(chats_a_minute=10_000, requests_a_minute=100_000)
+
+
+ASK = choose("ask_user", question="Which colour?")
 
 
 @tool(needs_approval=True)
@@ -31,6 +34,8 @@ def refund(amount: int) -> str:
 def from_last(messages: Any) -> str:
     """Call the tool that the message names, then answer; so that one agent serves many tests."""
     text = "\n".join(str(message.content) for message in messages)
+    if "## Branches" in text:
+        return choose("final_answer", answer="It is blue.") if '"success": "blue"' in text else ASK
     if "held one" in text or "noted one" in text or "refunded 5" in text:
         return answer("好的 done " + "长" * 2000)
     for name, arguments in (("hold", {"name": "one"}), ("note", {"name": "one"}), ("refund", {"amount": 5})):
@@ -195,6 +200,24 @@ def test_a_task_that_waits_ends_with_done_and_its_question_and_goes_on_when_answ
     assert {"approval_given", "tool_result"} <= {*types(rest)}
     assert ending(rest)["status"] == "done"
     assert client.get(path).json()["question"] is None
+
+
+def test_a_question_waits_in_the_inbox_until_it_is_answered(client: httpx.Client) -> None:
+    asked = ending(chat(client, "1. ask\n2. paint", agent_id="a", mode="controller"))
+    approval = ending(chat(client, "please refund", agent_id="a"))
+    inbox = client.get("/api/waiting").json()["items"]
+    assert [(row["task_id"], row["kind"]) for row in inbox] == [
+        (asked["task_id"], "question"),
+        (approval["task_id"], "approval"),
+    ]
+    assert (inbox[0]["question"], inbox[0]["session_id"]) == ("Which colour?", asked["session_id"])
+    path = f"/api/tasks/{asked['task_id']}"
+    for unfit in ({}, {"answer": "blue", "manual_finish": True}, {"answer": " "}):
+        assert client.post(f"{path}/answer", json=unfit).status_code == 422
+    assert client.post(f"{path}/answer", json={"answer": "blue"}).status_code == 202
+    done = ending([form for _, form in follow(client, asked["task_id"])])
+    assert (done["status"], done["answer"]) == ("done", "It is blue.")
+    assert [row["task_id"] for row in client.get("/api/waiting").json()["items"]] == [approval["task_id"]]
 
 
 def test_one_word_answers_for_all_calls(client: httpx.Client) -> None:

@@ -11,6 +11,7 @@ from .commands import inspect as lookups
 from .commands.inspect import ask
 from .commands.memory import memory
 from .commands.simulate import simulate
+from .commands.waiting import waiting
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, report_errors
 from .settings import DEFAULT_DATABASE, Settings
@@ -156,6 +157,8 @@ class _AnswerCommand(TyperCommand):
 @app.command(cls=_AnswerCommand)
 def answer(
     task_id: options.TaskId,
+    text: options.AnswerText = None,
+    finish: options.Finish = False,
     approve: options.Approve = None,
     edit: options.Edit = None,
     reject: options.Reject = None,
@@ -163,17 +166,21 @@ def answer(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Approve, edit or reject calls, and resume the task.
+    """Answer what a task waits with, and resume it.
 
-    Without options you are asked about each call that the task waits with. An option names
-    its call by the number shown with it, or applies to every call that no other option names.
+    A question is answered with a text. Calls that wait are approved, edited or rejected: an
+    option names its call by the number shown with it, or applies to every call that no other
+    option names. Without either you are asked.
     """
     settings = Settings(db, agents)
+    said: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
+    if (text is not None) + finish + any((approve, edit, reject)) > 1:
+        raise typer.BadParameter("give a text, --finish, or what becomes of the calls", param_hint="ANSWER")
     with report_errors(settings):
         from .dialog.loop import answered
 
         verdicts = (approve or (), edit or (), reject or ())
-        raise typer.Exit(answered(settings, task_id, verdicts, as_json=as_json))
+        raise typer.Exit(answered(settings, task_id, verdicts, said, as_json=as_json))
 
 
 @app.command()
@@ -254,6 +261,7 @@ app.command()(simulate)
 for look in (
     lookups.threads,
     lookups.tasks,
+    waiting,
     lookups.history,
     lookups.trace,
     lookups.graph,

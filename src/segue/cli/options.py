@@ -64,6 +64,8 @@ Wait = Annotated[
 Steer = Annotated[
     bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and resume it.")
 ]
+AnswerText = Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="The answer to a question.")]
+Finish = Annotated[bool, typer.Option("--finish", help="End the task instead of answering its question.")]
 Approve = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,6 +8,12 @@ from .decision import check_storable
 from .errors import InvalidAnswer
 
 MOST_BYTES = 32 * 1024
+ANSWER_FORMS: Mapping[str, str] = {
+    "approval": '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}, or "approve" or "reject"',
+    "question": '{"answer": "…"}, or {"manual_finish": true}',
+    "utterance": '{"answer": "…"}',
+}
+"""How each kind of question is answered."""
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
 
 

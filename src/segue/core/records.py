@@ -104,6 +104,31 @@ class Thread:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WaitingTask:
+    """A task that waits for a person: what it asks, since when, and the form of an answer.
+
+    `kind` is approval, question or utterance; `problem` says what was wrong with the last answer, or why the question
+    cannot be read.
+    """
+
+    task_id: str
+    thread_id: str
+    agent_id: str
+    user_id: str
+    message: str
+    since: float
+    kind: str
+    question: str
+    calls: list[Json]
+    answer: str
+    problem: str = ""
+
+    def json(self) -> Json:
+        """The public form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """A tool call in the ledger; one that is `orphaned` is not in the thread's state any more."""
 

@@ -13,6 +13,7 @@ from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.ids import Ids
+from ..core.question import read_answer
 from ..core.records import Json, NewTask, Task
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..nodes.chat.run_mode import ModeGraph
@@ -188,6 +189,10 @@ class Control:
     async def _checked(self, task_id: str, answer: Any) -> Json:
         """The answer to a task's question in the form that is stored."""
         question = await self._queries.question(task_id)
+        if question["kind"] != "approval":
+            said = read_answer(answer)
+            value: Any = said.json() if question["kind"] == "question" else said.text
+            return {"interrupt_id": question["interrupt_id"], "value": value}
         agent = self._registry.agent((await self._runner.tasks.get(task_id)).agent_id)
         await self._registry.prepare(agent)
         verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)

@@ -44,6 +44,8 @@ class Round:
     trace_id: str
     iteration: int
     step_id: str = ""
+    parent_id: str = ""
+    """The round of a flow whose branch this one is part of."""
     observe: str = ""
     thought: str = ""
     action: Action | None = None
@@ -128,7 +130,9 @@ class Projection:
         """The round that the event belongs to, if any."""
         if not event.trace_id or not event.durable:
             return None
-        return self.rounds.setdefault(event.trace_id, Round(event.trace_id, event.iteration, event.step_id))
+        return self.rounds.setdefault(
+            event.trace_id, Round(event.trace_id, event.iteration, event.step_id, event.parent_id)
+        )
 
     @fold.register
     def _(self, event: Observe) -> None:

@@ -7,9 +7,10 @@ from functools import partial
 from langchain_core.messages import convert_to_openai_messages
 
 from ..checkpoints.ports import Storage
-from ..core.errors import TaskError, UnknownThread
+from ..core.errors import StorageError, TaskError, UnknownThread
 from ..core.events import Event, to_dict
-from ..core.records import Json, Task, Thread
+from ..core.question import ANSWER_FORMS
+from ..core.records import Json, Task, Thread, WaitingTask
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from .event_stream import until_end
 from .lease_holder import lives
@@ -99,6 +100,29 @@ class Queries:
         if row.status != TaskStatus.WAITING or not asked:
             raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=row.status)
         return {**asked.value, "interrupt_id": asked.id}
+
+    async def waiting(self, prefix: str = "") -> list[WaitingTask]:
+        """Every task that waits for a person, the longest waiting first; one whose state is damaged says so."""
+        return [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
+
+    async def _waiting(self, row: Task) -> WaitingTask:
+        try:
+            asked = await self.question(row.task_id)
+        except (StorageError, TaskError) as error:  # damaged, or answered in this moment
+            asked = {"kind": "", "problem": str(error)}
+        return WaitingTask(
+            task_id=row.task_id,
+            thread_id=row.thread_id,
+            agent_id=row.agent_id,
+            user_id=row.user_id,
+            message=row.message,
+            since=row.updated_at,
+            kind=asked["kind"],
+            question=str(asked.get("question", "")),
+            calls=list(asked.get("calls", ())),
+            answer=ANSWER_FORMS.get(asked["kind"], ""),
+            problem=str(asked.get("problem", "")),
+        )
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
         """A task's durable events in their dict form."""

@@ -12,7 +12,7 @@ from langgraph.errors import GraphDrained
 from ..checkpoints.ports import Storage
 from ..core.agents import Budget
 from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
-from ..core.events import ApprovalRequested, Cancelled, ErrorRaised, Event, Paused, Waiting
+from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
 from ..core.ports import API_CALL, AppContext
 from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
@@ -232,7 +232,10 @@ class Runner:
             await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
-        asked = ApprovalRequested(task_id=run.row.task_id, interrupt_id=interrupt_id, calls=question.get("calls", []))
+        ids = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
+        asked: Durable = ApprovalRequested(calls=question.get("calls", []), **ids)
+        if question["kind"] == "question":
+            asked = QuestionAsked(question=question["question"], **ids)
         await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 

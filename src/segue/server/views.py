@@ -132,6 +132,8 @@ class Recursion(BaseModel):
     iteration: int
     step_id: str
     """The plan's step that it works on; empty if none is known."""
+    parent_id: str
+    """The round of a flow whose branch it is part of; empty if none."""
     observe: str
     thought: str
     action: dict[str, Any] | None
@@ -162,6 +164,29 @@ class PlanView(BaseModel):
 
     goal: str
     steps: list[PlanStep]
+
+
+class WaitingView(BaseModel):
+    """A task that waits for a person: what it asks, and the body that answers it at `POST /api/tasks/{id}/answer`."""
+
+    task_id: str = Field(examples=[TASK_ID])
+    session_id: str = Field(examples=["session_123"])
+    agent_id: str = Field(examples=["travel"])
+    user_id: str
+    message: str
+    since: float
+    kind: str = Field(description="approval, question or utterance")
+    question: str
+    calls: list[dict[str, Any]]
+    answer: str
+    problem: str = Field(description="what was wrong with the last answer; empty if nothing")
+
+
+def waiting_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
+    """The fields of a `WaitingView`."""
+    view = {name: row.get(name) for name in WaitingView.model_fields}
+    shown = {"session_id": tenant.shown(row["thread_id"]), "user_id": tenant.shown(row["user_id"])}
+    return {**view, **shown, "problem": tenant.told(row["problem"])}
 
 
 def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
@@ -230,6 +255,7 @@ def recursion_views(task: Projection) -> list[Json]:
         {
             "trace_id": each.trace_id,
             "iteration": each.iteration,
+            "parent_id": each.parent_id,
             "observe": each.observe,
             "thought": each.thought,
             "action": {"action_type": each.action.action_type, "output": each.action.output} if each.action else None,

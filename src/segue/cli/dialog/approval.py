@@ -33,11 +33,13 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def print_calls(console: Console, question: Question, language: str) -> None:
+def print_question(console: Console, question: Question, language: str) -> None:
     """Everything that waits, to be read and not to be answered here."""
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
-    for call in question["calls"]:
+    if question["kind"] == "question":
+        console.print(Text(f"  {visible(question['question'])}"), soft_wrap=True)
+    for call in question.get("calls", ()):
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         if not call["arguments"]:
             console.print(Text(f"    {sentence('no_arguments', language)}", style="dim"), soft_wrap=True)
@@ -63,8 +65,9 @@ def call_panel(call: Call, language: str) -> Panel:
 
 def _heading(question: Question, language: str) -> Text:
     """How many calls wait; before it what was wrong with the last answer, if any."""
-    n = len(question["calls"])
-    heading = Text(sentence("asked_one" if n == 1 else "asked", language, n=n), style="bold yellow")
+    n = len(question.get("calls", ()))
+    name = ("asked_one" if n == 1 else "asked") if n else "asked_question"
+    heading = Text(sentence(name, language, n=n), style="bold yellow")
     problem = question.get("problem")
     return Text.assemble((f"{visible(problem)}\n", "red"), heading) if problem else heading
 
@@ -105,7 +108,9 @@ class Questioner:
         self._editor = editor_of(environ)
 
     def ask(self, question: Question) -> Answer | None:
-        """A verdict on each call; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
+        """A verdict on each call, or a text; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
+        if question["kind"] != "approval":
+            return self._text(question)
         calls = question["calls"]
         self._console.print()
         self._console.print(_heading(question, self._language))
@@ -122,6 +127,16 @@ class Questioner:
             self._console.print()
             return None
         return {"verdicts": verdicts}
+
+    def _text(self, question: Question) -> Answer | None:
+        print_question(self._console, question, self._language)
+        try:
+            while not (text := self._read(f"{sentence('your_answer', self._language)} ").strip()):
+                pass
+        except (EOFError, KeyboardInterrupt):
+            self._console.print()
+            return None
+        return {"answer": text}
 
     def _verdict(self, call: Call, *, last: bool) -> Verdict | None:
         """What is decided on a call; None approves it and all the rest."""

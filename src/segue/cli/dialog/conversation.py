@@ -24,7 +24,7 @@ from ..views.live import LiveView
 from ..views.plain import JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
-from .approval import can_ask, print_calls
+from .approval import can_ask, print_question
 from .hints import answer_hints, continue_hint
 from .interrupts import Interrupts, listening, unless_interrupted
 from .verdicts import Answer
@@ -212,7 +212,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_calls(self.console, question, self._language(task))
+            print_question(self.console, question, self._language(task))
         else:
             self._conclude(task)
         return Turn(self._print_what_it_needs(task, question))
@@ -234,7 +234,7 @@ class Conversation:
 
     def print_answer_hints(self, task: Json, question: Json) -> int:
         """Print the commands that answer a task which waits, and return the exit code."""
-        commands = answer_hints(self.settings, task["task_id"], question["calls"])
+        commands = answer_hints(self.settings, task["task_id"], question)
         remark(sentence("waiting", self._language(task)), *commands)
         return WAITING
 

@@ -26,8 +26,20 @@ def continue_hint(app: "App", settings: Settings, task: Mapping[str, Any]) -> tu
     return settings.say("continue_session"), command
 
 
-def answer_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
-    """How to decide on the calls that a task waits with."""
+def answer_hints(settings: Settings, task_id: str, question: Mapping[str, Any]) -> list[str]:
+    """How to answer the question that a task waits with."""
+    if question["kind"] == "approval":
+        return _verdict_hints(settings, task_id, question["calls"])
+    ending = _choice(settings.say("end_task"), task_command(settings, "answer", task_id, "--finish"))
+    return [
+        *_choice(settings.say("answer_here"), task_command(settings, "answer", task_id)),
+        *_choice(settings.say("answer_by_text"), task_command(settings, "answer", task_id, "ANSWER")),
+        *(ending if question["kind"] == "question" else []),
+    ]
+
+
+def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> list[str]:
+    """How to decide on calls."""
     first = calls[0]["index"]
     edited = f"{first}={json.dumps(calls[0]['arguments'], ensure_ascii=False)}"
     shown = edited if len(edited) <= MOST and edited.isprintable() else f"{first}={{}}"

@@ -16,7 +16,7 @@ from ..views.consoles import output
 from .approval import Questioner
 from .conversation import Conversation, Turn
 from .hints import alternatives, busy_hints
-from .verdicts import answer_of
+from .verdicts import Answer, answer_of
 
 if TYPE_CHECKING:
     from ...app import App
@@ -120,18 +120,25 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
 
 
 def answered(
-    settings: Settings, task_id: str, given: tuple[Iterable[str], Iterable[str], Iterable[str]], *, as_json: bool
+    settings: Settings,
+    task_id: str,
+    verdicts: tuple[Iterable[str], Iterable[str], Iterable[str]],
+    said: Answer | None,
+    *,
+    as_json: bool,
 ) -> int:
-    """Decide on the calls that a task waits with, and return the exit code.
+    """Answer the question that a task waits with, and return the exit code.
 
-    `given` are the options that approve, edit and reject; without any the person is asked.
+    `verdicts` are the options that approve, edit and reject, `said` is the answer to a question; without any the person
+    is asked.
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(talk.app.find_task(task_id))
         question = loop.run(talk.app.question(found))
-        if any(given):
-            code = loop.run_turns(talk.answer(found, answer_of(question["calls"], *given)))
+        if said is not None or any(verdicts):
+            given = answer_of(question.get("calls", ()), *verdicts) if said is None else said
+            code = loop.run_turns(talk.answer(found, given))
         else:
             code = loop.run_turns(talk.resume(found))
     return loop.leave(code)

@@ -11,7 +11,8 @@ from ..views.sanitize import one_line
 
 Call = Mapping[str, Any]
 Verdict = dict[str, Any]
-Answer = dict[str, list[Verdict]]
+Answer = dict[str, Any]
+"""{"verdicts": […]}, or to a question {"answer": text} or {"manual_finish": True}."""
 
 _NUMBERED = re.compile(r"(\d+|all)=(.*)", re.DOTALL)
 _NUMBERS = re.compile(r"\d{1,3}(,\d{1,3})*|all")

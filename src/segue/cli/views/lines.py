@@ -10,6 +10,8 @@ from rich.text import Text
 from ...core.events import (
     ApprovalGiven,
     AttemptRestarted,
+    BranchEnd,
+    BranchStart,
     Cancelled,
     ErrorRaised,
     Event,
@@ -80,6 +82,18 @@ def thought_text(text: str) -> Text:
 
 def call_line(event: ToolCall, signs: Signs) -> Text:
     return Text.assemble((f"{signs.begins} ", "cyan"), _call(event.name, event.arguments))
+
+
+def branch_line(event: BranchStart, signs: Signs) -> Text:
+    """A branch that begins."""
+    call = _call(event.branch, event.arguments)
+    return Text.assemble((f"{signs.begins} ", "cyan"), call, (f"  {one_line(event.kind)}", "dim"))
+
+
+def branch_end_line(event: BranchEnd, signs: Signs, most: int = 160) -> Text:
+    """What a branch came to."""
+    sign, style = outcome_sign(event.result, signs)
+    return Text.assemble((f"{sign} ", style), one_line(event.summary, most))
 
 
 def decided_line(event: ToolCall, signs: Signs) -> Text:
@@ -202,6 +216,16 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
             return [Text(sentence("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):
             return [Text(f"! {one_line(event.message, 300)}", style="yellow")]
+    return _flow_lines(event, signs)
+
+
+def _flow_lines(event: Event, signs: Signs) -> list[Text]:
+    """The lines of a flow's branches; a tool's branch is shown as its call, and a built-in one by what comes of it."""
+    match event:
+        case BranchStart(kind="agent" | "flow" | "graph"):
+            return [branch_line(event, signs)]
+        case BranchEnd(kind="agent" | "flow" | "graph"):
+            return [branch_end_line(event, signs)]
     return []
 
 

@@ -16,18 +16,24 @@ from ...core.events import (
     Answer,
     ApprovalGiven,
     ApprovalRequested,
+    BranchEnd,
+    BranchStart,
     Cancelled,
     ConversationEnd,
     ErrorRaised,
     Event,
     Fallback,
+    FlowEnd,
     ModeSelected,
     Observe,
     Paused,
     PlanUpdate,
+    QuestionAnswered,
+    QuestionAsked,
     Recovered,
     RecursionStart,
     Resumed,
+    RoundStart,
     Steered,
     StepUpdate,
     Thought,
@@ -92,6 +98,8 @@ class _Drawing:
         """Recursions that are drawn below the step that they carry out."""
         self._decided: dict[CallId, tuple[ToolCall, Tree]] = {}
         """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
+        self._open: dict[str, Tree] = {}
+        """The branches of flows, by the round that chose them: what happens in one is drawn below it."""
         self._view = TaskView()
         self._steps: dict[str, Tree] = {}
 
@@ -163,10 +171,39 @@ class _Drawing:
     @_add.register
     def _(self, event: RecursionStart) -> None:
         label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
-        place = self._steps.get(event.step_id) or self._mode
+        place = self._open.get(event.parent_id) or self._steps.get(event.step_id) or self._mode
         if event.step_id in self._steps:
             self._in_steps.add(event.trace_id)
         self._here = self._recursions[event.trace_id] = place.add(label)
+
+    @_add.register
+    def _(self, event: RoundStart) -> None:
+        label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  flow {one_line(event.flow)}", "dim"))
+        place = self._open.get(event.parent_id) or self._mode
+        self._here = self._recursions[event.trace_id] = place.add(label.append(f"  trace {event.trace_id[:8]}", "dim"))
+
+    @_add.register
+    def _(self, event: BranchStart) -> None:
+        self._open[event.trace_id] = self._here = self._place(event).add(lines.branch_line(event, self._signs))
+
+    @_add.register
+    def _(self, event: BranchEnd) -> None:
+        branch = self._open.get(event.trace_id) or self._place(event)
+        branch.add(lines.branch_end_line(event, self._signs, MOST))
+        self._place(event)
+
+    @_add.register
+    def _(self, event: FlowEnd) -> None:
+        place = self._open.get(event.parent_id) or self._mode
+        place.add(_named(f"flow {one_line(event.flow)} {event.status}", event.summary))
+
+    @_add.register
+    def _(self, event: QuestionAsked) -> None:
+        self._here.add(_named("question", event.question))
+
+    @_add.register
+    def _(self, event: QuestionAnswered) -> None:
+        (self._open.get(event.trace_id) or self._place(event)).add(_named("answered", event.answer))
 
     @_add.register
     def _(self, event: Observe) -> None:

@@ -1,9 +1,9 @@
 """What can be done with a task: pause, resume, cancel, answer, rate."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Body
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ...core.approval import Verdict
 from ...core.records import Json
@@ -25,11 +25,19 @@ class ResumeRequest(BaseModel):
 
 
 class AnswerRequest(BaseModel):
-    """What a person decided about each call that was asked about, or one word for all of them."""
+    """To an approval a verdict on each call, or one word for all; to a question an answer, or the end of the task."""
 
     model_config = ConfigDict(extra="forbid")
 
-    verdicts: list[Verdict] | Literal["approve", "reject"]
+    verdicts: list[Verdict] | Literal["approve", "reject"] | None = None
+    answer: str | None = None
+    manual_finish: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if sum((self.verdicts is not None, self.answer is not None, self.manual_finish)) != 1:
+            raise ValueError("give exactly one of verdicts, answer and manual_finish")
+        return self
 
 
 class Rating(BaseModel):
@@ -98,6 +106,8 @@ async def rate(task_id: TaskId, body: Rating, service: ServiceDep, tenant: Tenan
 
 
 def _answer(body: AnswerRequest) -> Any:
+    if body.verdicts is None:
+        return {"answer": body.answer or "", "manual_finish": body.manual_finish}
     if isinstance(body.verdicts, str):
         return body.verdicts
     return {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in body.verdicts]}

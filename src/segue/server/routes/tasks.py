@@ -14,11 +14,13 @@ from ..views import (
     Recursion,
     StatusChange,
     TraceView,
+    WaitingView,
     event_view,
     plan_view,
     recursion_views,
     status_views,
     trace_view,
+    waiting_view,
 )
 from .dependencies import Limit, ServiceDep, TaskId, TenantDep, routes
 
@@ -35,6 +37,13 @@ async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonR
         with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
             question = await service.app.question(task_id)
     return JsonResponse(trace_view(trace, tenant, question))
+
+
+@router.get("/api/waiting", response_model=Page[WaitingView])
+async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
+    rows = await service.app.waiting(prefix=tenant.prefix)
+    return JsonResponse({"items": [waiting_view(row, tenant) for row in rows], "next": None})
 
 
 @router.get("/api/tasks/{task_id}/events", response_model=Page[EventView])

@@ -1,0 +1,87 @@
+"""The inbox: questions and approvals wait together, are answered later, and outlive their process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue import tool
+from segue.app import App
+from segue.core.agents import Agent
+from segue.core.errors import InvalidAnswer
+from tests.checkpoints.damage import damage
+from tests.fakes import ScriptedChatModel, call_tool, choose
+
+paid: list[int] = []
+
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    paid.append(amount)
+    return f"paid {amount}"
+
+
+@tool
+def note(text: str) -> str:
+    """Write something down."""
+    paid.append(len(text))
+    return f"noted {text}"
+
+
+PLAN = "1. note it\n2. ask about it"
+ASK = choose("ask_user", question="Which colour?")
+
+
+def register(app: App, *script: Any, **fields: Any) -> None:
+    model = ScriptedChatModel(script)
+    app.register(Agent(**{"agent_id": "a", "model": model, "tools": (pay, note), "mode": "controller", **fields}))
+
+
+async def test_a_question_is_answered_by_another_process_and_nothing_runs_twice(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db") as first:
+        register(first, choose("note", text="abc"), ASK)
+        asked = await first.ask(PLAN, session_id="s", agent="a")
+        assert (asked["status"], asked["question"]["question"]) == ("waiting", "Which colour?")
+        (event,) = [e for e in await first.events(asked["task_id"]) if e["type"] == "question_asked"]
+        assert event["data"]["question"] == "Which colour?"
+    async with segue.open(tmp_path / "segue.db") as second:
+        register(second, choose("final_answer", answer="It is blue."))
+        (waiting,) = await second.waiting()
+        assert (waiting["kind"], waiting["question"]) == ("question", "Which colour?")
+        assert waiting["since"] >= (await second.task(asked["task_id"]))["created_at"] and "answer" in waiting["answer"]
+        with pytest.raises(InvalidAnswer):
+            await second.answer(asked["task_id"], " ")
+        done = await second.answer(asked["task_id"], "blue")
+        assert (done["status"], done["answer"], paid) == ("done", "It is blue.", [3])
+        assert await second.waiting() == []
+        (given,) = [e for e in await second.events(asked["task_id"]) if e["type"] == "question_answered"]
+        assert given["data"]["answer"] == "blue"
+
+
+async def test_questions_and_approvals_share_one_inbox_the_longest_waiting_first(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "segue.db") as app:
+        register(app, call_tool(("pay", {"amount": 5})), mode="react")
+        approval = await app.ask("pay", session_id="x:1", agent="a")
+        register(app, ASK)
+        question = await app.ask(PLAN, session_id="y:1", agent="a")
+        found = await app.waiting()
+        assert [(row["task_id"], row["kind"]) for row in found] == [
+            (approval["task_id"], "approval"),
+            (question["task_id"], "question"),
+        ]
+        assert found[0]["calls"][0]["arguments"] == {"amount": 5} and "verdicts" in found[0]["answer"]
+        assert [row["task_id"] for row in await app.waiting(prefix="y:")] == [question["task_id"]]
+        damage(tmp_path / "segue.db", "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'y:1'")
+        broken = (await app.waiting())[1]
+        assert (broken["kind"], "damaged" in broken["problem"]) == ("", True)
+
+
+async def test_the_person_ends_the_task_instead(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "segue.db") as app:
+        register(app, ASK)
+        asked = await app.ask(PLAN, session_id="s", agent="a")
+        ended = await app.answer(asked["task_id"], {"manual_finish": True})
+        assert ended["status"] == "error" and "terminated explicitly by the user" in ended["error"]
