@@ -186,7 +186,7 @@ def waiting_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `WaitingView`."""
     view = {name: row.get(name) for name in WaitingView.model_fields}
     shown = {"session_id": tenant.shown(row["thread_id"]), "user_id": tenant.shown(row["user_id"])}
-    return {**view, **shown, "problem": tenant.told(row["problem"])}
+    return {**view, **shown, "problem": tenant.without_prefix(row["problem"])}
 
 
 def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
