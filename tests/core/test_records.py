@@ -20,7 +20,7 @@ TASK: dict[str, Any] = {
         "status": "done",
     },
     **{"message": "hello", "error": None, "result": {"answer": "hi"}, "created_at": 1.0, "updated_at": 2.0},
-    **{"wanted": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None},
+    **{"wanted": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
 }
 CALL: dict[str, Any] = {
     **{"thread_id": "s", "task_id": "t", "scope": "r", "idx": 0, "name": "add", "arguments": {"n": 1}, "state": "done"},
