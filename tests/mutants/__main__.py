@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.mutants.mutants import LIFECYCLE, Mutant
+from tests.mutants.mutants import ALL, Mutant
 
 ROOT = Path(__file__).parents[2]
 PARTS = {"src/segue": "segue"} | {
@@ -73,7 +73,7 @@ def notices(folder: Path, mutant: Mutant) -> bool:
 
 
 def main(words: list[str]) -> int:
-    mutants = [mutant for mutant in LIFECYCLE if all(word in mutant.bug for word in words)]
+    mutants = [mutant for mutant in ALL if all(word in mutant.bug for word in words)]
     with tempfile.TemporaryDirectory(prefix="segue-mutants-") as name:
         folder = Path(name)
         copy_to(folder)

@@ -165,3 +165,53 @@ LIFECYCLE = (
         "test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
     ),
 )
+
+FILES = "src/segue/memory/files.py"
+EXCERPT = "src/segue/memory/excerpt.py"
+
+MEMORY = (
+    Mutant(
+        "a round that runs again after a crash writes its entry twice",
+        FILES,
+        "block.entry.key == entry.key",
+        "False",
+        "tests/memory/test_files.py::test_entries_are_appended_and_one_key_is_written_once",
+    ),
+    Mutant(
+        "writers do not wait for one another",
+        FILES,
+        "                lock.acquire()\n",
+        "                pass\n",
+        "tests/memory/test_files.py::test_a_file_that_another_writer_holds_says_so",
+    ),
+    Mutant(
+        "a memory file is written in place",
+        FILES,
+        'return path.with_name(f".{path.name}.new")',
+        "return path",
+        "tests/memory/test_files.py::test_a_crash_in_the_middle_of_a_write_leaves_the_old_file",
+    ),
+    Mutant(
+        "links out of the memory folder are followed",
+        FILES,
+        "if path.is_symlink():",
+        "if False:",
+        "tests/memory/test_files.py::test_links_are_not_followed",
+    ),
+    Mutant(
+        "a text forges an entry of another task",
+        "src/segue/memory/entries.py",
+        'text = _UNESCAPED.sub(r"\\1\\\\", _plain(entry.text))',
+        "text = _plain(entry.text)",
+        "tests/memory/test_entries.py::test_a_text_cannot_forge_entries",
+    ),
+    Mutant(
+        "whole memory files overflow the prompt",
+        EXCERPT,
+        "return excerpt.render() if excerpt.add(pieces) else None",
+        "excerpt.add(pieces, 1e9)\n    return excerpt.render()",
+        "tests/memory/test_reading.py::test_beyond_the_budget_the_newest_and_the_relevant_are_read",
+    ),
+)
+
+ALL = (*LIFECYCLE, *MEMORY)
