@@ -1,4 +1,4 @@
-"""The commands of `segue` that set work going or stop it: what each one takes, and who carries it out."""
+"""The commands of `segue` that start, change or stop work; the read-only ones are in `commands/inspect.py`."""
 
 import sys
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from . import options
-from .commands import inspect as lookups
+from .commands import inspect
 from .commands.inspect import ask
 from .commands.memory import memory
 from .commands.simulate import simulate
@@ -49,29 +49,25 @@ def segue(
 
 
 @app.command()
+@options.with_message_options
 def chat(
     message: Annotated[
-        str | None, typer.Argument(help="The message, or - to read it from standard input; interactive without one.")
+        str | None,
+        typer.Argument(
+            metavar="MESSAGE", help="The message, or - to read it from standard input; interactive without one."
+        ),
     ] = None,
     mode: options.Mode = "",
-    session: options.Session = "",
-    agent: options.Agent = "",
-    agents: options.Agents = "",
-    model: options.Model = "",
-    user: options.User = "default",
-    wait: options.Wait = 0.0,
-    steer: options.Steer = False,
-    language: options.Language = "",
-    db: options.Database = DEFAULT_DATABASE,
-    as_json: options.JsonOption = False,
+    *,
+    shared: options.MessageOptions,
 ) -> None:
     """Send a message, or start an interactive conversation."""
-    settings = Settings(db, agents, agent, mode, model, user, session, wait, language)
-    if message is None and (as_json or steer):
+    if message is None and (shared.as_json or shared.steer):
         raise typer.BadParameter(
-            "it needs a MESSAGE, or - to read one from standard input", param_hint="--json" if as_json else "--steer"
+            "it needs a MESSAGE, or - to read one from standard input",
+            param_hint="--json" if shared.as_json else "--steer",
         )
-    _check_steering(steer, session)
+    settings = shared.settings(mode)
     with report_errors(settings):
         if message is None:
             from .commands.chat import interactive
@@ -79,43 +75,30 @@ def chat(
             raise typer.Exit(interactive(settings))
         from .dialog.loop import one_shot
 
-        raise typer.Exit(one_shot(settings, _said(message), as_json=as_json, steer=steer))
+        raise typer.Exit(one_shot(settings, _read(message), as_json=shared.as_json, steer=shared.steer))
 
 
 @app.command()
+@options.with_message_options
 def run(
-    text: Annotated[str, typer.Argument(help="The goal, or - to read it from standard input.")],
+    text: Annotated[str, typer.Argument(metavar="GOAL", help="The goal, or - to read it from standard input.")],
     file: options.Files = None,
-    session: options.Session = "",
-    agent: options.Agent = "",
-    agents: options.Agents = "",
-    model: options.Model = "",
-    user: options.User = "default",
-    wait: options.Wait = 0.0,
-    steer: options.Steer = False,
-    language: options.Language = "",
-    db: options.Database = DEFAULT_DATABASE,
-    as_json: options.JsonOption = False,
+    *,
+    shared: options.MessageOptions,
 ) -> None:
     """Break a goal down into subtasks and run them.
 
     Ctrl-C pauses the task; `segue resume` continues it.
     """
-    settings = Settings(db, agents, agent, "", model, user, session, wait, language)
-    _check_steering(steer, session)
+    settings = shared.settings()
     with report_errors(settings):
         from .commands.run import run_goal
 
-        raise typer.Exit(run_goal(settings, _said(text), file or (), as_json=as_json, steer=steer))
+        raise typer.Exit(run_goal(settings, _read(text), file or (), as_json=shared.as_json, steer=shared.steer))
 
 
-def _check_steering(steer: bool, session: str) -> None:
-    if steer and not session:
-        raise typer.BadParameter("name the session of the task with --session", param_hint="--steer")
-
-
-def _said(message: str) -> str:
-    """The message, or what standard input says in its place."""
+def _read(message: str) -> str:
+    """The message, or standard input in place of -."""
     return sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else from_shell(message)
 
 
@@ -258,16 +241,16 @@ def serve(
 
 
 app.command()(simulate)
-for look in (
-    lookups.threads,
-    lookups.tasks,
+for command in (
+    inspect.threads,
+    inspect.tasks,
     waiting,
-    lookups.history,
-    lookups.trace,
-    lookups.graph,
-    lookups.modes,
-    lookups.agents,
-    lookups.doctor,
+    inspect.history,
+    inspect.trace,
+    inspect.graph,
+    inspect.modes,
+    inspect.agents,
+    inspect.doctor,
 ):
-    app.command()(look)
+    app.command()(command)
 app.add_typer(memory)

@@ -1,9 +1,14 @@
 """The options that several commands share."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from .settings import DEFAULT_DATABASE, Settings
 
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
 Session = Annotated[str, typer.Option("--session", help="The session to continue; a new one without it.")]
@@ -14,8 +19,8 @@ OfAgent = Annotated[str, typer.Option("--agent", help="Only the tasks of this ag
 
 
 def _agents_file(more: str) -> Any:
-    told = f"A TOML file of [[agent]] and [modes] tables, which may name modules beside it{more}."
-    return typer.Option("--agents", envvar="SEGUE_AGENTS", metavar="FILE", help=told)
+    text = f"A TOML file of [[agent]] and [modes] tables, which may name modules beside it{more}."
+    return typer.Option("--agents", envvar="SEGUE_AGENTS", metavar="FILE", help=text)
 
 
 Agents = Annotated[str, _agents_file("; its first agent is the default")]
@@ -98,3 +103,46 @@ Port = Annotated[
 Workers = Annotated[
     int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
 ]
+
+
+@dataclass(frozen=True)
+class MessageOptions:
+    """What every command that sends a message takes."""
+
+    session: Session = ""
+    agent: Agent = ""
+    agents: Agents = ""
+    model: Model = ""
+    user: User = "default"
+    wait: Wait = 0.0
+    steer: Steer = False
+    language: Language = ""
+    db: Database = DEFAULT_DATABASE
+    as_json: JsonOption = False
+
+    def settings(self, mode: str = "") -> Settings:
+        """The settings of the command, in this mode.
+
+        Raises:
+            typer.BadParameter: the task to steer is not named.
+        """
+        if self.steer and not self.session:
+            raise typer.BadParameter("name the session of the task with --session", param_hint="--steer")
+        return Settings(
+            self.db, self.agents, self.agent, mode, self.model, self.user, self.session, self.wait, self.language
+        )
+
+
+def with_message_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the `MessageOptions`, each an option of its own, as its parameter `shared`."""
+    fields = inspect.signature(MessageOptions).parameters
+
+    def run(**given: Any) -> None:
+        command(shared=MessageOptions(**{name: given.pop(name) for name in fields}), **given)
+
+    signature = inspect.signature(command)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "shared"]
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *fields.values())]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return run
