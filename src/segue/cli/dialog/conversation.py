@@ -222,7 +222,7 @@ class Conversation:
         if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
             self.console.print(unknown, soft_wrap=True)
         if task["status"] in ("done", "error") and task["result"]:
-            self.console.print(status_line(task, self.seconds, self._reads(task)), soft_wrap=True)
+            self.console.print(status_line(task, self.seconds, self._language(task)), soft_wrap=True)
             if self.framed:
                 self.print_continue_hint(task)
 
