@@ -15,6 +15,8 @@ from langchain_openai import ChatOpenAI
 
 import segue
 from segue.app import App
+from segue.core.conversation import Conversation, ConversationConfig, Role
+from segue.rehearsal import converse
 from tests.loopback import USAGE, LoopbackServer, Request
 from tests.recorded.dialogues import Dialogue, Message, Pairs, Said, agent_of, plain, read, say
 from tests.recorded.sessions import Recorded
@@ -116,6 +118,42 @@ async def test_whole_and_opened_anew(recorded: Recorded, tmp_path: Path, name: s
             async with opening() as app:
                 assert_same(dialogue, await stage.replay(dialogue, lambda: nullcontext(app)))
     assert not any(request.body.get("stream") for request in stage.server.requests)
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_as_conversations_whose_calls_the_api_carries_out(recorded: Recorded, name: str) -> None:
+    """A scripted user, the agent as the bot, its tools as the API: the session and the transcript are the recording."""
+    dialogues = read(recorded(name))[::3]
+    async with staged(dialogues) as stage, segue.open(":memory:") as app:
+        app.register(agent_of(dialogues, stage.tools, model="openai:recorded", base_url=stage.server.base_url))
+        for dialogue in dialogues:
+            ran = len(stage.tools.ran)
+            conversation = await converse(app, conversation_of(dialogue), conversation_id=dialogue.id)
+            session = await app.history(f"{dialogue.id}.bot")
+            calls = [(call.name, call.arguments) for call in dialogue.calls()]
+            assert (dialogue.id, plain(session)) == (dialogue.id, plain(dialogue.messages))
+            assert stage.tools.ran[ran:] == calls == [(u.action, u.action_input) for u in conversation.results]
+            assert [u.data for u in conversation.results] == [result["content"] for result in dialogue.results]
+            assert said_by(conversation, Role.USER) == dialogue.users
+            last = [reply["content"] for reply in dialogue.replies if not reply.get("tool_calls")]
+            answers = said_by(conversation, Role.BOT)
+            assert all(answer.endswith(text) for answer, text in zip(answers, last, strict=True))
+
+
+def conversation_of(dialogue: Dialogue) -> ConversationConfig:
+    return ConversationConfig(
+        user_mode="scripted_user",
+        script=dialogue.users,
+        bot_mode="segue:react",
+        bot_agent="recorded",
+        api_mode="tools",
+        bot_action_limit=1_000,
+        conversation_turn_limit=len(dialogue.users),
+    )
+
+
+def said_by(conversation: Conversation, role: Role) -> list[str]:
+    return [u.text for u in conversation.utterances if u.role is role and u.text]
 
 
 def command(path: Path, *given: object) -> list[str]:
