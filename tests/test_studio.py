@@ -196,6 +196,11 @@ async def test_a_mode_runs_by_itself(client: Any, graph: str) -> None:
     assert BEIJING_TOTAL in output["result"]["answer"]
 
 
+async def test_a_conversation_runs_by_itself_with_the_dummies(client: Any) -> None:
+    output = await client.runs.wait(None, "conversation", input=said("hello"))
+    assert output["result"]["answer"].startswith("[USER] user query...\n[BOT] bot response...")
+
+
 async def test_a_flow_runs_by_itself(client: Any) -> None:
     schemas = await client.assistants.get_schemas(await assistant(client, "controller_executor"))
     assert schemas["input_schema"]["properties"].keys() >= {"plan", "memory_files", "goal", "logs"}

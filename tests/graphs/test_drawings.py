@@ -10,7 +10,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
 @pytest.mark.parametrize(
-    "name", ["react", "direct", "plan", "plan_react", "lifecycle", "controller_executor", "controller", "chat"]
+    "name",
+    ["react", "direct", "plan", "plan_react", "lifecycle", "controller_executor", "controller", "conversation", "chat"],
 )
 def test_the_page_shows_the_true_diagram(name: str) -> None:
     drawn = importlib.import_module(f"segue.graphs.{name}").graph.get_graph().draw_mermaid()
@@ -32,6 +33,13 @@ def test_the_page_shows_the_true_diagram(name: str) -> None:
                 ("CALL_LLM", "INPUT"), ("CALL_TOOL", "INPUT"), ("CALL_TOOL", "CALL_TOOL"), ("PLAN", "INPUT"),
                 ("REMEND", "CALL_TOOL"), ("REMEND", "PLAN"), ("REMEND", "INPUT"), ("ANSWER", "__end__"),
                 ("FINISH", "__end__"),
+            },
+        ),
+        (
+            "conversation",
+            {
+                ("__start__", "INIT"), ("INIT", "USER"), ("USER", "BOT"), ("USER", "FINISH"), ("BOT", "API"),
+                ("BOT", "USER"), ("BOT", "FINISH"), ("API", "BOT"), ("FINISH", "__end__"),
             },
         ),
         (
