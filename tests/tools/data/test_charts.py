@@ -1,7 +1,5 @@
 """Charts: real PNG files of the right figures, under names of their own, with whatever letters there are."""
 
-import asyncio
-import io
 import os
 import subprocess
 import sys
@@ -160,20 +158,6 @@ def test_only_a_character_without_a_glyph_is_missing(tmp_path: Path, label: str,
     assert drawn.lacks_characters is lacks
 
 
-async def test_every_figure_is_that_of_the_database(folder: Folder) -> None:
-    keys = [f"k{number}\nx" for number in range(30)]
-    rows = "".join(f'"{key}",{number * 0.1}e0\n' for number, key in enumerate(keys, start=1))
-    folder.put("x.csv", f"k,v\n{rows}")
-    result = await folder.call("chart", file="x", kind="bar")
-    sql = "SELECT k, sum(v) FROM data GROUP BY k ORDER BY 2 DESC"
-    wanted = folder.table("x").ask(sql)
-    figures = [(item["label"], item["figure"]) for item in result["plotted"]]
-    assert figures[:-1] == wanted[:12]
-    rest = f"SELECT sum(v) FROM (FROM ({sql}) t(k, v) OFFSET 12)"
-    assert figures[-1] == ("18 others", pytest.approx(folder.table("x").ask(rest)[0][0], rel=1e-15))
-    assert result["lacks_characters"] is False
-
-
 # Threads and imports
 
 
@@ -194,14 +178,6 @@ def test_many_threads_draw_at_once(tmp_path: Path) -> None:
     assert failed == []
     assert len(list(tmp_path.iterdir())) == 4
     assert all(path.read_bytes().startswith(PNG) for path in tmp_path.iterdir())
-
-
-async def test_charts_of_several_calls_are_those_of_each_alone(folder: Folder) -> None:
-    tool = folder.tools()["chart"]
-    asked = [{"kind": kind, "column": column} for kind in ("bar", "pie") for column in ("region", "product")]
-    alone = [content((await tool.call(each))["path"]) for each in asked]
-    together = await asyncio.gather(*(tool.call(each) for each in asked * 2))
-    assert [content(result["path"]) for result in together] == alone * 2
 
 
 def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
@@ -232,13 +208,3 @@ def test_a_process_loads_what_it_uses_and_ends_without_a_word(folder: Folder) ->
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n" * 3 + "445557.8 False\nbar False\n"
     assert done.stderr == ""
-
-
-def test_a_picture_is_really_compared() -> None:
-    """The helper above would show an empty picture as one colour."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.new("RGB", (3, 2)).save(out, "PNG")
-    out.seek(0)
-    assert pixels(out) == ((3, 2), 1)  # type: ignore[arg-type]
