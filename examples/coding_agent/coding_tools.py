@@ -39,11 +39,11 @@ if resource:
     limits = {{"CPU": {SECONDS}, "AS": {MEMORY_BYTES}, "FSIZE": {FILE_BYTES}, "CORE": 0, "NOFILE": 128}}
     for name, most in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (most, most))
-os.execv(sys.executable, [sys.executable, "-E", "-s", "-X", "utf8", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-B", "-E", "-s", "-X", "utf8", *sys.argv[1:]])
 """
 _KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What a program is told of our environment: no keys."""
-_SET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+_SET = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 FilePath = Annotated[str, Field(description="A relative path, such as calc.py or tests/test_calc.py")]
 

@@ -8,6 +8,7 @@ from segue.core.flows import FlowConfig
 from segue.core.ports import MemoryEntry
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from .outcome import log_of
 from .services import ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
@@ -19,7 +20,7 @@ def memory_writing(config: FlowConfig) -> FlowNode:
         """Write once, whatever crashes: the entry's key is the round's. The controller is told of an error."""
         outcome = state["outcome"] or {}
         record = {**outcome, "round": state["round"], "trace_id": state["trace_id"]}
-        branch, text = outcome["branch"], outcome["summary"]
+        branch, text = outcome["branch"], log_of(outcome, state["language"])
         error = await remember(config, state, node_context(runtime), branch, text, state["trace_id"])
         failed = announce(ErrorRaised(message=error, **ids_of(state))) if error else []
         return {"records": [record], "outcome": None, "memory_error": error, "events": failed}

@@ -1,5 +1,6 @@
 """What a branch came to, for the controller and for the logs."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from .state import FlowState
 ARGUMENT_CHARS = 300
 RESULT_CHARS = 700
 """Characters of arguments and of a result in a summary."""
+MOST_INLINE = 100
+"""Characters of arguments or a result that stay on a line of the log."""
 
 
 def outcome_of(
@@ -33,3 +36,39 @@ def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, A
     said = truncate(value if isinstance(value, str) else as_json(value), RESULT_CHARS)
     given = truncate(as_json(arguments), ARGUMENT_CHARS)
     return phrase(f"flow_{kind}", language, branch=branch, arguments=given, result=said)
+
+
+def log_of(outcome: Mapping[str, Any], language: str) -> str:
+    """What a round leaves in its memory file: of a tool, the arguments and the result as people read them."""
+    if outcome["kind"] != "tool":
+        return str(outcome["summary"])
+    result = outcome["result"]
+    kind = "error" if "error" in result else "success"
+    parts = {"arguments": _shown(outcome["arguments"], ARGUMENT_CHARS), "result": _shown(result[kind], RESULT_CHARS)}
+    line = phrase(f"flow_{kind}", language, branch=outcome["branch"], arguments="{arguments}", result="{result}")
+    return re.sub(r"( ?)\{(\w+)\}( ?)", lambda slot: _placed(parts[slot[2]], slot[1], slot[3]), line).strip()
+
+
+def _placed(text: str, before: str, after: str) -> str:
+    """A text of several lines is a paragraph of its own."""
+    return f"\n\n{text}\n\n" if "\n" in text else f"{before}{text}{after}"
+
+
+def _shown(value: Any, most: int) -> str:
+    """A short value as it is; else a list of its fields, with texts of several lines as they are."""
+    text = value if isinstance(value, str) else as_json(value)
+    if not isinstance(value, Mapping) or (len(text) <= MOST_INLINE and "\\n" not in text):
+        return _fenced(truncate(text, most)) if "\n" in text else truncate(text, most)
+    return "\n".join(_field(name, each, most) for name, each in value.items()).strip()
+
+
+def _field(name: str, value: Any, most: int) -> str:
+    text = truncate(value if isinstance(value, str) else as_json(value), most)
+    return f"- {name}:\n\n{_fenced(text)}\n" if "\n" in text.strip() else f"- {name}: {text.strip()}"
+
+
+def _fenced(text: str) -> str:
+    """The text between fences that are longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`{3,}", text)), default=0))
+    body = text.strip("\n")
+    return f"{fence}\n{body}\n{fence}"

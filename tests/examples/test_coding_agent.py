@@ -56,11 +56,13 @@ async def test_a_plan_is_carried_out_in_rounds_with_its_log_in_a_memory_file(too
     failed, passed = (step["result"]["success"] for step in done["history"] if step["action"] == "run_tests")
     assert (failed["exit_code"], passed["exit_code"]) == (1, 0)
     assert "assert -1 == 5" in failed["output"] and "1 passed" in passed["output"]
+    assert BROKEN.strip() in log["entries"][0]["text"], "code is logged as people read it"
     fifth = str(model.calls[4][0].content)
     assert "round 3 · run_tests" in fifth and "round 4 · write_file" in fifth, (
         "each round reads the log of those before"
     )
-    assert [path.name for path in (tmp_path / "scratch/calc").glob("*.py")]
+    left = sorted(path.name for path in (tmp_path / "scratch/calc").iterdir())
+    assert left == ["calc.py", "test_calc.py"], "a byte code of the old file would be run in place of the new one"
 
 
 @pytest.mark.parametrize("path", ["../x.py", "/tmp/x.py", "a/../../x.py", "x\0.py", "link/x.py"])
