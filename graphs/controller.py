@@ -1,10 +1,11 @@
 """The mode over a flow: a given plan, or one made first, is carried out by the controller–executor graph."""
 
+from collections.abc import Hashable
 from typing import Any
 
 from langgraph.graph import END, START
 
-from segue.core.flows import FlowConfig
+from segue.core.flows import FlowConfig, flow_config
 from segue.core.ports import RunContext
 from segue.nodes.controller.controller_executor import controller_executor
 from segue.nodes.controller.given_plan import given_plan
@@ -17,7 +18,7 @@ from segue.nodes.plan.state import PlanState
 from segue.nodes.shared.task import GraphInput, TaskOutput
 from segue.registry import AgentGraph
 
-from .controller_executor import compiled, flow_config
+from .controller_executor import compiled
 
 DEFAULT = FlowConfig(name="controller")
 
@@ -41,7 +42,11 @@ def build_controller(
     graph.add_edge(START, "INIT")
     graph.add_conditional_edges("INIT", after_init)
     graph.add_edge("GIVEN_PLAN", "CONTROLLER_EXECUTOR")
-    planned = {"SCHEDULE": "CONTROLLER_EXECUTOR", "GIVE_UP": "CONTROLLER_EXECUTOR", "MAKE_PLAN": "MAKE_PLAN"}
+    planned: dict[Hashable, str] = {
+        "SCHEDULE": "CONTROLLER_EXECUTOR",
+        "GIVE_UP": "CONTROLLER_EXECUTOR",
+        "MAKE_PLAN": "MAKE_PLAN",
+    }
     graph.add_conditional_edges("MAKE_PLAN", after_make_plan, planned | {"DECOMPOSE": "DECOMPOSE"})
     graph.add_conditional_edges("DECOMPOSE", after_decompose, planned)
     graph.add_edge("CONTROLLER_EXECUTOR", END)

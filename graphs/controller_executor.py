@@ -5,10 +5,9 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError
-from segue.core.flows import BranchConfig, FlowConfig
+from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
 from segue.core.ports import RunContext
 from segue.nodes.controller_executor.answer import answer
 from segue.nodes.controller_executor.ask_user import ask_user
@@ -84,31 +83,14 @@ def compiled(config: FlowConfig | dict[str, Any] | None = None, **options: Any) 
     return build_controller_executor(config).compile(**options).with_config(recursion_limit=steps)
 
 
-def flow_config(given: FlowConfig | dict[str, Any]) -> FlowConfig:
-    """A configuration, read from a table where it is one.
-
-    Raises:
-        ConfigurationError: naming the field that is wrong.
-    """
-    if isinstance(given, FlowConfig):
-        return given
-    try:
-        return FlowConfig.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        name = given.get("name", "flow")
-        raise ConfigurationError(f"The flow '{name}': {f'{where}: ' if where else ''}{first['msg']}.") from error
-
-
 def _graph_of(name: str, branch: BranchConfig) -> Graph:
     """The graph of a branch: an agent's is react, a flow's is one such as this."""
     if branch.agent:
         return react_graph
     if isinstance(branch.flow, str):
         raise ConfigurationError(
-            f"The branch '{name}' names the flow '{branch.flow}': write it as a table of `[flows]` in the same "
-            "file, or give a FlowConfig."
+            f"The branch '{name}' names the flow '{branch.flow}', which only an agents file can: give a FlowConfig, or "
+            f"write [flows.{branch.flow}] in the same file."
         )
     if branch.flow is not None:
         return compiled(branch.flow)
@@ -120,15 +102,9 @@ def _graph_of(name: str, branch: BranchConfig) -> Graph:
 
 def _with_graphs(config: FlowConfig, graphs: dict[str, Graph]) -> FlowConfig:
     """The configuration with the graphs of its branches compiled."""
-    executor_config = config.subflows_config.executor
-    branches = {
-        name: branch.model_copy(update={"graph": graphs[name]}) if branch.graph is not None else branch
-        for name, branch in executor_config.branches.items()
-    }
-    subflows = config.subflows_config.model_copy(
-        update={"executor": executor_config.model_copy(update={"branches": branches})}
-    )
-    return config.model_copy(update={"subflows_config": subflows})
+    branches = config.subflows_config.executor.branches
+    given = {name: branch for name, branch in branches.items() if branch.graph is not None}
+    return with_branches(config, branches | {n: b.model_copy(update={"graph": graphs[n]}) for n, b in given.items()})
 
 
 graph = compiled()

@@ -72,7 +72,8 @@ def _said(out: Mapping[str, Any]) -> list[str]:
 
 def _streamed(out: Mapping[str, Any]) -> str:
     """What was streamed of the answer while it was written."""
-    return "".join(f"{said}\n\n" for said in _said(out)) + (out["early_exit"] or {}).get("streamed", "")
+    last = str((out["early_exit"] or {}).get("streamed", ""))
+    return "".join(f"{said}\n\n" for said in _said(out)) + last
 
 
 def _added(out: Mapping[str, Any]) -> list[AnyMessage]:

@@ -23,7 +23,8 @@ class PartServices:
 
     def __init__(self, whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> None:
         self._whole = whole
-        self._ids = {name: value for name, value in (("step_id", step_id), ("parent_id", parent_id)) if value}
+        named = {"step_id": step_id, "parent_id": parent_id}
+        self._ids: dict[str, Any] = {name: value for name, value in named.items() if value}
         self.ledger = ledger
         self.memory: Memory = whole.memory
         self.ids: Ids = whole.ids

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .core.chat_mode import ChatMode
     from .core.errors import SegueError
     from .core.events import Event
+    from .core.flows import BranchInput, EarlyExit, FlowConfig
     from .core.ports import RunContext
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
@@ -23,11 +24,14 @@ _HOMES = {
     "NOT_DONE": "tools.calls.context",
     "Agent": "core.agents",
     "App": "app",
+    "BranchInput": "core.flows",
     "Budget": "core.agents",
     "CallContext": "tools.calls.context",
     "ChatMode": "core.chat_mode",
     "ConversationEngine": "lifecycle",
+    "EarlyExit": "core.flows",
     "Event": "core.events",
+    "FlowConfig": "core.flows",
     "McpServer": "core.agents",
     "Prices": "core.agents",
     "RunContext": "core.ports",
@@ -44,11 +48,14 @@ __all__ = [
     "NOT_DONE",
     "Agent",
     "App",
+    "BranchInput",
     "Budget",
     "CallContext",
     "ChatMode",
     "ConversationEngine",
+    "EarlyExit",
     "Event",
+    "FlowConfig",
     "McpServer",
     "Prices",
     "RunContext",

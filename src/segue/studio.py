@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from .core.agents import load_agents, load_modes
+from .core.flows import load_flows
 from .runtime.modes import graph
 
 _file = os.environ.get("SEGUE_AGENTS", "")
@@ -12,7 +13,7 @@ if _file:
     sys.path.append(str(Path(_file).resolve().parent))  # for the tools and modes that it names
 _agents = load_agents(_file) if _file else []
 
-chat = graph("chat", agents=_agents, modes=load_modes(_file) if _file else {})
+chat = graph("chat", agents=_agents, modes={**load_modes(_file), **load_flows(_file)} if _file else {})
 direct = graph("direct", agents=_agents)
 react = graph("react", agents=_agents)
 plan = graph("plan", agents=_agents)

@@ -385,7 +385,7 @@ async def test_a_pause_behind_any_node_repeats_nothing(bed: Make, node: str) -> 
         ({"subflows_config": {"Executor": {"branches": {"finish": {"agent": "a"}}}}}, "rename it"),
         ({"subflows_config": {"Executor": {"branches": {"a": {"graph": 7}}}}}, "is not a LangGraph graph"),
         ({"subflows_config": {"Executor": {"branches": {"a": {"graph": "nowhere:g"}}}}}, "cannot be imported"),
-        ({"subflows_config": {"Executor": {"branches": {"a": {"flow": "b"}}}}}, "[flows]"),
+        ({"subflows_config": {"Executor": {"branches": {"a": {"flow": "b"}}}}}, "write [flows.b]"),
         ({"on_reach_max_round": 7}, "give a callable or 'module:function'"),
         ({"rounds": 7}, "rounds"),
     ],

@@ -70,11 +70,12 @@ class Settings:
             ConfigurationError: naming the file and what is wrong.
         """
         from ..core.agents import load_modes
+        from ..core.flows import load_flows
 
         if not self.agents_file:
             return {}
         self._look_beside()
-        return load_modes(self.agents_file)
+        return {**load_modes(self.agents_file), **load_flows(self.agents_file)}
 
     def _look_beside(self) -> None:
         folder = str(Path(self.agents_file).resolve().parent)

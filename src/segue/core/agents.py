@@ -147,9 +147,9 @@ def load_agents(path: str | Path) -> list[Agent]:
         ConfigurationError: naming the file, the agent and the field that is wrong.
     """
     file = Path(path)
-    whole = _read(file)
+    whole = read_file(file)
     tables = whole.get("agent", [])
-    if not tables and "modes" in whole:
+    if not tables and whole.keys() & {"modes", "flows"}:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
@@ -166,17 +166,23 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     Raises:
         ConfigurationError: naming the file and what is wrong.
     """
-    table = _read(Path(path)).get("modes", {})
+    table = read_file(Path(path)).get("modes", {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise ConfigurationError(f'The [modes] table of {path} needs lines such as: shout = "my_module:graph".')
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> dict[str, Any]:
+    """The tables of an agents file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has other tables.
+    """
     try:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        if unknown := whole.keys() - {"agent", "modes"}:
-            raise ConfigurationError(f"The agents file {file} has '{min(unknown)}'; it may have [[agent]] and [modes].")
+        if unknown := whole.keys() - {"agent", "modes", "flows"}:
+            may = "[[agent]], [modes] and [flows]"
+            raise ConfigurationError(f"The agents file {file} has '{min(unknown)}'; it may have {may}.")
         return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error

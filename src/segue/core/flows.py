@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .agents import Items, load_attribute
+from .agents import Items, load_attribute, read_file
 from .errors import ConfigurationError
 
 FlowStatus = Literal["finished", "unfinished"]
@@ -243,3 +244,62 @@ def early_exit(given: EarlyExit | Mapping[str, Any]) -> EarlyExit:
             f"A hook returned {given!r}: return an EarlyExit, or a mapping with result, summary and status."
         )
     return EarlyExit(given.get("result", ""), str(given.get("summary", "")), given.get("status", "unfinished"))
+
+
+def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
+    """A configuration, read from a table where it is one.
+
+    Raises:
+        ConfigurationError: naming the field that is wrong.
+    """
+    if isinstance(given, FlowConfig):
+        return given
+    try:
+        return FlowConfig.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        name = given.get("name", "flow")
+        raise ConfigurationError(f"The flow '{name}': {f'{where}: ' if where else ''}{first['msg']}.") from error
+
+
+def load_flows(path: str | Path) -> dict[str, FlowConfig]:
+    """The flows of an agents file, each a mode of its name: a `[flows.NAME]` table each, fields as in `FlowConfig`.
+
+    Raises:
+        ConfigurationError: naming the flow and the field that is wrong.
+    """
+    tables = read_file(Path(path)).get("flows", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise ConfigurationError(f"The flows of {path} are not tables: write [flows.NAME].")
+    read = {name: flow_config({"name": name, **table}) for name, table in tables.items()}
+    return {name: _resolved(config, read, (name,)) for name, config in read.items()}
+
+
+def _resolved(config: FlowConfig, flows: Mapping[str, FlowConfig], outer: tuple[str, ...]) -> FlowConfig:
+    """The configuration with the flows that its branches name.
+
+    Raises:
+        ConfigurationError: there is no such flow, or one is a branch of itself.
+    """
+    executor = config.subflows_config.executor
+    branches: dict[str, BranchConfig] = {}
+    for name, branch in executor.branches.items():
+        if isinstance(branch.flow, str):
+            if branch.flow not in flows:
+                known = ", ".join(flows)
+                raise ConfigurationError(f"The branch '{name}': there is no flow '{branch.flow}'; use one of: {known}.")
+            if branch.flow in outer:
+                raise ConfigurationError(f"The flow '{branch.flow}' is a branch of itself: remove the branch '{name}'.")
+            inner = _resolved(flows[branch.flow], flows, (*outer, branch.flow))
+            branches[name] = branch.model_copy(update={"flow": inner})
+        else:
+            branches[name] = branch
+    return with_branches(config, branches)
+
+
+def with_branches(config: FlowConfig, branches: Mapping[str, BranchConfig]) -> FlowConfig:
+    """The configuration with other branches."""
+    executor = config.subflows_config.executor.model_copy(update={"branches": dict(branches)})
+    subflows = config.subflows_config.model_copy(update={"executor": executor})
+    return config.model_copy(update={"subflows_config": subflows})

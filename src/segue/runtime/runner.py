@@ -232,7 +232,7 @@ class Runner:
             await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
 
     async def _wait(self, run: Run, interrupt_id: str, question: Json) -> Json:
-        ids = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
+        ids: dict[str, Any] = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
         asked: Durable = ApprovalRequested(calls=question.get("calls", []), **ids)
         if question["kind"] == "question":
             asked = QuestionAsked(question=question["question"], **ids)
