@@ -231,7 +231,7 @@ class FlowConfig(_Frozen):
 BranchConfig.model_rebuild()
 
 
-def early_exit(given: EarlyExit | Mapping[str, Any]) -> EarlyExit:
+def early_exit(given: object) -> EarlyExit:
     """What a hook returned in place of a round.
 
     Raises:
