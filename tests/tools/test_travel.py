@@ -1,4 +1,4 @@
-"""The travel tools: the arithmetic by hand, both languages, every city, and the words that call for them."""
+"""The travel tools: the arithmetic by hand, both languages, and every city."""
 
 import json
 from collections.abc import Iterator
@@ -13,13 +13,6 @@ from segue.tools.travel.facts import CITIES, interest_named
 
 TOOLS: dict[str, BoundTool] = {bound.name: bound for bound in map(as_tool, travel.TRAVEL)}
 NAMES = [city["name"]["zh"] for city in CITIES]
-TRIP_TOOLS = {"get_city_info", "query_attractions", "generate_route", "calculate_budget"}
-
-
-def called_for(message: str) -> set[str]:
-    """The tools one of whose keywords stands in the message."""
-    lowered = message.lower()
-    return {name for name, bound in TOOLS.items() if any(word in lowered for word in bound.marks.keywords)}
 
 
 def matches_of(**wish: Any) -> dict[str, int]:
@@ -121,11 +114,6 @@ async def test_days_outside_one_to_thirty_are_refused(name: str, days: Any) -> N
         await TOOLS[name].call({"city": "北京", "days": days})
 
 
-@pytest.mark.parametrize("days", [1, 30])
-async def test_one_and_thirty_days_are_served(days: int) -> None:
-    assert (await TOOLS["calculate_budget"].call({"city": "北京", "days": days}))["days"] == days
-
-
 # Names
 
 
@@ -169,10 +157,6 @@ def test_an_unknown_interest_or_season_names_the_known_ones() -> None:
 )
 def test_score(wish: dict[str, Any], city: str, score: int) -> None:
     assert matches_of(**wish)[city] == score
-
-
-def test_without_a_filter_every_city_scores_fifty() -> None:
-    assert matches_of() == dict.fromkeys(NAMES, 50)
 
 
 def test_food_finds_its_six_cities_the_most_typical_first() -> None:
@@ -251,7 +235,7 @@ def test_a_city_is_described_with_its_foods() -> None:
 
 
 @pytest.mark.parametrize("city", NAMES)
-@pytest.mark.parametrize("days", [1, 2, 3, 4, 7, 30])
+@pytest.mark.parametrize("days", [1, 3, 30])
 def test_a_route_has_each_sight_at_most_once_and_no_day_too_long(city: str, days: int) -> None:
     result, hours = travel.generate_route(city, days), hours_of(city)
     seen = [sight for day in result["route"] for sight in day["attractions"]]
@@ -287,39 +271,6 @@ def test_spare_days_are_free_and_told_in_one_line() -> None:
 
 
 # Marks and schemas
-
-
-@pytest.mark.parametrize(
-    "message", ["帮我规划一个北京3日游", "上海三日游", "plan a trip to Beijing", "An itinerary, please"]
-)
-def test_a_whole_trip_calls_for_four_tools(message: str) -> None:
-    assert called_for(message) == TRIP_TOOLS
-
-
-@pytest.mark.parametrize(
-    ("message", "name"),
-    [
-        ("推荐一些适合美食游的城市", "search_cities"),
-        ("which city is good for beaches?", "search_cities"),
-        ("北京的景点", "query_attractions"),
-        ("sights in Beijing", "query_attractions"),
-        ("成都美食", "get_city_info"),
-        ("tell me about Chengdu", "get_city_info"),
-        ("北京3天多少钱", "calculate_budget"),
-        ("what does Beijing cost", "calculate_budget"),
-        ("杭州两天的路线", "generate_route"),
-        ("a route for Hangzhou", "generate_route"),
-    ],
-)
-def test_a_question_calls_for_its_tool(message: str, name: str) -> None:
-    assert name in called_for(message)
-
-
-@pytest.mark.parametrize(
-    "message", ["the metro", "你好", "今天天气怎么样", "我的生日游戏", "谁写了红楼梦", "Who are you?"]
-)
-def test_other_talk_calls_for_no_travel_tool(message: str) -> None:
-    assert called_for(message) == set()
 
 
 @pytest.mark.parametrize("bound", TOOLS.values(), ids=list(TOOLS))
