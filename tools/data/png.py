@@ -9,7 +9,7 @@ import re
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,15 +69,15 @@ def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
     if chart.kind == "pie" and (min(figures) < 0 or sum(figures) <= 0):
         raise ValueError(phrase("pie_negative", language))
     with _drawing:
-        lettering = _Lettering()
-        png = _png(chart, figures, lettering)
+        lettered = _lettered(chart)
+        png = _png(lettered, figures)
     path = folder / _file_name(chart, name)
     try:
         _write(path, png)
     except OSError as error:
         raise ValueError(phrase("no_chart", language, folder=folder, reason=error.strerror)) from error
     width, height = (int(side * DOTS) for side in INCHES)
-    return Picture(path, (width, height), len(png), lettering.lacks_characters)
+    return Picture(path, (width, height), len(png), _NO_GLYPH in str(lettered) and _NO_GLYPH not in str(chart))
 
 
 def _file_name(chart: Chart, name: str) -> str:
@@ -96,24 +96,22 @@ def _write(path: Path, png: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-class _Lettering:
-    """Matplotlib's own font, with Noto Sans SC for the characters that it lacks."""
+def _lettered(chart: Chart) -> Chart:
+    """The chart with texts that can be drawn."""
+    labels = [_drawable(label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…") for label in chart.labels]
+    return replace(
+        chart, title=_drawable(chart.title), by=_drawable(chart.by), what=_drawable(chart.what), labels=labels
+    )
 
-    def __init__(self) -> None:
-        self.font, self._files = _fonts()
-        self.lacks_characters = False
 
-    def text(self, text: str) -> str:
-        """The text on one line, never a formula, with a box for each character that no font has."""
-        clean = "".join(char for char in " ".join(text.split()) if char.isprintable())
-        shown = "".join(char if self._has(char) else _NO_GLYPH for char in clean)
-        self.lacks_characters |= shown != clean
-        return shown.replace("$", r"\$")
+def _drawable(text: str) -> str:
+    """The text on one line, never a formula, with a box for each character that no font has."""
+    from matplotlib.font_manager import get_font
 
-    def _has(self, char: str) -> bool:
-        from matplotlib.font_manager import get_font
-
-        return any(get_font(file).get_char_index(ord(char)) for file in self._files)
+    clean = "".join(char for char in " ".join(text.split()) if char.isprintable())
+    fonts = [get_font(file) for file in _fonts()[1]]
+    shown = "".join(char if any(font.get_char_index(ord(char)) for font in fonts) else _NO_GLYPH for char in clean)
+    return shown.replace("$", r"\$")
 
 
 @cache
@@ -131,46 +129,38 @@ def _fonts() -> tuple["FontProperties", tuple[str, str]]:
     return FontProperties(family=names), (plain, chinese)
 
 
-def _png(chart: Chart, figures: Sequence[float], lettering: _Lettering) -> bytes:
+def _png(chart: Chart, figures: Sequence[float]) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=INCHES, dpi=DOTS, layout="constrained")
     canvas = FigureCanvasAgg(drawing)
-    axes = drawing.subplots()
-    labels = [lettering.text(_short(label)) for label in chart.labels]
-    if chart.kind == "pie":
-        _pie(axes, figures, labels, lettering.font)
-    else:
-        _plot(axes, chart, figures, labels, lettering)
-    axes.set_title(lettering.text(chart.title), fontproperties=lettering.font.copy(), fontsize=13)
+    axes, font = drawing.subplots(), _fonts()[0]
+    (_pie if chart.kind == "pie" else _plot)(axes, chart, figures, font)
+    axes.set_title(chart.title, fontproperties=font.copy(), fontsize=13)
     out = io.BytesIO()
     canvas.print_png(out, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return out.getvalue()
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
-
-
-def _pie(axes: "Axes", figures: Sequence[float], labels: Sequence[str], font: "FontProperties") -> None:
+def _pie(axes: "Axes", chart: Chart, figures: Sequence[float], font: "FontProperties") -> None:
     wedges = axes.pie(figures, colors=_COLOURS, startangle=90, counterclock=False)[0]
     total = sum(figures)
-    shares = [f"{label}  {value / total:.1%}" for label, value in zip(labels, figures, strict=True)]
+    shares = [f"{label}  {value / total:.1%}" for label, value in zip(chart.labels, figures, strict=True)]
     axes.legend(wedges, shares, loc="center left", bbox_to_anchor=(1.05, 0.5), prop=font.copy())
 
 
-def _plot(axes: "Axes", chart: Chart, figures: Sequence[float], labels: Sequence[str], lettering: _Lettering) -> None:
+def _plot(axes: "Axes", chart: Chart, figures: Sequence[float], font: "FontProperties") -> None:
     from matplotlib.ticker import FuncFormatter
 
-    places, step, font = list(range(len(labels))), -(-len(labels) // _TICKS), lettering.font
+    places, step = list(range(len(figures))), -(-len(figures) // _TICKS)
     if chart.kind == "line":
         axes.plot(places, figures, color=_COLOURS[0], marker="o", markersize=4)
     else:
         axes.bar(places, figures, color=_COLOURS[0])
-    axes.set_xticks(places[::step], labels=labels[::step], rotation=30, ha="right", fontproperties=font.copy())
+    axes.set_xticks(places[::step], labels=chart.labels[::step], rotation=30, ha="right", fontproperties=font.copy())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: figure(value)))
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    axes.set_xlabel(lettering.text(chart.by), fontproperties=font.copy())
-    axes.set_ylabel(lettering.text(chart.what), fontproperties=font.copy())
+    axes.set_xlabel(chart.by, fontproperties=font.copy())
+    axes.set_ylabel(chart.what, fontproperties=font.copy())
