@@ -24,6 +24,9 @@ ERRORS: Mapping[str, str] = {
     "InsideEventLoop": (
         "segue.ask 不能在事件循环中运行：请使用 `async with segue.open() as app` 和 `await app.ask(…)`。"
     ),
+    "UnknownWorkflow": "没有名为“{name}”的工作流；请给出 .md 或 .yaml 文件，或选择：{known}。",
+    "UnknownScenario": "没有名为“{name}”的场景；可选：{known}。",
+    "InvalidWorkflow": "工作流无效：{where}：{reason}。",
     "ToolServerUnavailable": (
         "MCP 服务器“{server}”无法使用：{reason}。请检查它的命令或网址，或从智能体中移除它，然后重新发送消息。"
     ),

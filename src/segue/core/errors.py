@@ -5,6 +5,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel
+│   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
 │   ├── MissingKey · MissingExtra · InsideEventLoop
 │   └── ToolServerUnavailable   an MCP server does not start or answer
 ├── ModelError              the model did not answer: check the endpoint, then resume
@@ -93,6 +94,32 @@ class UnknownOption(ConfigurationError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__("There is no option '{name}'; use one of: {known}.", name=name, known=listed(known))
+
+
+class UnknownWorkflow(ConfigurationError):
+    """There is no such file and no shipped workflow of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(
+            "There is no workflow '{name}'; give a .md or .yaml file, or one of: {known}.",
+            name=name,
+            known=listed(known),
+        )
+
+
+class UnknownScenario(ConfigurationError):
+    """The workflow has no scenario of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("There is no scenario '{name}'; use one of: {known}.", name=name, known=listed(known))
+
+
+class InvalidWorkflow(ConfigurationError):
+    """The file of a workflow or of its scenarios has a fault: correct it."""
+
+    def __init__(self, file: str, line: int, field: str, reason: str) -> None:
+        where = f"{file}, line {line}" + (f", {field}" if field else "")
+        super().__init__("The workflow is not valid: {where}: {reason}.", where=where, reason=reason.rstrip("."))
 
 
 class InsideEventLoop(ConfigurationError):

@@ -1,0 +1,41 @@
+"""Workflows for bots: their files, their simulated systems, their scenarios, and the participants that follow them."""
+
+from segue.core.participants import REGISTERED
+
+from .backends import Backend, Refused, find_backend, register_backend
+from .configuration import with_workflow
+from .instructions import instructions
+from .loader import find_scenario, load_scenarios, load_workflow, read_workflow, shipped_names, workflow_file
+from .participants import BackendAPI, NodeDependency, RuleBot, RuleUser, WorkflowBot, backend_of, final_state
+from .scenario import ExpectedCall, Persona, Scenario
+from .workflow import Api, Slot, Step, Workflow
+
+REGISTERED.users.register("rule_user", RuleUser)
+REGISTERED.bots.register("rule_bot", RuleBot)
+REGISTERED.bots.register("workflow_bot", WorkflowBot)
+REGISTERED.apis.register("backend", BackendAPI)
+REGISTERED.controllers.register("node_dependency", NodeDependency)
+
+__all__ = [
+    "Api",
+    "Backend",
+    "ExpectedCall",
+    "Persona",
+    "Refused",
+    "Scenario",
+    "Slot",
+    "Step",
+    "Workflow",
+    "backend_of",
+    "final_state",
+    "find_backend",
+    "find_scenario",
+    "instructions",
+    "load_scenarios",
+    "load_workflow",
+    "read_workflow",
+    "register_backend",
+    "shipped_names",
+    "with_workflow",
+    "workflow_file",
+]

@@ -1,0 +1,133 @@
+"""Records of a workflow: slots, APIs with their preconditions, the procedure and the answers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from segue.core.records import Json
+
+Location = tuple[str | int, ...]
+"""Where in a document a value stands: keys and places in lists."""
+
+
+class Record(BaseModel):
+    """A frozen record that takes no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class Slot(Record):
+    """Something that only the user knows."""
+
+    description: str = Field(min_length=1)
+    ask: str = Field(min_length=1)
+    """The question; `{references}` are filled in."""
+    keywords: tuple[str, ...] = Field(min_length=1)
+    """Words by which a simulated user recognises a question about it."""
+    pattern: str = ""
+    """A regular expression for its value in the user's text: its first group, or the whole match."""
+    choices: Mapping[str, tuple[str, ...]] = {}
+    """Values, and the words that stand for each."""
+    case: Literal["", "upper", "lower"] = ""
+    volunteered: bool = False
+    """Whether it is also read where the user says it unasked."""
+    replies: tuple[str, ...] = ("{value}",)
+    """How a simulated user may say it."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"should be a regular expression ({error})") from None
+        return pattern
+
+
+class Api(Record):
+    """A function of the system behind the workflow; `requires` names those that must have succeeded before."""
+
+    description: str = Field(min_length=1)
+    parameters: Json = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    requires: tuple[str, ...] = ()
+
+
+class Failure(Record):
+    """What to do when a call fails: tell an answer, and ask again for what may have been wrong."""
+
+    answer: str
+    ask: tuple[str, ...] = ()
+
+
+class Step(Record):
+    """One step of the procedure: collect slots, call an API, tell an answer; any of them may be missing.
+
+    `when` names slots and results (`api.field`) with the values that they must have for the step to apply: one, a list
+    of alternatives, `present` or `missing`.
+    """
+
+    name: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    when: Mapping[str, Any] = {}
+    collect: tuple[str, ...] = ()
+    call: str = ""
+    arguments: Mapping[str, Any] = {}
+    failures: Mapping[int, Failure] = {}
+    answer: str = ""
+
+
+class Workflow(Record):
+    """What a bot has to follow. `policy` is the text of the document below its front matter."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    description: str = Field(min_length=1)
+    language: Literal["en", "zh"] = "en"
+    backend: str = ""
+    scenarios: str = ""
+    slots: Mapping[str, Slot]
+    apis: Mapping[str, Api]
+    procedure: tuple[Step, ...] = Field(min_length=1)
+    repeat_from: str = ""
+    """The step that a further request of the user begins with."""
+    answers: Mapping[str, str]
+    policy: str = ""
+
+    def faults(self) -> Iterator[tuple[Location, str]]:
+        """Every name that is used and not defined, with its place."""
+        for name, api in self.apis.items():
+            yield from self._unknown(("apis", name, "requires"), api.requires, self.apis, "API")
+            if name in api.requires:
+                yield ("apis", name, "requires"), f"'{name}' cannot require itself"
+        names = [step.name for step in self.procedure]
+        for place, step in enumerate(self.procedure):
+            if step.name in names[:place]:
+                yield ("procedure", place, "name"), f"there are two steps '{step.name}'"
+            yield from self._faults_of_step(("procedure", place), step)
+        if self.repeat_from:
+            yield from self._unknown(("repeat_from",), [self.repeat_from], names, "step")
+        for required in ("closing", "failed"):
+            if required not in self.answers:
+                yield ("answers",), f"the answer '{required}' is missing"
+
+    def _faults_of_step(self, at: Location, step: Step) -> Iterator[tuple[Location, str]]:
+        yield from self._unknown((*at, "collect"), step.collect, self.slots, "slot")
+        if step.call:
+            yield from self._unknown((*at, "call"), [step.call], self.apis, "API")
+        if step.answer:
+            yield from self._unknown((*at, "answer"), [step.answer], self.answers, "answer")
+        for status, failure in step.failures.items():
+            yield from self._unknown((*at, "failures", status), [failure.answer], self.answers, "answer")
+            yield from self._unknown((*at, "failures", status), failure.ask, self.slots, "slot")
+        known = [*self.slots, *self.apis]
+        for reference in step.when:
+            yield from self._unknown((*at, "when"), [reference.split(".")[0]], known, "slot or API")
+        if api := self.apis.get(step.call):
+            parameters = api.parameters.get("properties", {})
+            yield from self._unknown((*at, "arguments"), step.arguments, parameters, f"parameter of {step.call}")
+
+    def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[tuple[Location, str]]:
+        for name in names:
+            if name not in known:
+                yield at, f"'{name}' is no {kind}; use one of: {', '.join(known) or 'none'}"
