@@ -130,6 +130,10 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "这一次，请说一句与你的目标无关、但用户可能会说的话，例如闲聊或另一个问题。",
         "This time, say something outside your goal that a user might say, such as small talk or another question.",
     ),
+    "node_dependency": (
+        "没有调用 {tool}：请先成功调用 {names}。",
+        "{tool} was not called: call {names} successfully first.",
+    ),
     "api_duplication": (
         "{tool} 已用相同的参数调用过 {n} 次，没有再次执行：请使用已有的结果，或更改参数。",
         "{tool} was called {n} times with these arguments and was not run again: use the result, or other arguments.",

@@ -16,6 +16,7 @@ from ..runtime.control import Started
 from ..runtime.request import Request
 from .log import ending_of
 from .segue_bot import attach
+from .workflows import with_workflow
 
 MODE = "conversation"
 Person = Callable[[Json], Awaitable[str | None]]
@@ -34,7 +35,8 @@ async def converse(
 
     The conversation is the session of that id: one that was interrupted goes on where it stopped, and one that ended is
     only read. `heard` is called with every utterance, also with those before an interruption. `person` answers for
-    `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as it got.
+    `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as it got. A
+    workflow fills in what the configuration leaves open.
 
     Raises:
         ConfigurationError: it names what is not there.
@@ -43,6 +45,7 @@ async def converse(
         ThreadBusy, and what `App.start` raises.
     """
     attach(app)
+    config = with_workflow(config)
     session_id, seen = conversation_id or Ids().thread(), 0
     task_id, begun = await _begun(app, config, session_id)
     while True:

@@ -42,18 +42,16 @@ class Document:
 
     def line(self, at: Location) -> int:
         """The line of the deepest part of that place that exists."""
-        node, line = self._tree, self._offset
+        node, line = self._tree, self._offset + 1
         for part in at:
-            if node is None:
-                break
-            line = node.start_mark.line + 1 + self._offset
             key, node = _child(node, part)
-            if key is not None:
-                line = key.start_mark.line + 1 + self._offset
-        return max(line, 1)
+            if key is None:
+                break
+            line = key.start_mark.line + 1 + self._offset
+        return line
 
 
-def _child(node: yaml.Node, part: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
+def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(part):
@@ -76,7 +74,7 @@ def read_document(path: Path) -> Document:
     front, body, offset = (text, "", 0) if path.suffix in (".yaml", ".yml") else _front_matter(path.name, text)
     try:
         tree = yaml.compose(front, Loader=_Loader)
-        value = yaml.load(front, Loader=_Loader)  # noqa: S506 - a safe loader
+        value = yaml.load(front, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = (error.problem_mark.line + 1 if error.problem_mark else 1) + offset
         raise InvalidWorkflow(path.name, line, "", f"this is not valid YAML: {error.problem}") from None

@@ -19,6 +19,7 @@ from segue.core.participants import Setting
 from segue.core.records import Json
 from segue.nodes.conversation.participants.call_check import refused
 from segue.nodes.conversation.participants.react_bot import ReactBot
+from segue.prompts.phrases import phrase
 
 from .backends import Backend, find_backend
 from .instructions import instructions
@@ -107,18 +108,18 @@ class NodeDependency:
     """Refuses a call before every call that its API requires has succeeded."""
 
     def __init__(self, setting: Setting) -> None:
-        self._workflow = workflow_of(setting.config)
+        self._apis = workflow_of(setting.config).apis
+        self._language = setting.language
 
     def refusal(self, conversation: Conversation) -> str:
         call = conversation.pending
-        api = self._workflow.apis.get(call.action) if call else None
-        if api is None:
+        if call is None or call.action not in self._apis:
             return ""
         succeeded = {result.action for result in conversation.results if result.ok}
-        missing = [name for name in api.requires if name not in succeeded]
+        missing = [name for name in self._apis[call.action].requires if name not in succeeded]
         if not missing:
             return ""
-        return f"{call.action if call else ''} was not called: call {', '.join(missing)} successfully first."
+        return phrase("node_dependency", self._language, tool=call.action, names=", ".join(missing))
 
     def end(self, conversation: Conversation) -> EndReason | None:
         return None

@@ -37,7 +37,7 @@ class ExpectedCall(Record):
 
 
 class Scenario(Record):
-    """A persona with what should come of the conversation; `changes` are the paths of the state that differ after it."""
+    """A persona, and what should come of the conversation; `changes` are the paths of the state that it changes."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     persona: Persona

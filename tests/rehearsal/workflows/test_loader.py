@@ -1,0 +1,134 @@
+"""Files of workflows: what is shipped is valid, and each fault is named with its file, line and field."""
+
+from pathlib import Path
+
+import pytest
+
+from segue.core.errors import InvalidWorkflow, UnknownScenario, UnknownWorkflow
+from segue.rehearsal.workflows import find_scenario, load_scenarios, load_workflow, shipped_names, workflow_file
+
+WORKFLOW = """\
+---
+name: lending
+description: Lend a book.
+slots:
+  title:
+    description: the book's title
+    ask: Which book?
+    keywords: [which book]
+apis:
+  find_book:
+    description: Find a book.
+    parameters: {type: object, properties: {title: {type: string}}, required: [title]}
+  lend_book:
+    description: Lend a book.
+    requires: [find_book]
+procedure:
+  - name: find
+    description: Find the book.
+    call: find_book
+    failures:
+      404: {answer: unknown, ask: [title]}
+  - name: lend
+    description: Lend it.
+    call: lend_book
+    answer: lent
+answers:
+  unknown: There is no {title}.
+  lent: Here it is.
+  failed: That did not work.
+  closing: Anything else?
+---
+
+Be brief.
+"""
+
+
+def written(folder: Path, text: str, name: str = "lending.md") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_workflow_is_markdown_with_front_matter(tmp_path: Path) -> None:
+    workflow = load_workflow(written(tmp_path, WORKFLOW))
+    assert (workflow.name, workflow.policy) == ("lending", "Be brief.")
+    assert workflow.apis["lend_book"].requires == ("find_book",)
+    assert load_scenarios(str(tmp_path / "lending.md")) == ()
+
+
+def test_or_plain_yaml(tmp_path: Path) -> None:
+    front = WORKFLOW.split("---\n")[1]
+    assert load_workflow(written(tmp_path, front + "policy: Be brief.\n", "lending.yaml")) == load_workflow(
+        written(tmp_path, WORKFLOW)
+    )
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    name = written(tmp_path, WORKFLOW)
+    assert load_workflow(name).policy == "Be brief."
+    written(tmp_path, WORKFLOW.replace("Be brief.", "Take your time."))
+    assert load_workflow(name).policy == "Take your time."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("    ask: Which book?\n", "", "line 5, slots.title.ask: field required"),
+        ("requires: [find_book]", "requires: [find]", "line 15, apis.lend_book.requires: 'find' is no API"),
+        ("requires: [find_book]", "requires: [lend_book]", "line 15, apis.lend_book.requires: 'lend_book' cannot"),
+        ("call: lend_book", "call: lend", "line 24, procedure.1.call: 'lend' is no API; use one of: find_book"),
+        ("answer: lent", "answer: sold", "line 25, procedure.1.answer: 'sold' is no answer"),
+        ("ask: [title]", "ask: [author]", "line 21, procedure.0.failures.404: 'author' is no slot"),
+        ("call: lend_book", "when: {shelf: 1}", "line 24, procedure.1.when: 'shelf' is no slot or API"),
+        ("call: lend_book", "arguments: {a: 1}\n    call: find_book", "line 24, procedure.1.arguments: 'a' is no param"),
+        ("call: lend_book", "cal: lend_book", "line 24, procedure.1.cal: extra inputs are not permitted"),
+        ("name: lend\n", "name: find\n", "line 22, procedure.1.name: there are two steps 'find'"),
+        ("properties: {title: {type: string}}", "properties: 3", "line 12, apis.find_book.parameters: not a JSON schema"),
+        ("    keywords:", "    pattern: '['\n    keywords:", "line 8, slots.title.pattern: should be a regular expression"),
+        ("  closing: Anything else?\n", "", "line 26, answers: the answer 'closing' is missing"),
+        ("  lent: Here it is.\n", "  lent: Here.\n  lent: There.\n", "line 29, answers.lent: this key is repeated"),
+        ("slots:\n", "slots: [\n", "this is not valid YAML"),
+        ("---\n\nBe brief.\n", "", "line 1: the front matter should end with a line with '---'"),
+    ],
+)
+def test_a_fault_is_named_with_its_line_and_field(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert WORKFLOW.count(old) == 1
+    with pytest.raises(InvalidWorkflow) as fault:
+        load_workflow(written(tmp_path, WORKFLOW.replace(old, new)))
+    assert "lending.md, line " in str(fault.value) and said in str(fault.value)
+
+
+def test_faults_of_scenarios_are_named_alike(tmp_path: Path) -> None:
+    workflow = written(tmp_path, WORKFLOW.replace("slots:", "scenarios: readers.yaml\nslots:", 1))
+    one = "  - name: one\n    persona: {profile: A reader., goal: A book., opening: [Hello.]}\n"
+    written(tmp_path, f"scenarios:\n{one}", "readers.yaml")
+    assert [scenario.name for scenario in load_scenarios(workflow)] == ["one"]
+    written(tmp_path, f"scenarios:\n{one}{one}", "readers.yaml")
+    with pytest.raises(InvalidWorkflow, match=r"readers\.yaml, line 4, scenarios\.1\.name: there are two"):
+        load_scenarios(workflow)
+    written(tmp_path, f"scenarios:\n{one}    changes: 3\n", "readers.yaml")
+    with pytest.raises(InvalidWorkflow, match=r"readers\.yaml, line 4, scenarios\.0\.changes: "):
+        load_scenarios(workflow)
+    (tmp_path / "readers.yaml").unlink()
+    with pytest.raises(InvalidWorkflow, match="cannot be read"):
+        load_scenarios(workflow)
+
+
+def test_unknown_names_list_what_there_is() -> None:
+    with pytest.raises(UnknownWorkflow, match="clinic_appointment, device_return, travel_change"):
+        load_workflow("travel")
+    with pytest.raises(UnknownScenario, match="too_late"):
+        find_scenario("device_return", "late")
+
+
+def test_a_copy_of_a_shipped_workflow_keeps_its_scenarios(tmp_path: Path) -> None:
+    for name in shipped_names():
+        copy = written(tmp_path, workflow_file(name).read_text(encoding="utf-8"), "mine.md")
+        assert load_workflow(copy) == load_workflow(name)
+        assert load_scenarios(copy) == load_scenarios(name)
+
+
+def test_dates_and_yes_are_text() -> None:
+    facts = find_scenario("travel_change", "change_without_fee").persona.facts
+    assert (facts["birth_date"], facts["agreed_change"]) == ("1984-03-12", "yes")
