@@ -55,5 +55,3 @@ def _of_scenario(workflow: Workflow, scenario: Scenario) -> dict[str, Any]:
         "goal": persona.goal,
         "script": persona.script,
     }
-
-

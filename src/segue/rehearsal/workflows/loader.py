@@ -120,4 +120,3 @@ def _validated(document: Document, record: type[R], value: Any, at: tuple[str | 
         first = error.errors(include_url=False)[0]
         reason = first["msg"].removeprefix("Value error, ")
         raise document.fault((*at, *first["loc"]), reason[:1].lower() + reason[1:]) from None
-

@@ -151,4 +151,3 @@ def final_state(config: ConversationConfig, utterances: Sequence[Utterance]) -> 
     """The backend's state after a conversation, from the calls in its transcript that succeeded."""
     made = [(u.action, u.action_input) for u in utterances if u.role is Role.API and u.ok]
     return backend_of(workflow_of(config)).replay(config.seed or 0, made)
-

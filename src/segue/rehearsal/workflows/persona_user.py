@@ -35,7 +35,7 @@ class PersonaUser:
         if not asked:
             return self._goes_on(replies)
         earlier = [name for reply in replies[:-1] for name in self._asked(reply)]
-        if any(earlier.count(name) >= PATIENCE + len(self._known(name)) - 1 for name in asked):
+        if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
             return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
         return " ".join(self._answer(name, earlier.count(name), random) for name in asked)
 
@@ -72,4 +72,3 @@ class PersonaUser:
             return rehearsed("does_not_know", self._workflow.language)
         value = known[min(asked_before, len(known) - 1)]
         return str(fill(random.choice(self._workflow.slots[name].replies), {"value": value}))
-
