@@ -161,7 +161,7 @@ async def test_only_the_user_ends_and_only_with_end_alone_on_a_line(app: App, ca
 
 
 async def test_a_refused_call_counts_and_its_hint_is_the_result(app: App, cast: Callable[..., None]) -> None:
-    cast(bot=lambda c: calls("look"), api=found)
+    cast(bot=lambda c: calls("look") if len(c.utterances) < 30 else says("enough"), api=found)
     app.registry.participants.controllers.register("never", lambda setting: Never())
     config = ConversationConfig(
         bot_mode="own", api_mode="own", controllers=["never"], bot_action_limit=3, conversation_turn_limit=1
@@ -275,8 +275,9 @@ async def test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own
 
 
 async def test_a_simulated_user_without_a_model_says_which_option_is_missing(app: App) -> None:
+    app.register(Agent(agent_id="helper", model=ScriptedChatModel(["Hello."])))
     with pytest.raises(ConfigurationError, match="user_model"):
-        await converse(app, ConversationConfig(user_mode="llm_profile"))
+        await converse(app, ConversationConfig(user_mode="llm_profile", bot_agent="helper"))
 
 
 async def test_a_user_says_something_outside_the_workflow_with_a_seeded_probability(app: App) -> None:

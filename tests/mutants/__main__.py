@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.mutants.conversations import CONVERSATIONS
 from tests.mutants.mutants import ALL, Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,7 @@ def notices(folder: Path, mutant: Mutant) -> bool:
 
 
 def main(words: list[str]) -> int:
-    mutants = [mutant for mutant in ALL if all(word in mutant.bug for word in words)]
+    mutants = [mutant for mutant in (*ALL, *CONVERSATIONS) if all(word in mutant.bug for word in words)]
     with tempfile.TemporaryDirectory(prefix="segue-mutants-") as name:
         folder = Path(name)
         copy_to(folder)

@@ -1,0 +1,94 @@
+"""The faults of conversations: each is a bug of the document's own manager, and the tests that must turn red."""
+
+from tests.mutants.mutants import Mutant
+
+DOCUMENT = "tests/documents/test_conversation_manager.py"
+BOT = "nodes/conversation/bot.py"
+RECORDS = "src/segue/core/conversation.py"
+
+CONVERSATIONS = (
+    Mutant(
+        "the limit of calls lets one too many through",
+        BOT,
+        "len(conversation.actions) >= conversation",
+        "len(conversation.actions) > conversation",
+        f"{DOCUMENT}::test_an_action_limit_of_n_means_n_calls_and_then_the_default_response",
+    ),
+    Mutant(
+        "the default response is not sent",
+        BOT,
+        "text=text, action",
+        "text=output.text, action",
+        f"{DOCUMENT}::test_an_action_limit_of_n_means_n_calls_and_then_the_default_response",
+    ),
+    Mutant(
+        "the limit of turns lets one too many through",
+        BOT,
+        "conversation.turn >= conversation",
+        "conversation.turn > conversation",
+        f"{DOCUMENT}::test_a_turn_limit_of_n_means_n_answered_turns",
+    ),
+    Mutant(
+        "the last user is left unanswered",
+        "nodes/conversation/routes.py",
+        """return "FINISH" if state["end_reason"] else "BOT\"""",
+        """return "BOT" if len(state["utterances"]) < 3 and not state["end_reason"] else "FINISH\"""",
+        f"{DOCUMENT}::test_a_turn_limit_of_n_means_n_answered_turns",
+    ),
+    Mutant(
+        "refused calls do not count",
+        RECORDS,
+        "tuple(u for u in self.utterances if u.is_action and u.turn == self.turn)",
+        "tuple(u for u in self.results if u.turn == self.turn and not u.controller)",
+        f"{DOCUMENT}::test_a_refused_call_counts_and_its_hint_is_the_result",
+    ),
+    Mutant(
+        "[END] anywhere in a text ends the conversation",
+        RECORDS,
+        r"""r"(?m)^[ \t]*\[END\][ \t]*$\"""",
+        r"""r"\[END\]\"""",
+        f"{DOCUMENT}::test_only_the_user_ends_and_only_with_end_alone_on_a_line",
+    ),
+    Mutant(
+        "the simulated user runs on the bot's model",
+        "nodes/conversation/roles.py",
+        "Role.USER: SIMULATED_USER",
+        "Role.USER: work.agent",
+        f"{DOCUMENT}::test_a_simulated_user_without_a_model_says_which_option_is_missing",
+    ),
+    Mutant(
+        "every persona is the same user",
+        "nodes/conversation/participants/simulated_user.py",
+        "persona=config.persona or",
+        "persona=",
+        f"{DOCUMENT}::test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own",
+    ),
+    Mutant(
+        "the seed does not reach the model",
+        "src/segue/models/openai/model.py",
+        "if request.seed is None else",
+        "if request else",
+        f"{DOCUMENT}::test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own",
+    ),
+    Mutant(
+        "the same call is allowed once too often",
+        "nodes/conversation/controllers.py",
+        "made < self._most",
+        "made <= self._most",
+        f"{DOCUMENT}::test_the_same_call_is_refused_after_it_was_made_twice",
+    ),
+    Mutant(
+        "an agent is given the result of another call",
+        "src/segue/rehearsal/segue_bot.py",
+        "u.call_id == call_id and ",
+        "",
+        "tests/rehearsal/test_interruptions.py::test_a_failure_in_the_middle_is_gone_on_from_in_another_app",
+    ),
+    Mutant(
+        "a host that is not allowed is called",
+        "nodes/conversation/participants/http_api.py",
+        "not {url.host, place} & set(allowed)",
+        "not allowed",
+        "tests/nodes/conversation/test_http_api.py::test_requests_go_to_allowed_hosts_only",
+    ),
+)
