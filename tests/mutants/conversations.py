@@ -45,8 +45,8 @@ CONVERSATIONS = (
     Mutant(
         "[END] anywhere in a text ends the conversation",
         RECORDS,
-        r"""r"(?m)^[ \t]*\[END\][ \t]*$\"""",
-        r"""r"\[END\]\"""",
+        r'r"(?m)^[ \t]*\[END\][ \t]*$"',
+        r'r"\[END\]"',
         f"{DOCUMENT}::test_only_the_user_ends_and_only_with_end_alone_on_a_line",
     ),
     Mutant(

@@ -58,4 +58,6 @@ def _ask(setting: Setting, conversation: Conversation) -> str:
         "calls": [],
     }
     answer = interrupt(question)
-    return str(answer.get("answer", "")) if isinstance(answer, Mapping) else str(answer)
+    if not isinstance(answer, Mapping):
+        return str(answer)
+    return "END" if answer.get("manual_finish") else str(answer.get("answer", ""))

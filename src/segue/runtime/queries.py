@@ -9,6 +9,7 @@ from langchain_core.messages import convert_to_openai_messages
 from ..checkpoints.ports import Storage
 from ..core.errors import StorageError, TaskError, UnknownThread
 from ..core.events import Event, to_dict
+from ..core.ports import API_CALL
 from ..core.question import ANSWER_FORMS
 from ..core.records import Json, Task, Thread, WaitingTask
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
@@ -103,7 +104,8 @@ class Queries:
 
     async def waiting(self, prefix: str = "") -> list[WaitingTask]:
         """Every task that waits for a person, the longest waiting first; one whose state is damaged says so."""
-        return [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
+        found = [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
+        return [task for task in found if task.kind != API_CALL]
 
     async def _waiting(self, row: Task) -> WaitingTask:
         try:

@@ -1,0 +1,69 @@
+"""`segue simulate`: what it takes and says."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from segue.cli import app
+from segue.core.conversation import EndReason
+from segue.rehearsal import read_log
+
+PERSON = ["--user", "input_user", "--session", "talk"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_person_leaves_and_comes_back() -> None:
+    left = CliRunner().invoke(app, ["simulate", *PERSON], input="hello\n")
+    unfinished = read_log("logs/talk.jsonl")
+    back = CliRunner().invoke(app, ["simulate", "--session", "talk"], input="again\nEND\n")
+
+    assert (left.exit_code, back.exit_code) == (3, 0)
+    assert "segue simulate --session talk" in left.stderr
+    assert unfinished.ending is None and [u.text for u in unfinished.utterances] == ["hello", "bot response..."]
+    assert "'user_mode': 'input_user'" in back.stdout
+    assert back.stdout.splitlines()[5:-1] == [
+        "[USER] hello",
+        "[BOT] bot response...",
+        "[USER] again",
+        "[BOT] bot action...",
+        "[SYSTEM] api calling...",
+        "[BOT] bot response...",
+    ]
+    ended = read_log("logs/talk.jsonl").ending
+    assert ended and ended.reason is EndReason.USER_ENDED
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--user", "nobody"], 'There is no user "nobody"'),
+        (["--api", "nowhere:Thing"], "nowhere"),
+        (["--agent", "nobody"], "nobody"),
+        (["--config", "absent.toml"], "absent.toml"),
+        ([*PERSON, "--turns", "3"], "has another configuration"),
+    ],
+)
+def test_what_is_not_there_is_an_error_in_a_sentence(given: list[str], said: str) -> None:
+    CliRunner().invoke(app, ["simulate", *PERSON], input="")
+
+    refused = CliRunner().invoke(app, ["simulate", *given])
+
+    assert refused.exit_code in (1, 2) and said in refused.stderr
+    assert not refused.exception or isinstance(refused.exception, SystemExit)
+
+
+def test_prefixes_are_coloured_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+
+    shown = CliRunner().invoke(app, ["simulate"], color=True).stdout
+
+    assert "\x1b[31m[USER]\x1b[0m" in shown
+    assert "[BOT]\x1b[0m" in shown and "\x1b[38;5;208m" in shown
+    assert "\x1b[32m[SYSTEM]\x1b[0m" in shown
