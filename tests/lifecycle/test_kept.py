@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +45,10 @@ async def test_the_background_comes_no_further_than_what_was_told(db: Path, shop
     async with opened(db, shop) as app:
         run = ConversationEngine(app=app, agent="worker").run(GOAL)
         await until(run, "task_started", "t1")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         assert shop.done == []
         await until(run, "task_completed", "t1")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         assert shop.done == ["t1"]
         await rest(run)
     assert shop.done == ["t1", "t2", "t3"]
@@ -208,35 +206,3 @@ async def test_with_an_app_what_belongs_to_its_agent_is_refused(db: Path) -> Non
         assert engine.restore_from_snapshot({"state": "paused", "tasks": [], "completed_tasks": 0}) is True
         with pytest.raises(TaskError, match="without an app"):
             await rest(engine.run(None))
-
-
-CRASHED = """
-import asyncio, sys
-import segue
-from segue.lifecycle import ConversationEngine
-
-async def main():
-    async with segue.open(sys.argv[1]) as app:
-        run = ConversationEngine(app=app, session_id="s").run("帮我规划一个北京3日游，包括景点和美食")
-        async for event in run:
-            if event.event_type == "task_completed" and event.data["task_id"] == "2":
-                import os
-                os._exit(9)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.slow
-async def test_after_a_crash_another_process_goes_on_with_what_is_left(db: Path) -> None:
-    command = [sys.executable, "-X", "utf8", "-c", CRASHED, str(db)]
-    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 9, ran.stderr
-    async with segue.open(db) as app:
-        (row,) = await app.resumable()
-        assert row["cut_off"]
-        engine = ConversationEngine(app=app, task_id=row["task_id"])
-        events = await rest(engine.run(None))
-        calls = (await app.trace(row["task_id"]))["calls"]
-    assert [event.data["task_id"] for event in events if event.event_type == "task_completed"] == ["3", "4", "5"]
-    assert len(calls) == 4 and engine.completed_tasks == 5

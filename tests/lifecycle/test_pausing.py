@@ -3,10 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from segue.core.agents import Agent
-from segue.lifecycle import ConversationEngine, EngineBusy, EngineState
+from segue.lifecycle import ConversationEngine, EngineState
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
@@ -29,6 +27,8 @@ async def test_paused_and_resumed_before_anyone_looks_both_are_told_and_nothing_
     ]
     assert engine.state is EngineState.COMPLETED
     assert shop.done == ["t1", "t2"]
+    assert await rest(engine.run(None)) == []
+    assert engine.pause() is False and engine.resume() is False
 
 
 async def test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_next_event(shop: Workshop) -> None:
@@ -51,34 +51,6 @@ async def test_the_pause_is_told_while_it_lasts_to_someone_who_waits_for_the_nex
         await following
     assert told(events).count("engine_resumed") == 1
     assert engine.completed_tasks == 2 and shop.done == ["t1", "t2"]
-
-
-async def test_a_pause_within_a_task_stops_it_between_two_calls_and_repeats_none(shop: Workshop) -> None:
-    made: list[int] = []
-
-    @tool
-    async def step(number: int) -> int:
-        """One step of several."""
-        made.append(number)
-        await asyncio.sleep(0.02)
-        return number
-
-    def reply(messages: Any) -> str:
-        return answer("all done") if len(made) >= 4 else call_tool(("step", {"number": len(made)}))
-
-    agent = Agent(agent_id="w", model=ScriptedChatModel(reply), tools=(step,))
-    engine = ConversationEngine(llm=Planner([[task("long")]]), agent=agent)
-    following = asyncio.create_task(rest(engine.run("go")))
-    await soon(lambda: len(made) == 2)
-    assert engine.pause() is True
-    await asyncio.sleep(0.15)
-    standing = list(made)
-    assert len(standing) < 4
-    assert engine.resume() is True
-    events = await following
-    assert made == [0, 1, 2, 3]
-    assert engine.results == {"long": "all done"}
-    assert told(events).count("engine_paused") == 1
 
 
 async def test_with_concurrency_what_is_finished_while_the_pause_takes_effect_is_told_and_kept(shop: Workshop) -> None:
@@ -112,26 +84,6 @@ async def test_closed_while_tasks_are_under_way_it_drains_them(shop: Workshop) -
     assert shop.done == ["quick", "slow", "then"]
 
 
-async def test_closed_just_before_the_end_the_end_is_still_told(shop: Workshop) -> None:
-    engine = shop.engine(chain(1))
-    run = engine.run("go")
-    await until(run, "task_completed")
-    assert told([await anext(run)]) == ["executing → completed"]
-    await run.aclose()
-    assert told(await rest(engine.run(None))) == ["engine_completed"]
-    assert await rest(engine.run(None)) == []
-
-
-async def test_a_loop_that_is_left_leaves_an_engine_that_can_go_on(shop: Workshop) -> None:
-    engine = shop.engine(chain(2))
-    async for event in engine.run("go"):
-        if event.event_type == "task_completed":
-            break
-    await soon(lambda: engine.state is EngineState.PAUSED)
-    await rest(engine.run(None))
-    assert shop.done == ["t1", "t2"]
-
-
 async def test_cancelled_in_the_middle_of_a_call_it_is_not_executing_and_the_call_is_not_repeated(
     shop: Workshop,
 ) -> None:
@@ -146,26 +98,6 @@ async def test_cancelled_in_the_middle_of_a_call_it_is_not_executing_and_the_cal
     await rest(engine.run(None))
     assert shop.done == ["t2"]
     assert any("may or may not have taken effect" in str(messages) for messages in shop.seen)
-
-
-async def test_a_run_that_is_closed_before_it_schedules_goes_on_from_there(shop: Workshop) -> None:
-    engine = shop.engine(chain(1))
-    run = engine.run("go")
-    await until(run, "context_received")
-    await run.aclose()
-    assert engine.state is EngineState.CONTEXT_FETCHING
-    with pytest.raises(EngineBusy, match=r"run\(None\)"):
-        await rest(engine.run("another"))
-    assert told(await rest(engine.run(None)))[0] == "context_fetching → decomposing"
-    assert shop.done == ["t1"]
-
-
-async def test_a_completed_run_has_nothing_left_to_go_on_with(shop: Workshop) -> None:
-    engine = shop.engine(chain(1))
-    await rest(engine.run("go"))
-    assert await rest(engine.run(None)) == []
-    assert engine.pause() is False and engine.resume() is False
-    assert engine.state is EngineState.COMPLETED
 
 
 async def test_a_task_that_needs_a_person_pauses_the_run_until_they_answer() -> None:

@@ -121,9 +121,9 @@ class ConversationEngine:
         try:
             self._task.app = await self._source.open(self._restored)
             try:
-                await self._go_on()
+                await self._continue()
                 while not self._done():
-                    if event := self._at_hand():
+                    if event := self._next_event():
                         yield event
                     else:
                         await self._advance()
@@ -155,9 +155,9 @@ class ConversationEngine:
             self._clear()
             self._run.input = user_input
         elif not self._task.exists or (self._state is _S.ERROR and not self._task.unfinished):
-            self._take_over()
+            self._restart_from_snapshot()
 
-    def _take_over(self) -> None:
+    def _restart_from_snapshot(self) -> None:
         if not self._source.private and self._task.exists:
             raise EngineBusy(self._state, "the run failed for good, give run() a new goal")
         if not self._source.private:
@@ -168,9 +168,9 @@ class ConversationEngine:
         elif phase not in _PAUSABLE:
             self._state = phase = _S.IDLE
         self._task.forget()
-        self._restored = self._run.left(phase)
+        self._restored = self._run.remaining(phase)
 
-    async def _go_on(self) -> None:
+    async def _continue(self) -> None:
         """Resume a run that is paused or that failed; of a task of the database, first see how far it is."""
         if self._task.stale:
             await self._recall()
@@ -186,7 +186,7 @@ class ConversationEngine:
         message, events = await self._task.history()
         self._run, self._state = RunState(input=message), _S.IDLE
         for event in events:
-            self._run.learn(event)
+            self._run.apply(event)
             if isinstance(event, Lifecycle) and event.event_type == _T.STATE_CHANGED:
                 self._state = _S(event.details["to"])
         self._over = not self._task.unfinished
@@ -194,7 +194,7 @@ class ConversationEngine:
             self._state = _S.ERROR
             raise EngineBusy(self._state, "the run ended before it was completed, give run() a new goal")
 
-    def _at_hand(self) -> EngineEvent | None:
+    def _next_event(self) -> EngineEvent | None:
         """The next event to yield; the engine's own moves are yielded as soon as nothing is under way."""
         if not self._task.running:
             if self._own:
@@ -234,7 +234,7 @@ class ConversationEngine:
             if not self._task.running:
                 await self._start()
             elif event := await self._task.next():
-                self._take(event)
+                self._receive(event)
             else:
                 self._settle()
         except InvalidAnswer as error:
@@ -245,12 +245,12 @@ class ConversationEngine:
     async def _start(self) -> None:
         if self._task.exists:
             answer, self._answer = self._answer, None
-            await self._task.go_on(answer)
+            await self._task.resume(answer)
         else:
             await self._task.start(self._run.input)
 
-    def _take(self, event: Event) -> None:
-        if known := self._run.learn(event):
+    def _receive(self, event: Event) -> None:
+        if known := self._run.apply(event):
             self._arrived.append((known, self._stopping))
 
     def _settle(self) -> None:
@@ -268,7 +268,7 @@ class ConversationEngine:
         if at_once and not self._source.private:
             await self._task.let_run()
         for event in await self._task.leave(at_once=at_once):
-            self._take(event)
+            self._receive(event)
 
     def _change(self, new: EngineState, kind: EngineEventType, data: dict[str, Any]) -> None:
         """Go to another state by the engine's own doing."""

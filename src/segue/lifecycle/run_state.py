@@ -48,7 +48,7 @@ class RunState:
         """From 0 to 1; 0 while no task is known."""
         return self.completed / self.total if self.total else 0.0
 
-    def learn(self, event: Event) -> EngineEvent | None:
+    def apply(self, event: Event) -> EngineEvent | None:
         """Take an event in; returns it as the engine tells it, or None where it tells nothing of it."""
         if isinstance(event, ToolResult) and event.step_id:
             call = {"name": event.name, "arguments": event.arguments, "result": event.result}
@@ -82,7 +82,7 @@ class RunState:
     def _move(self, task_id: str, status: Status, note: str = "") -> None:
         self.tasks = moved(self.tasks, task_id, status, note)
 
-    def left(self, phase: EngineState) -> Restored:
+    def remaining(self, phase: EngineState) -> Restored:
         """What the graph needs to go on with this run elsewhere."""
         return {
             "phase": phase.value,
@@ -97,7 +97,7 @@ class RunState:
         return {
             "version": VERSION,
             "progress": self.progress,
-            "tasks": [_told(task) for task in self.tasks],
+            "tasks": [_task_json(task) for task in self.tasks],
             "completed_tasks": self.completed,
             "total_tasks": self.total,
             "results": dict(self.results),
@@ -108,7 +108,7 @@ class RunState:
         }
 
 
-def _told(task: SubTask) -> dict[str, Any]:
+def _task_json(task: SubTask) -> dict[str, Any]:
     return {**task.public, "status": task.status.value, **({"note": task.note} if task.note else {})}
 
 

@@ -63,14 +63,14 @@ class TaskRun:
         events = [from_dict(form) for form in await self.app.events(self.task_id)]
         self._seen = max((event.seq for event in events), default=0)
         self.stale = False
-        await self._look()
+        await self._refresh()
         return row["message"], events
 
     async def start(self, text: str) -> None:
         """Begin a new task; errors as of `App.start`."""
         await self._begin(self.app.start(text, **self._options))
 
-    async def go_on(self, answer: Any = None) -> None:
+    async def resume(self, answer: Any = None) -> None:
         """Take the task up again, with a person's answer if it waits for one; errors as of `App.take_up`."""
         async for _ in self.app.queries.follow(self.task_id, self._seen):
             pass  # an earlier run that was left comes to its boundary first
@@ -104,8 +104,8 @@ class TaskRun:
             event = await anext(self._events)
         except StopAsyncIteration:
             self._events = None
-            await self._look()
-            await self._complain()
+            await self._refresh()
+            await self._raise_failure()
             return None
         self._seen = max(self._seen, event.seq)
         if isinstance(event, Lifecycle):
@@ -151,16 +151,16 @@ class TaskRun:
             self.pause()
             await self._paused()
             self._events = None
-            await self._look()
+            await self._refresh()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """See whether the task can go on, and whether it waits for a person."""
         row = await self.app.task(self.task_id)
         self.session_id = row["thread_id"]
         self.unfinished = row["status"] not in ENDED and not row["result"]
         self.question = await self.app.question(self.task_id) if row["status"] == "waiting" else None
 
-    async def _complain(self) -> None:
+    async def _raise_failure(self) -> None:
         row = await self.app.task(self.task_id)
         if row["status"] == "cancelled":
             raise TaskError(f"Task {self.task_id} was cancelled: give the engine a new goal.")
