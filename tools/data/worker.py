@@ -94,14 +94,25 @@ def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) ->
         (text,) = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchall()[0]
     except duckdb.Error as error:
         raise ValueError(phrase("query_failed", language, reason=_reason(error))) from error
-    nodes: list[dict[str, Any]] = []
-    json.loads(text, object_hook=lambda node: nodes.append(node) or node)
+    nodes = _objects(text)
     called = {node["function"]["function_name"] for node in nodes if node.get("type") == "TABLE_FUNCTION"}
     if refused := [name for name in called if name.casefold() not in _TABLE_FUNCTIONS]:
         raise ValueError(phrase("query_source", language, name=f"{refused[0]}()"))
     parts = (part for node in nodes if node.get("cte_map") for part in node["cte_map"]["map"])
     tables = dict.fromkeys(node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE")
     return list(tables), {part["key"].casefold() for part in parts}
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Every object in a JSON text."""
+    found: list[dict[str, Any]] = []
+
+    def keep(one: dict[str, Any]) -> dict[str, Any]:
+        found.append(one)
+        return one
+
+    json.loads(text, object_hook=keep)
+    return found
 
 
 def _reason(error: Exception) -> str:
