@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from ..shared.channels import Events, History, Records
+from ..shared.channels import Records
 from ..shared.context import NodeRuntime
-from ..shared.task import Assignment
+from ..shared.task import TaskState
 
 
 class Restored(TypedDict, total=False):
@@ -21,22 +21,12 @@ class Restored(TypedDict, total=False):
     calls: dict[str, list[dict[str, Any]]]
 
 
-class LifecycleState(TypedDict, total=False):
+class LifecycleState(TaskState, total=False):
     """The graph's channels; a node returns those that it changes.
 
     RECEIVING, or PAUSED for a restored run, resets every channel that belongs to a task.
     """
 
-    messages: History
-    """The thread's messages. Written by the caller, DECOMPOSING (what was added), CARRY_OUT, COMPLETED and ERROR."""
-    assignment: Assignment | None
-    """The caller; RECEIVING and PAUSED take it in and clear it."""
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    """RECEIVING or PAUSED, as the four above; `objective` also by DECOMPOSING, with what was added."""
     notes: int
     """How many additions were taken up. RECEIVING, PAUSED, DECOMPOSING, COMPLETED."""
     phase: str
@@ -64,11 +54,6 @@ class LifecycleState(TypedDict, total=False):
     """Whether a pause was asked for before the phase began its work. SCHEDULING, EXECUTING; PAUSED takes it back."""
     failure: dict[str, Any] | None
     """{error, phase}: why the run ends in ERROR. RECEIVING, CONTEXT_FETCHING, DECOMPOSING, SCHEDULING, EXECUTING."""
-    usage: dict[str, Any]
-    """DECOMPOSING, EXECUTING."""
-    result: dict[str, Any] | None
-    """COMPLETED, ERROR."""
-    events: Events
 
 
 class SubTaskWork(TypedDict):

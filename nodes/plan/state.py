@@ -4,22 +4,13 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..shared.channels import Events, History, Records
-from ..shared.task import Assignment
+from ..shared.channels import Records
+from ..shared.task import TaskState
 
 
-class PlanState(TypedDict, total=False):
+class PlanState(TaskState, total=False):
     """INIT resets every channel that belongs to a task."""
 
-    messages: History
-    """The thread's messages. Written by the caller, MAKE_PLAN, SCHEDULE and ANSWER."""
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    """INIT, as the four above; `objective` also by whoever takes an addition up."""
     origin: str
     """What the idempotency keys of the calls are made of; a fork keeps it. INIT."""
     notes: int
@@ -43,13 +34,8 @@ class PlanState(TypedDict, total=False):
     `approved` (for which task), `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
-    usage: dict[str, Any]
-    """MAKE_PLAN, ANSWER."""
-    result: dict[str, Any] | None
-    """ANSWER."""
     gave_up: str
     """GIVE_UP."""
-    events: Events
 
 
 PlanUpdate = PlanState

@@ -2,30 +2,15 @@
 
 from typing import Any
 
-from typing_extensions import TypedDict
-
-from ..shared.channels import Events, History, Records
-from ..shared.task import Assignment
+from ..shared.channels import Records
+from ..shared.task import TaskState
 
 
-class ReactState(TypedDict, total=False):
+class ReactState(TaskState, total=False):
     """Channels are thread-scoped: INIT resets every one that belongs to a task."""
 
-    messages: History
-    """The thread's messages. Written by the caller, CALL_LLM (what was added), CALL_TOOL, ANSWER and FINISH."""
-    assignment: Assignment | None
-    task_id: str
-    """Of the user's message. INIT."""
-    nested: bool
-    """Whether a parent graph ends the task. INIT."""
-    objective: str
-    """The user's message, and what was added to it since. INIT, CALL_LLM."""
     notes: int
     """How many additions it holds. INIT, CALL_LLM."""
-    language: str
-    """zh or en. INIT."""
-    started_at: float
-    """Unix seconds. INIT."""
     iteration: int
     """1…max_iteration. INPUT."""
     trace_id: str
@@ -48,12 +33,6 @@ class ReactState(TypedDict, total=False):
     """How many ran in this task. CALL_TOOL."""
     repairs: int
     """REMENDs in a row. CALL_TOOL, REMEND."""
-    usage: dict[str, Any]
-    """Tokens and model calls. CALL_LLM."""
-    result: dict[str, Any] | None
-    """ANSWER, FINISH."""
-    events: Events
-    """What happened in a node, for the event log."""
 
 
 ReactUpdate = ReactState

@@ -10,7 +10,7 @@ from segue.core.errors import InvalidMessage
 from segue.prompts.language import language_of
 from segue.prompts.phrases import phrase
 
-from .channels import History
+from .channels import Events, History
 from .context import NodeRuntime, node_context
 from .prompt_budget import as_json, truncate
 
@@ -38,6 +38,27 @@ class GraphInput(TypedDict, total=False):
 
     messages: History
     assignment: Assignment | None
+
+
+class TaskState(GraphInput, total=False):
+    """The channels that every graph of a task has. They are thread-scoped: INIT resets them, as all of a task's."""
+
+    task_id: str
+    """Of the user's message. INIT."""
+    nested: bool
+    """Whether a parent graph ends the task. INIT."""
+    objective: str
+    """The user's message, and what was added to it since. INIT, and every node that takes up an addition."""
+    language: str
+    """zh or en. INIT."""
+    started_at: float
+    """Unix seconds. INIT."""
+    usage: dict[str, Any]
+    """Tokens and model calls. Every node that asks a model."""
+    result: dict[str, Any] | None
+    """The node that ends the task."""
+    events: Events
+    """What happened in a node, for the event log."""
 
 
 class TaskOutput(TypedDict):
