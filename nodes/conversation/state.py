@@ -3,37 +3,27 @@
 from typing import Any
 
 from langgraph.config import get_config
-from typing_extensions import TypedDict
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
 
-from ..shared.channels import Events, History, Records
-from ..shared.task import Assignment
+from ..shared.channels import Records
+from ..shared.task import TaskState
 
 
-class ConversationState(TypedDict, total=False):
-    """The graph's channels; a node returns those that it changes. INIT resets every one that belongs to a task."""
+class ConversationState(TaskState, total=False):
+    """The graph's channels; a node returns those that it changes. INIT resets every one that belongs to a task.
 
-    messages: History
-    """The caller, whose message is the configuration as JSON; FINISH adds the transcript."""
-    assignment: Assignment | None
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    usage: dict[str, Any]
+    The caller's message is the configuration as JSON; FINISH adds the transcript.
+    """
+
     config: dict[str, Any]
-    """A `ConversationConfig`. INIT, as the six above."""
+    """A `ConversationConfig`. INIT."""
     utterances: Records
     """The transcript, as `Utterance.json`. USER, BOT, API."""
     kept: dict[str, Any]
     """What participants keep, by role; that of API is the backend's. INIT, USER, BOT, API."""
     end_reason: str
     """An `EndReason`; empty while the conversation goes on. USER, BOT."""
-    result: dict[str, Any] | None
-    """FINISH."""
-    events: Events
 
 
 def conversation_of(state: ConversationState) -> Conversation:
