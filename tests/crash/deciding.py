@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import PrivateAttr
 
-from tests.fakes import ScriptedChatModel, answer, call_tool, plan, plan_json, remend
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json, remend
 
 from .scenarios import ANSWER, Call, Round, Turn
 
@@ -17,6 +17,7 @@ Settled = tuple[Mapping[str, Any], Result]
 """A call's arguments and its result."""
 
 TurnOf = Callable[[str], Turn | None]
+_STATE = '{"conversation": [], "round"'
 _RESULTS = re.compile(r'\[\{"step":')
 _BUILT_ON = re.compile(r'that this one builds on\\n((?:[^"\\]|\\.)+)"')
 _FAILED_STEP = re.compile(r"step (\w+) \(")
@@ -45,6 +46,8 @@ class Deciding(ScriptedChatModel):
         if "tools" in kwargs:
             return _native(turn, messages[place + 1 :])
         system = next(str(message.content) for message in messages if message.type == "system")
+        if '"command_args"' in system:
+            return AIMessage(_branch(turn, system))
         if "CALL_TOOL" in system:
             return AIMessage(_envelope(turn, messages))
         if '"dependencies"' in system:
@@ -93,6 +96,16 @@ def _envelope(turn: Turn, messages: Sequence[BaseMessage]) -> str:
         return plan(decided.plan, thought=thought)
     said = told(turn, [(call["arguments"], call["result"]) for call in calls])
     return answer(said + _built_on(messages), thought=thought)
+
+
+def _branch(turn: Turn, system: str) -> str:
+    """A controller's decision: each round is one call, and then the answer."""
+    state = json.JSONDecoder().raw_decode(system, system.index(_STATE))[0]
+    decided = _decided(turn, len(state["results"]))
+    if decided.calls:
+        ((name, arguments),) = decided.calls
+        return choose(name, f"round {state['round']}", **arguments)
+    return choose("final_answer", answer=told(turn, [(made["arguments"], made["result"]) for made in state["results"]]))
 
 
 def _built_on(messages: Sequence[BaseMessage]) -> str:

@@ -33,8 +33,8 @@ class Note:
 class Turn:
     """A message, and how it is answered.
 
-    `rounds` in react, `steps` of a plan in plan and plan_react, `parts` in lifecycle: each is carried out like a turn
-    in react, and `needs` the parts of these numbers.
+    `rounds` in react and, with one call each, in controller; `steps` of a plan in plan, plan_react and controller;
+    `parts` in lifecycle: each is carried out like a turn in react, and `needs` the parts of these numbers.
     """
 
     message: str
@@ -284,6 +284,21 @@ CHECKED = Scenario(
 )
 
 
+CONTROLLER = Scenario(
+    "controller",
+    "json",
+    (
+        Turn(
+            "settle it with a controller",
+            "controller",
+            tuple(Round((call,)) for call in (look("x"), deposit("a"), put("k"), send("b"), break_down("f"))),
+            (step(1, look("x")), step(2, deposit("a"), 1), step(3, send("b"), 2)),
+        ),
+        Turn("write once more", "react", one(send("c"))),
+    ),
+)
+
+
 def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
     """What a person decides about a call that needs approval: its label says so."""
     arguments = call["arguments"]
@@ -297,5 +312,6 @@ def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SCENARIOS: Mapping[str, Scenario] = {
-    s.name: s for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED, CHECKED)
+    s.name: s
+    for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED, CHECKED, CONTROLLER)
 }
