@@ -30,6 +30,19 @@ def test_a_python_example_runs(place: int, said: str, tmp_path: Path) -> None:
     assert said in ran.stdout
 
 
+def test_the_flows_example_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "controller-executor.md").read_text(encoding="utf-8")
+    python, table = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("python", "toml"))  # type: ignore[index]
+    file = tmp_path / "example.py"
+    file.write_text(python, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-X", "utf8", str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "2495" in ran.stdout
+    assert set(tomllib.loads(table)["flows"]) == {"coder", "research"}
+
+
 def test_every_python_example_is_tried() -> None:
     assert len(blocks("python")) == 4
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from segue.core.agents import Budget
 from segue.core.errors import ConfigurationError, MemoryUnavailable
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
-from segue.core.ports import MemoryEntry
+from segue.core.ports import Memory, MemoryEntry
 from segue.core.tokens import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.transient import TransientMemory
@@ -210,6 +210,38 @@ async def test_prompts_stay_within_the_budget_over_thirty_rounds_of_growing_logs
     assert out["status"] == "finished"
     assert max(whole(call) for call in made.model.calls) <= budget
     assert "报告 29" in prompts(made)[-1], "the newest result is always there"
+
+
+async def test_memory_that_is_too_long_is_shortened(bed: Make) -> None:
+    made = bed(flow(), [FINISH], budget=Budget(prompt_tokens=2_500))
+    logs = "\n".join(f"line {n} of what was done before" for n in range(2_000))
+    await made.start({"goal": "Go on", "logs": logs})
+    assert whole(made.model.calls[0]) <= 2_500 and "line 1999" in prompts(made)[0]
+
+
+async def test_a_write_that_is_repeated_after_a_crash_changes_nothing(bed: Make) -> None:
+    made = bed(flow(), [choose("note", text="hello"), FINISH])
+    made.pause_after = "EXECUTOR"
+    await made.start({"goal": "Note", "memory_files": FILES})
+    memory = made.services.memory
+    made.services.memory = Crashing(memory)
+    with pytest.raises(ConnectionAbortedError):
+        await made.resume()
+    made.services.memory = memory
+    await made.resume()
+    assert (await memory.read(["logs.md"], "", 2_000)).count("noted hello") == 1
+
+
+class Crashing:
+    """Writes, and then the process ends before the step is stored."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.read = memory.read
+        self._append = memory.append
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        await self._append(name, entry)
+        raise ConnectionAbortedError
 
 
 async def test_a_nested_flow_hands_its_summary_to_the_logs_and_its_result_to_the_controller(bed: Make) -> None:

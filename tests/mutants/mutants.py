@@ -214,4 +214,58 @@ MEMORY = (
     ),
 )
 
-ALL = (*LIFECYCLE, *MEMORY)
+ROUNDS = "tests/graphs/test_controller_executor.py"
+
+CONTROLLER = (
+    Mutant(
+        "the hook for the last round is never called",
+        "nodes/controller_executor/memory_reading.py",
+        "if config.max_round is not None and state",
+        "if False and state",
+        f"{ROUNDS}::test_the_hook_for_the_last_round_fires_after_exactly_so_many_rounds",
+    ),
+    Mutant(
+        "a hook that is configured is not called",
+        "nodes/controller_executor/hooks.py",
+        "hook = config.on_reach_max_round or on_reach_max_round",
+        "hook = on_reach_max_round",
+        f"{ROUNDS}::test_the_hook_for_the_last_round_can_be_replaced",
+    ),
+    Mutant(
+        "an error in writing memory is looked at by nobody",
+        "nodes/controller_executor/memory_writing.py",
+        "return str(error)",
+        'return ""',
+        f"{ROUNDS}::test_the_controller_sees_that_memory_cannot_be_written",
+    ),
+    Mutant(
+        "the plan is overwritten by the model's copy of it",
+        "nodes/controller_executor/plan.py",
+        "merged = keep_finished(old, drafted)",
+        "merged = drafted",
+        f"{ROUNDS}::test_a_new_plan_keeps_what_is_finished",
+    ),
+    Mutant(
+        "whole memory goes into the controller's prompt",
+        "nodes/controller_executor/prompt.py",
+        "memory = newest_part(_memory(state), room // 2)",
+        "memory = _memory(state)",
+        f"{ROUNDS}::test_memory_that_is_too_long_is_shortened",
+    ),
+    Mutant(
+        "a round's entry has a new key whenever it is written",
+        "nodes/controller_executor/memory_writing.py",
+        'node_context(runtime), branch, text, state["trace_id"])',
+        "node_context(runtime), branch, text, node_context(runtime).services.ids.trace())",
+        f"{ROUNDS}::test_a_write_that_is_repeated_after_a_crash_changes_nothing",
+    ),
+    Mutant(
+        "an early exit is not looked for behind a branch",
+        "nodes/controller_executor/routes.py",
+        'return "FINISH" if state["early_exit"] else "MEMORY_WRITING"',
+        'return "MEMORY_WRITING"',
+        f"{ROUNDS}::test_a_person_ends_the_flow_instead_of_an_answer",
+    ),
+)
+
+ALL = (*LIFECYCLE, *MEMORY, *CONTROLLER)
