@@ -19,6 +19,28 @@ WORDS: Mapping[str, str] = {
     "failed": "失败",
     "running elsewhere": "正在别处运行",
     "not resumed": "没有继续",
+    # what a trace shows
+    "resumed": "已继续",
+    "not started": "未开始",
+    "started, outcome unknown": "已开始，结果不明",
+    "outcome unknown": "结果不明",
+    "from before the session was recovered": "会话恢复之前的调用",
+    "approval requested": "请求批准",
+    "approval given": "批准结果",
+    "approved": "已批准",
+    "edited": "已修改",
+    "rejected": "已拒绝",
+    "step": "步骤",
+    "trace": "追踪",
+    "flow": "流程",
+    # reasons inside events
+    "the reply cannot be read": "回复无法读取",
+    "other tasks run first": "其他任务先运行",
+    "after the wait": "等待之后",
+    "what was written so far was reasoning": "已写出的内容是推理过程",
+    "a checkpoint is missing": "缺少一个检查点",
+    "its messages are none": "其中的消息无效",
+    "it holds bytes that are no text": "其中有不是文本的字节",
     # columns
     "session": "会话",
     "turns": "轮数",
@@ -64,6 +86,31 @@ WORDS: Mapping[str, str] = {
     "it is not text": "它不是文本",
     "none": "无",
 }
+
+LABELS: Mapping[str, str] = {
+    "observe": "观察",
+    "thought": "思考",
+    "action": "行动",
+    "plan": "计划",
+    "answer": "回答",
+    "error": "错误",
+    "question": "问题",
+    "answered": "已答复",
+    "paused": "已暂停",
+    "added": "补充",
+    "written so far": "已写出的部分",
+    "went back to an older snapshot": "已恢复到较早的快照",
+}
+
+
+def colon(language: str) -> str:
+    """What stands between a label and its text."""
+    return "：" if language == "zh" else ": "
+
+
+def label(english: str, language: str) -> str:
+    """A label of an entry, with its colon."""
+    return (LABELS[english] if language == "zh" else english) + colon(language)
 
 
 def word(english: str, language: str) -> str:

@@ -161,7 +161,7 @@ def test_react_as_lines_shows_each_thing_once() -> None:
         "【推理模式 - 第 1/30 轮】",
         "要查北京",
         '  → get_city_info(city="北京")',
-        '  ✓ get_city_info(city="北京")  0.50 s',
+        '  ✓ get_city_info(city="北京")  0.50 秒',
         "    很好",
         "",
         "北京很好",
@@ -374,7 +374,7 @@ def test_a_call_whose_outcome_is_unknown_says_what_to_do(
         ]
     )
     first, second, *rest = (line.strip() for line in shown.splitlines())
-    assert first == "? refund(amount=5)  0.00 s"
+    assert first == f"? refund(amount=5)  0.00 {'秒' if message == '退款' else 's'}"
     assert second.startswith(sentence)
     assert "unknown_outcome: it was under way." in rest
     assert "✗" not in shown

@@ -147,29 +147,29 @@ def test_a_call_of_a_task_that_runs_is_under_way() -> None:
     assert shown[4:] == ["→ cut(n=1)  running  1#1 #0"]
 
 
+ASKED = [
+    {"index": 0, "name": "refund", "arguments": {"amount": 50}},
+    {"index": 1, "name": "mail", "arguments": {}},
+    {"index": 2, "name": "close", "arguments": {}},
+]
+DECIDED = [
+    {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}},
+    {"index": 1, "verdict": "reject", "reason": "too late"},
+    {"index": 2, "verdict": "approve"},
+]
+BY_PEOPLE: list[Event] = [
+    ModeSelected(mode="react", reason="asked for", **TASK),
+    Steered(message="cheaply,\nplease", **TASK),
+    ApprovalRequested(interrupt_id="i", calls=ASKED, **TASK),
+    ApprovalGiven(verdicts=DECIDED, **TASK),
+    ToolResult(index=3, name="lost", arguments={}, result=LOST, **TASK),
+    Recovered(checkpoint_id="c1", reason="it is no checkpoint", **TASK),
+    Cancelled(partial="half an answer", **TASK),
+]
+
+
 def test_what_people_did_to_the_task_is_shown() -> None:
-    asked = [
-        {"index": 0, "name": "refund", "arguments": {"amount": 50}},
-        {"index": 1, "name": "mail", "arguments": {}},
-        {"index": 2, "name": "close", "arguments": {}},
-    ]
-    verdicts = [
-        {"index": 0, "verdict": "edit", "arguments": {"amount": 5}, "original": {"amount": 50}},
-        {"index": 1, "verdict": "reject", "reason": "too late"},
-        {"index": 2, "verdict": "approve"},
-    ]
-    shown = drawn(
-        [
-            ModeSelected(mode="react", reason="asked for", **TASK),
-            Steered(message="cheaply,\nplease", **TASK),
-            ApprovalRequested(interrupt_id="i", calls=asked, **TASK),
-            ApprovalGiven(verdicts=verdicts, **TASK),
-            ToolResult(index=3, name="lost", arguments={}, result=LOST, **TASK),
-            Recovered(checkpoint_id="c1", reason="it is no checkpoint", **TASK),
-            Cancelled(partial="half an answer", **TASK),
-        ]
-    )
-    assert shown[3:] == [
+    assert drawn(BY_PEOPLE)[3:] == [
         "mode react (asked for)",
         "added: cheaply, please",
         "approval requested",
@@ -186,6 +186,53 @@ def test_what_people_did_to_the_task_is_shown() -> None:
         "went back to an older snapshot: it is no checkpoint  (c1)",
         "cancelled",
         "written so far: half an answer",
+    ]
+
+
+def test_a_trace_is_labelled_in_the_language_of_the_terminal() -> None:
+    rounds: list[Event] = [
+        RecursionStart(max_iteration=30, **ROUND),
+        Observe(text="…", **ROUND),
+        Thought(text="…", **ROUND),
+        Action(action_type="…", output={}, **ROUND),
+        ToolCall(index=5, name="…", arguments={}, **ROUND),
+        ErrorRaised(message="…", **ROUND),
+        Paused(reason="…", **TASK),
+        Resumed(**TASK),
+        Answer(answer="…", **ROUND),
+    ]
+    shown = drawn([*BY_PEOPLE, *rounds], [call("close", "running", None)], message="退款")
+    assert shown[0] == "任务 t  已完成"
+    assert shown[2].startswith("会话 s1  智能体 travel  用户 default  模式 auto")
+    assert shown[3:] == [
+        "模式 react (按要求)",
+        "补充：cheaply, please",
+        "请求批准",
+        "→ refund(amount=50)",
+        "→ mail()",
+        "→ close()",
+        "批准结果",
+        "✓ 已修改 refund(amount=5)  原参数（amount=50）",
+        "✗ 已拒绝 mail()  too late",
+        "✓ 已批准 close()",
+        "? lost()  0.00 秒",
+        "无法确定它是否已经生效，也没有再次执行：请先核实，再决定是否重做。",
+        "unknown_outcome: it was under way when its process stopped.",
+        "已恢复到较早的快照：it is no checkpoint  (c1)",
+        "已取消",
+        "已写出的部分：half an answer",
+        "第 1 轮  追踪 abcdef01",
+        "观察：…",
+        "思考：…",
+        "行动：…",
+        "错误：…",
+        "已暂停：…",
+        "已继续",
+        "回答：…",
+        "☐ …()  未开始",
+        "调用账本：1 次调用",
+        "? close(n=1)  已开始，结果不明  1#1 #0",
+        "无法确定它是否已经生效，也没有再次执行：请先核实，再决定是否重做。",
     ]
 
 

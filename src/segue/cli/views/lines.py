@@ -16,6 +16,7 @@ from ...core.events import (
     ErrorRaised,
     Event,
     Fallback,
+    FlowEnd,
     ModeSelected,
     Recovered,
     Steered,
@@ -25,7 +26,7 @@ from ...core.events import (
     Waiting,
 )
 from ...prompts.terminal import sentence
-from ...prompts.words import word
+from ...prompts.words import colon, label, word
 from ...runtime.projection import PlanItem, Projection, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
 
@@ -96,20 +97,22 @@ def branch_end_line(event: BranchEnd, signs: Signs, most: int = 160) -> Text:
     return Text.assemble((f"{sign} ", style), one_line(event.summary, most))
 
 
-def decided_line(event: ToolCall, signs: Signs) -> Text:
+def flow_end_line(event: FlowEnd, language: str, most: int = 160) -> Text:
+    """What a flow came to."""
+    named = f"{word('flow', language)} {one_line(event.flow)} {word(event.status, language)}"
+    return Text.assemble((f"{named}{colon(language)}", "dim"), one_line(event.summary, most))
+
+
+def decided_line(event: ToolCall, signs: Signs, language: str) -> Text:
     """A call that was decided on and not begun."""
-    return Text.assemble(
-        (f"{signs.steps['pending']} ", "dim"), _call(event.name, event.arguments), ("  not started", "dim")
-    )
+    pending = (f"{signs.steps['pending']} ", "dim")
+    return Text.assemble(pending, _call(event.name, event.arguments), (f"  {word('not started', language)}", "dim"))
 
 
-def outcome_line(event: ToolResult, signs: Signs, most: int = 100, language: str = "en", step: str = "") -> Text:
+def outcome_line(event: ToolResult, signs: Signs, language: str, most: int = 100, step: str = "") -> Text:
     sign, style = outcome_sign(event.result, signs)
-    text = Text.assemble(
-        (f"{sign} ", style),
-        _call(event.name, event.arguments),
-        (f"  {event.seconds:.2f} s{step}", "dim"),
-    )
+    took = sentence("took", language, seconds=f"{event.seconds:.2f}")
+    text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"  {took}{step}", "dim"))
     if is_unknown(event.result):
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
@@ -163,12 +166,13 @@ def fallback_line(event: Fallback, language: str) -> Text:
     return Text(sentence("fell_back", language, old=old, new=new, why=one_line(event.reason, 160)), style="yellow")
 
 
-def steered_line(event: Steered, most: int = 160) -> Text:
-    return Text.assemble(("added: ", "yellow"), one_line(event.message, most))
+def steered_line(event: Steered, language: str, most: int = 160) -> Text:
+    return Text.assemble((label("added", language), "yellow"), one_line(event.message, most))
 
 
-def recovered_line(event: Recovered, most: int = 160) -> Text:
-    return Text(f"went back to an older snapshot: {one_line(event.reason, most)}", style="yellow")
+def recovered_line(event: Recovered, language: str, most: int = 160) -> Text:
+    went_back = label("went back to an older snapshot", language)
+    return Text(f"{went_back}{word(one_line(event.reason, most), language)}", style="yellow")
 
 
 def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
@@ -176,18 +180,21 @@ def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
     return Text.assemble((f"{signs.begins} ", "yellow"), _call(call["name"], call["arguments"]))
 
 
-def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs) -> Text:
+def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Signs, language: str) -> Text:
     """What a person decided on one call; edited arguments beside the original ones."""
-    name, original = call.get("name", f"call {verdict['index']}"), verdict.get("original", call.get("arguments", {}))
+    name, original = call.get("name", f"#{verdict['index']}"), verdict.get("original", call.get("arguments", {}))
     match verdict["verdict"]:
         case "approve":
-            return Text.assemble((f"{signs.ok} approved ", "green"), _call(name, original))
+            approved = f"{signs.ok} {word('approved', language)} "
+            return Text.assemble((approved, "green"), _call(name, original))
         case "edit":
-            edited = Text.assemble((f"{signs.ok} edited ", "green"), _call(name, verdict.get("arguments", {})))
-            return edited.append(f"  instead of ({arguments_line(original)})", style="dim")
+            edited = f"{signs.ok} {word('edited', language)} "
+            instead = sentence("instead_of", language, arguments=arguments_line(original))
+            return Text.assemble((edited, "green"), _call(name, verdict.get("arguments", {})), (instead, "dim"))
         case _:
+            rejected = f"{signs.failed} {word('rejected', language)} "
             why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
-            return Text.assemble((f"{signs.failed} rejected ", "red"), _call(name, original), (why, "red"))
+            return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
 
 
 def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> list[Text]:
@@ -198,20 +205,20 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
         case Fallback():
             return [fallback_line(event, language)]
         case AttemptRestarted():
-            return [
-                Text(sentence("restarting", language, n=event.attempt, why=one_line(event.reason, 160)), style="yellow")
-            ]
+            why = word(one_line(event.reason, 160), language)
+            return [Text(sentence("restarting", language, n=event.attempt, why=why), style="yellow")]
         case Waiting():
-            left = f" ({event.seconds:g} s)" if event.seconds is not None else ""
-            return [Text(sentence("waits", language, why=f"{one_line(event.reason, 160)}{left}"), style="dim")]
+            why = word(one_line(event.reason, 160), language)
+            left = "" if event.seconds is None else f" ({sentence('took', language, seconds=f'{event.seconds:g}')})"
+            return [Text(sentence("waits", language, why=f"{why}{left}"), style="dim")]
         case Steered():
-            return [steered_line(event)]
+            return [steered_line(event, language)]
         case ApprovalGiven():
             calls = [task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
             decided = zip(event.verdicts, calls, strict=True)
-            return [Text("  ") + verdict_line(verdict, call, signs) for verdict, call in decided]
+            return [Text("  ") + verdict_line(verdict, call, signs, language) for verdict, call in decided]
         case Recovered():
-            return [recovered_line(event)]
+            return [recovered_line(event, language)]
         case Cancelled():
             return [Text(sentence("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):

@@ -225,7 +225,7 @@ class LiveView:
             yield Group(Text(), lines.banner_text(banner))
 
     def _outcome(self, result: ToolResult) -> Text:
-        return lines.outcome_line(result, self._signs, self._room(), self._view.language)
+        return lines.outcome_line(result, self._signs, self._view.language, self._room())
 
     def _room(self) -> int:
         return max(self._console.width - 14, 20)

@@ -24,6 +24,7 @@ from ...core.events import (
     ToolResult,
     to_dict,
 )
+from ...prompts.terminal import sentence
 from ...runtime.projection import PlanItem, Projection
 from ..exits import complain
 from . import lines
@@ -158,7 +159,7 @@ class PlainView:
 
     @_show.register
     def _(self, event: ToolResult) -> None:
-        self._print(Text("  ") + lines.outcome_line(event, self._signs, language=self._view.language))
+        self._print(Text("  ") + lines.outcome_line(event, self._signs, self._view.language))
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
@@ -206,4 +207,4 @@ class PlainView:
 
     def _discard(self) -> None:
         if self._view.answer:
-            self._print(Text("(the answer above is discarded)", style="yellow"))
+            self._print(Text(sentence("discarded", self._view.language), style="yellow"))

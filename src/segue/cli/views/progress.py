@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ...core.events import Event, Lifecycle, PlanUpdate, Resumed, StepUpdate, Thinking, Thought, ToolCall, ToolResult
 from ...core.lifecycle import EngineEventType
+from ...prompts.terminal import sentence
 from ...prompts.words import word
 from ...runtime.projection import PlanItem
 from . import lines
@@ -47,7 +48,7 @@ class LiveProgress(LiveView):
         everything = list(view.task.plan.values())
         if everything:
             yield Group(Text(), subtask_table(items, self._signs, view.language, time.time()))
-            yield progress_bar(everything)
+            yield progress_bar(everything, view.language)
         for call in list(view.task.running.values()):
             if call.step_id in view.task.plan:
                 yield Padding(lines.call_line(call, self._signs), (0, 0, 0, 2))
@@ -86,7 +87,7 @@ class PlainProgress(PlainView):
     def _list(self) -> None:
         self._under = ""
         for item in self._view.task.plan.values():
-            self._print(Text("  ") + planned_line(item, self._signs))
+            self._print(Text("  ") + planned_line(item, self._signs, self._view.language))
 
     def _head(self, step_id: str) -> None:
         """Say which subtask is spoken of, unless it is the one above."""
@@ -104,7 +105,7 @@ class PlainProgress(PlainView):
                 self._head(item.step_id)
             case EngineEventType.TASK_COMPLETED | EngineEventType.TASK_FAILED:
                 self._under = ""
-                self._print(ended_line(item, items.values(), self._signs, event.timestamp))
+                self._print(ended_line(item, items.values(), self._signs, self._view.language, event.timestamp))
 
 
 def subtask_table(items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Table:
@@ -140,11 +141,11 @@ def _outcome(item: PlanItem) -> Text:
     return Text(result_line({"success": {"summary": item.result}}, RESULT_CHARS) if item.result else "")
 
 
-def progress_bar(items: Collection[PlanItem]) -> RenderableType:
+def progress_bar(items: Collection[PlanItem], language: str) -> RenderableType:
     """How many of the subtasks are done, and how many failed or were skipped."""
     row = Table.grid(padding=(0, 2, 0, 0))
     bar = ProgressBar(total=max(len(items), 1), completed=_done(items), width=BAR_WIDTH)
-    row.add_row(bar, Text.assemble((done_of(items), "bold"), (_undone(items), "red")))
+    row.add_row(bar, Text.assemble((done_of(items), "bold"), (_undone(items, language), "red")))
     return Padding(row, (1, 0, 0, 0))
 
 
@@ -157,19 +158,21 @@ def _done(items: Collection[PlanItem]) -> int:
     return sum(item.status == "done" for item in items)
 
 
-def _undone(items: Collection[PlanItem]) -> str:
+def _undone(items: Collection[PlanItem], language: str) -> str:
     counted = {status: sum(item.status == status for item in items) for status in ("error", "skipped")}
-    return "".join(f"  {number} {status}" for status, number in counted.items() if number)
+    return "".join(f"  {number} {word(status, language)}" for status, number in counted.items() if number)
 
 
-def planned_line(item: PlanItem, signs: lines.Signs) -> Text:
+def planned_line(item: PlanItem, signs: lines.Signs, language: str) -> Text:
     """A subtask that waits for its turn."""
     text = lines.item_line(item, signs)
-    return text if item.priority is None else text.append(f"  priority {item.priority}", style="dim")
+    priority = f"  {word('priority', language)} {item.priority}"
+    return text if item.priority is None else text.append(priority, style="dim")
 
 
-def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Signs, now: float) -> Text:
+def ended_line(item: PlanItem, items: Collection[PlanItem], signs: lines.Signs, language: str, now: float) -> Text:
     """A subtask that ended, how far the whole is with it, and what it came to."""
-    text = lines.item_line(item, signs).append(f"  {item.seconds(now):.1f} s  {done_of(items)}", style="dim")
+    took = sentence("took", language, seconds=f"{item.seconds(now):.1f}")
+    text = lines.item_line(item, signs).append(f"  {took}  {done_of(items)}", style="dim")
     outcome = _outcome(item) if item.status == "done" else Text()
     return text.append("\n    ").append_text(outcome) if outcome else text

@@ -45,6 +45,7 @@ from ...core.events import (
 from ...core.task_status import ACTIVE
 from ...core.transcript import PREFIXES, spoken
 from ...prompts.terminal import sentence
+from ...prompts.words import label, word
 from ...runtime.projection import CallId, call_id
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
@@ -70,15 +71,16 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: L
     if trace["calls"]:
         add_ledger(drawing.root, trace, signs, language)
     if task["error"]:
-        drawing.root.add(Text(f"error: {one_line(task['error'], MOST)}", style="red"))
+        drawing.root.add(Text(label("error", language) + one_line(task["error"], MOST), style="red"))
     return drawing.root
 
 
 def _task_label(task: Mapping[str, Any], language: str) -> Text:
-    text = Text.assemble(("task ", "dim"), (task["task_id"], "bold"), "  ", status_text(task, language))
+    named = ((f"{word('task', language)} ", "dim"), (task["task_id"], "bold"))
+    text = Text.assemble(*named, "  ", status_text(task, language))
     text.append(f"\n{one_line(task['message'], MOST)}\n")
     facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
-    said = "  ".join(f"{name} {one_line(value)}" for name, value in facts.items())
+    said = "  ".join(f"{word(name, language)} {one_line(value)}" for name, value in facts.items())
     return text.append(f"{said}  {when(task['created_at'])}", style="dim")
 
 
@@ -111,7 +113,7 @@ class _Drawing:
         """Draw the calls that have no result."""
         self._draw_begun(math.inf)
         for call, place in self._decided.values():
-            place.add(lines.decided_line(call, self._signs))
+            place.add(lines.decided_line(call, self._signs, self._language))
 
     def _draw_begun(self, before: float) -> None:
         """Draw the calls that were under way at a time."""
@@ -128,10 +130,16 @@ class _Drawing:
     def _step_of(self, event: Event) -> str:
         """The plan's step that an event of a round is for, unless the round is drawn below it."""
         below = event.trace_id not in self._recursions or event.trace_id in self._in_steps
-        return "" if below or not event.step_id else f"  step {one_line(event.step_id)}"
+        return "" if below or not event.step_id else f"  {word('step', self._language)} {one_line(event.step_id)}"
+
+    def _round(self, event: RecursionStart | RoundStart, more: str = "") -> Text:
+        """The label of a round."""
+        number = sentence("round", self._language, n=event.iteration)
+        trace = f"  {word('trace', self._language)} {event.trace_id[:8]}"
+        return Text.assemble((number, "bold cyan"), (f"{more}{trace}", "dim"))
 
     def _interrupt(self, event: Event, line: Text) -> Tree:
-        """Draw what came between, below the calls that it cut off."""
+        """Draw what came between, below the calls that it interrupted."""
         self._draw_begun(event.timestamp)
         return self._here.add(line)
 
@@ -156,7 +164,8 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ConversationEnd) -> None:
-        self._mode.add(Text(f"ended: {event.reason}, turns: {event.turns}", style="dim"))
+        ended = sentence("conversation_ended", self._language, reason=event.reason, turns=event.turns)
+        self._mode.add(Text(ended, style="dim"))
 
     @_add.register
     def _(self, event: ModeSelected) -> None:
@@ -165,22 +174,22 @@ class _Drawing:
     @_add.register
     def _(self, event: Fallback) -> None:
         self._mode.add(lines.fallback_line(event, self._language))
-        self._here = self._mode = self.root.add(Text.assemble(("mode ", "dim"), (one_line(event.to_mode), "bold")))
+        mode = ModeSelected(task_id=event.task_id, mode=event.to_mode, reason="")
+        self._here = self._mode = self.root.add(lines.mode_line(mode, self._language))
         self._steps = {}
 
     @_add.register
     def _(self, event: RecursionStart) -> None:
-        label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  trace {event.trace_id[:8]}", "dim"))
         place = self._open.get(event.parent_id) or self._steps.get(event.step_id) or self._mode
         if event.step_id in self._steps:
             self._in_steps.add(event.trace_id)
-        self._here = self._recursions[event.trace_id] = place.add(label)
+        self._here = self._recursions[event.trace_id] = place.add(self._round(event))
 
     @_add.register
     def _(self, event: RoundStart) -> None:
-        label = Text.assemble((f"round {event.iteration}", "bold cyan"), (f"  flow {one_line(event.flow)}", "dim"))
         place = self._open.get(event.parent_id) or self._mode
-        self._here = self._recursions[event.trace_id] = place.add(label.append(f"  trace {event.trace_id[:8]}", "dim"))
+        flow = f"  {word('flow', self._language)} {one_line(event.flow)}"
+        self._here = self._recursions[event.trace_id] = place.add(self._round(event, flow))
 
     @_add.register
     def _(self, event: BranchStart) -> None:
@@ -195,31 +204,31 @@ class _Drawing:
     @_add.register
     def _(self, event: FlowEnd) -> None:
         place = self._open.get(event.parent_id) or self._mode
-        place.add(_named(f"flow {one_line(event.flow)} {event.status}", event.summary))
+        place.add(lines.flow_end_line(event, self._language, MOST))
 
     @_add.register
     def _(self, event: QuestionAsked) -> None:
-        self._here.add(_named("question", event.question))
+        self._here.add(_named("question", event.question, self._language))
 
     @_add.register
     def _(self, event: QuestionAnswered) -> None:
-        (self._open.get(event.trace_id) or self._place(event)).add(_named("answered", event.answer))
+        (self._open.get(event.trace_id) or self._place(event)).add(_named("answered", event.answer, self._language))
 
     @_add.register
     def _(self, event: Observe) -> None:
-        self._place(event).add(_named("observe", event.text))
+        self._place(event).add(_named("observe", event.text, self._language))
 
     @_add.register
     def _(self, event: Thought) -> None:
-        self._place(event).add(_named("thought", event.text))
+        self._place(event).add(_named("thought", event.text, self._language))
 
     @_add.register
     def _(self, event: Action) -> None:
-        self._place(event).add(_named("action", f"{event.action_type}{self._step_of(event)}"))
+        self._place(event).add(_named("action", f"{event.action_type}{self._step_of(event)}", self._language))
 
     @_add.register
     def _(self, event: PlanUpdate) -> None:
-        plan = self._place(event).add(_named("plan", event.goal))
+        plan = self._place(event).add(_named("plan", event.goal, self._language))
         self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self._view.task.plan.items()}
 
     @_add.register
@@ -238,59 +247,59 @@ class _Drawing:
     @_add.register
     def _(self, event: ToolResult) -> None:
         self._decided.pop(call_id(event), None)
-        self._place(event).add(lines.outcome_line(event, self._signs, MOST, self._language, self._step_of(event)))
+        self._place(event).add(lines.outcome_line(event, self._signs, self._language, MOST, self._step_of(event)))
 
     @_add.register
     def _(self, event: Answer) -> None:
-        self._place(event).add(_named("answer", event.answer))
+        self._place(event).add(_named("answer", event.answer, self._language))
 
     @_add.register
     def _(self, event: ErrorRaised) -> None:
         place = self._place(event) if event.trace_id or event.step_id else self._here
-        place.add(Text(f"error: {one_line(event.message, MOST)}", style="red"))
+        place.add(Text(label("error", self._language) + one_line(event.message, MOST), style="red"))
 
     @_add.register
     def _(self, event: Paused) -> None:
-        self._interrupt(event, Text(f"paused: {one_line(event.reason, MOST)}", style="yellow"))
+        self._interrupt(event, Text(label("paused", self._language) + one_line(event.reason, MOST), style="yellow"))
 
     @_add.register
     def _(self, event: Resumed) -> None:
-        self._interrupt(event, Text("resumed", style="yellow"))
+        self._interrupt(event, Text(word("resumed", self._language), style="yellow"))
 
     @_add.register
     def _(self, event: Steered) -> None:
-        self._here.add(lines.steered_line(event, MOST))
+        self._here.add(lines.steered_line(event, self._language, MOST))
 
     @_add.register
     def _(self, event: ApprovalRequested) -> None:
         asked = ((str(call.get("step_id", "")), lines.asked_line(call, self._signs)) for call in event.calls)
-        self._branches("approval requested", asked)
+        self._branches(word("approval requested", self._language), asked)
 
     @_add.register
     def _(self, event: ApprovalGiven) -> None:
         calls = [self._view.task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
         self._branches(
-            "approval given",
+            word("approval given", self._language),
             (
-                (str(call.get("step_id", "")), lines.verdict_line(verdict, call, self._signs))
+                (str(call.get("step_id", "")), lines.verdict_line(verdict, call, self._signs, self._language))
                 for verdict, call in zip(event.verdicts, calls, strict=True)
             ),
         )
 
     @_add.register
     def _(self, event: Cancelled) -> None:
-        cancelled = self._interrupt(event, Text("cancelled", style="yellow"))
+        cancelled = self._interrupt(event, Text(word("cancelled", self._language), style="yellow"))
         if event.partial:
-            cancelled.add(_named("written so far", event.partial))
+            cancelled.add(_named("written so far", event.partial, self._language))
 
     @_add.register
     def _(self, event: Recovered) -> None:
-        line = lines.recovered_line(event, MOST).append(f"  ({one_line(event.checkpoint_id)})", style="dim")
-        self._interrupt(event, line)
+        line = lines.recovered_line(event, self._language, MOST)
+        self._interrupt(event, line.append(f"  ({one_line(event.checkpoint_id)})", style="dim"))
 
 
-def _named(name: str, text: str) -> Text:
-    return Text.assemble((f"{name}: ", "dim"), one_line(text, MOST))
+def _named(name: str, text: str, language: str) -> Text:
+    return Text.assemble((label(name, language), "dim"), one_line(text, MOST))
 
 
 def begun_at(calls: Sequence[Call], key: CallId, after: float) -> float:
@@ -306,7 +315,8 @@ def _key(call: Call) -> CallId:
 def add_ledger(root: Tree, trace: Mapping[str, Any], signs: Signs, language: str) -> None:
     """Add the calls of a trace below the root, in the order in which they were begun."""
     calls: Sequence[Call] = trace["calls"]
-    ledger = root.add(Text(f"ledger: {len(calls)} {'call' if len(calls) == 1 else 'calls'}", style="bold"))
+    counted = sentence("ledger_one" if len(calls) == 1 else "ledger", language, n=len(calls))
+    ledger = root.add(Text(counted, style="bold"))
     under_way = trace["task"]["status"] in ACTIVE and not trace["task"].get("cut_off")
     for call in calls:
         ledger.add(_entry(call, trace["events"], under_way, signs, language))
@@ -316,11 +326,11 @@ def _entry(call: Call, events: Events, under_way: bool, signs: Signs, language: 
     sign, style, known = _known_of(call, under_way, signs)
     text = Text.assemble((f"{sign} ", style), (one_line(call["name"]), "bold"))
     text.append(f"({arguments_line(call['arguments'])})", style="dim")
-    took = _how_long(call, events) if call["outcome"] and sign != signs.unknown else ""
-    text.append(f"  {known}{took}", style=style)
+    took = _how_long(call, events, language) if call["outcome"] and sign != signs.unknown else ""
+    text.append(f"  {word(known, language)}{took}", style=style)
     text.append(f"  {one_line(call['scope'], 12)} #{call['idx']}", style="dim")
     if call.get("orphaned"):
-        text.append("  from before the session was recovered", style="dim")
+        text.append(f"  {word('from before the session was recovered', language)}", style="dim")
     if sign == signs.unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     if call["outcome"]:
@@ -328,14 +338,15 @@ def _entry(call: Call, events: Events, under_way: bool, signs: Signs, language: 
     return text
 
 
-def _how_long(call: Call, events: Events) -> str:
+def _how_long(call: Call, events: Events, language: str) -> str:
     """How long the call took; of one that a resume made run again, how long the last time."""
     began, ended = call["started_at"], call["finished_at"]
     if not any(form["type"] == Resumed.type and began < form["timestamp"] < ended for form in events):
-        return f"  {ended - began:.2f} s"
+        return "  " + sentence("took", language, seconds=f"{ended - began:.2f}")
     results = (form for form in events if form["type"] == ToolResult.type and form["timestamp"] >= ended)
     took = next((form["data"]["seconds"] for form in results if _key_of_result(form) == _key(call)), None)
-    return ", run again" if took is None else f", run again  {took:.2f} s"
+    again = sentence("run_again", language)
+    return again if took is None else again + "  " + sentence("took", language, seconds=f"{took:.2f}")
 
 
 def _key_of_result(form: Mapping[str, Any]) -> CallId:
