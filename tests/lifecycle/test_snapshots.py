@@ -12,7 +12,7 @@ from segue.lifecycle import ConversationEngine, EngineState
 from segue.lifecycle.coordinators import RegistryCoordinator
 from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
-from tests.lifecycle.conftest import Planner, Workshop, chain, rest, soon, task, told, until
+from tests.lifecycle.conftest import Planner, Workshop, chain, rest, task, told, until
 
 
 def through_json(snapshot: dict[str, Any]) -> dict[str, Any]:
@@ -38,13 +38,16 @@ def shop_registry() -> Any:
     return Registry((Agent(agent_id="worker", prompt="Never guess."),), environ={})
 
 
-async def test_the_calls_of_a_task_that_was_under_way_are_not_made_again() -> None:
+async def test_a_task_is_paused_between_two_calls_and_none_is_made_again(shop: Workshop) -> None:
     made: list[int] = []
+    shop.hold("second")
 
     @tool
     async def step(number: int) -> int:
         """One step of several."""
-        await asyncio.sleep(0.02)
+        if number == 1:
+            shop.begun["second"].set()
+            await shop.holding["second"].wait()
         made.append(number)
         return number
 
@@ -56,16 +59,15 @@ async def test_the_calls_of_a_task_that_was_under_way_are_not_made_again() -> No
         return ConversationEngine(llm=Planner([[task("long")]]), agent=agent)
 
     first = engine()
-    following = asyncio.create_task(rest(first.run("go")))
-    await soon(lambda: len(made) == 2)
-    first.pause()
-    await asyncio.sleep(0.15)
-    assert len(made) < 4, "it stops between two calls"
+    run = first.run("go")
+    following = asyncio.create_task(until(run, "engine_paused"))
+    await shop.begun["second"].wait()
+    assert first.pause() is True
+    shop.release("second")
+    await following
+    await run.aclose()
     snapshot = through_json(first.create_snapshot())
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
-    calls = snapshot["calls"]["long"]
-    assert [call["arguments"]["number"] for call in calls] == made
+    assert [call["arguments"]["number"] for call in snapshot["calls"]["long"]] == made == [0, 1]
     second = engine()
     second.restore_from_snapshot(snapshot)
     await rest(second.run(None))
