@@ -29,7 +29,7 @@ LOCK_TIMEOUT = 30.0
 """Seconds to wait for a lock that another process holds."""
 
 LOG_PAGES = 250
-"""Pages of the write-ahead log after which a commit copies them into the database, as far as nobody reads them."""
+"""Pages of the write-ahead log after which a commit copies them into the database, unless a reader still needs them."""
 
 READERS = 4
 """Reads that may be under way at once, besides one of LangGraph's saver."""

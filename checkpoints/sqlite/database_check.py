@@ -27,7 +27,7 @@ def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> t
 
 
 def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[ReadRow]]:
-    """Return the damaged rows of tasks, events and calls by session; of some nothing tells the session: it is empty.
+    """Return the damaged rows of tasks, events and calls by session; an unknown session is empty.
 
     Raises:
         DatabaseUnavailable: the file itself is damaged.
@@ -49,7 +49,7 @@ def saving(file: Path) -> str:
 
 
 def removing(file: Path, rows: Iterable[ReadRow]) -> str:
-    """The command that deletes rows of which nobody knows what they belong to."""
+    """The command that deletes rows whose session is unknown."""
     return shlex.join(["sqlite3", str(file), "; ".join(f"DELETE FROM {row.table} WHERE {_place(row)}" for row in rows)])
 
 

@@ -18,7 +18,7 @@ _OF_SESSION = {
     "events": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
     "calls": "thread_id = :thread OR task_id IN (SELECT task_id FROM tasks WHERE thread_id = :thread)",
 }
-# Which of the calls are a thread's although they do not say so, only a scan of all tells.
+# Calls that lost their thread's id are found by a scan only.
 _QUICKLY = {**_OF_SESSION, "calls": "thread_id = :thread"}
 _SESSION = """
     SELECT thread_id FROM tasks WHERE task_id = :task AND typeof(thread_id) = 'text'
@@ -79,7 +79,7 @@ def refuse_damaged(connection: sqlite3.Connection, thread_id: str) -> None:
 
 
 def session_of(connection: sqlite3.Connection, row: ReadRow) -> str:
-    """The session that a row belongs to; empty where nothing tells."""
+    """The session that a row belongs to; empty if it is unknown."""
     if "thread_id" in row.values:
         return str(row.values["thread_id"])
     with lenient(connection):

@@ -49,7 +49,7 @@ def check_fence(connection: sqlite3.Connection, thread_id: str, fence: int) -> N
 
 
 def renew(connection: sqlite3.Connection, thread_id: str, fence: int, expires_at: float) -> bool:
-    """Prolong a lease, even an expired one that nobody took; False where another owner took the thread."""
+    """Prolong a lease, expired or not; False where another owner took the thread."""
     return connection.execute(_RENEW, (expires_at, thread_id, fence)).rowcount == 1
 
 
@@ -137,7 +137,7 @@ class Renewal:
         self._connection: sqlite3.Connection | None = None
 
     def renew(self, fences: Mapping[str, int], ttl: float) -> set[str]:
-        """Prolong the leases of these threads by `ttl` seconds, even an expired one that nobody took.
+        """Prolong the leases of these threads by `ttl` seconds, expired or not.
 
         Returns the threads that another owner took.
 

@@ -83,10 +83,10 @@ class ToolLedger:
         self._clock = clock
 
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
-        """Put down the intent to run a call; it is on the disk when this returns.
+        """Store the intent to run a call; it is on the disk when this returns.
 
-        A call that is under way, whoever left it so, is `interrupted`: only one claim of a key is ever `fresh`, or
-        `doubtful` if nobody knows whether an earlier call with this name and these arguments took effect.
+        A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or `doubtful`
+        if an earlier call with this name and these arguments has an unknown outcome.
 
         Raises:
             StaleOwner: another owner took the thread; do not run the call.
@@ -139,7 +139,7 @@ class ToolLedger:
         return await self.calls(task_id)
 
     async def unknown(self, task_id: str) -> list[Json]:
-        """Return {name, arguments} of each of a task's calls of which nobody knows whether it took effect."""
+        """Return {name, arguments} of each of a task's calls whose outcome is unknown."""
         values = (self._thread_id, task_id)
         calls = [from_row(Call, row) for row in await self._database.read(lambda db: fetched(db, _UNKNOWN, values))]
         return [{"name": call.name, "arguments": call.arguments} for call in calls]

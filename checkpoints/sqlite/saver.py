@@ -41,7 +41,7 @@ _DROP_SUBGRAPHS = (
     "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
 )
 
-_PAUSE_WANTED = """
+_PAUSE_REQUESTED = """
     SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
 """
 
@@ -54,7 +54,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     """Saves checkpoints for the threads that this process holds, and events with them.
 
     `on_events` gets the newly stored events with their `seq`, in order, after the commit; `on_pause` gets the task that
-    a person wanted to pause before a checkpoint was saved; neither may raise. `allowed` names further types that a
+    a person requested to pause before a checkpoint was saved; neither may raise. `allowed` names further types that a
     checkpoint may hold, beside JSON values and messages.
     """
 
@@ -115,7 +115,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             self._check(connection, thread_id)
             self._refuse_gap(_key_of(config))
             statements.run(connection)
-            return [row["task_id"] for row in connection.execute(_PAUSE_WANTED, (thread_id,))]
+            return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
 
         for task_id in await self._database.write(save):
             if self._on_pause is not None:

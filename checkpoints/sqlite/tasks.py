@@ -209,7 +209,7 @@ class Tasks:
             raise TaskError(f"Several tasks begin with '{text}': write more of {', '.join(found)}.")
         return found[0]
 
-    async def wanted(self, task_ids: Collection[str]) -> dict[str, str]:
+    async def requested(self, task_ids: Collection[str]) -> dict[str, str]:
         """Return the requested pauses and cancellations, by task id."""
         given = json.dumps([*task_ids])
         rows = await self._database.read(lambda connection: fetched(connection, _WANTED, (given,)))

@@ -147,8 +147,8 @@ async def test_what_other_processes_want_is_found(database: Database) -> None:
         await create(tasks, task_id)
     await tasks.move("t1", None, wanted="pause")
     await tasks.move("t2", None, wanted="cancel")
-    assert await tasks.wanted(["t1", "t3"]) == {"t1": "pause"}
-    assert await tasks.wanted(["t1", "t2", "t3"]) == {"t1": "pause", "t2": "cancel"}
+    assert await tasks.requested(["t1", "t3"]) == {"t1": "pause"}
+    assert await tasks.requested(["t1", "t2", "t3"]) == {"t1": "pause", "t2": "cancel"}
 
 
 async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Database) -> None:

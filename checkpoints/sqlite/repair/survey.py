@@ -138,7 +138,7 @@ class Survey:
             elif all(current.get(parent) == checkpoint_id for parent, checkpoint_id in found.parents.items()):
                 damage.add(found)
                 current[ns] = found.checkpoint_id
-            # What is left belongs to a node that has ended: nobody reads it again.
+            # The other namespaces belong to nodes that have ended: they are not read again.
         damage.strays = await self._database.read(self._count_strays)
         if damage.strays:
             damage.unknown_since = min(damage.unknown_since, outermost.at)

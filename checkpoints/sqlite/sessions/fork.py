@@ -121,7 +121,7 @@ async def fork(
 
 
 def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> None:
-    """Make sure that a thread has no rows of any kind and nobody works on it.
+    """Make sure that a thread has no rows and no live lease.
 
     Raises:
         ThreadExists, ThreadBusy.
@@ -228,5 +228,5 @@ def _reopen(connection: sqlite3.Connection, cut: Cut, row: sqlite3.Row, task_id:
     if old != status:
         insert_event(connection, new_thread_id, StateChanged(task_id=task_id, old=old, new=status))
     if not waits:
-        reason = f"forked from session «{cut.snapshot.thread_id}»"
+        reason = f"forked from session '{cut.snapshot.thread_id}'"
         insert_event(connection, new_thread_id, Paused(task_id=task_id, reason=reason))

@@ -277,11 +277,11 @@ def _call(item: Any) -> RequestedCall:
             arguments = json.loads(arguments or "{}")
             check_storable(arguments)
         except (ValueError, RecursionError) as error:
-            raise UnreadableReply(f"The arguments of {function['name']} are no JSON: {error}.") from error
+            raise UnreadableReply(f"The arguments of {function['name']} are not valid JSON: {error}.") from error
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise UnreadableReply(f"The arguments of {function['name']} are no JSON object.")
+        raise UnreadableReply(f"The arguments of {function['name']} are not a JSON object.")
     return RequestedCall(name=function["name"], arguments=arguments)
 
 

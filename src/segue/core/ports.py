@@ -132,7 +132,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class RawCall:
-    """A function call as the model wrote it: `arguments` is text that may be no JSON."""
+    """A function call as the model wrote it: `arguments` is text that may not be valid JSON."""
 
     id: str
     name: str
@@ -269,7 +269,7 @@ class Tool(Protocol):
 API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
 PAUSE = "pause"
-"""The kind of interrupt that asks nobody: a node leaves off, since a pause is wanted."""
+"""The kind of interrupt that is no question: a node stops, since a pause was requested."""
 
 
 class Services(Protocol):

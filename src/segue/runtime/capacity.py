@@ -7,12 +7,12 @@ from contextvars import ContextVar
 from ..core.errors import TooManyTasks
 
 MAX_RUNNING = 32
-"""Tasks that run at once in a process, unless it is told otherwise."""
+"""Tasks that run at once in a process by default."""
 MAX_QUEUED = 256
 """Tasks that may wait for them."""
 
 Place = asyncio.Future[bool]
-"""Whether the task may run; False where it was told to stop before."""
+"""Whether the task may run; False where it was stopped first."""
 
 _inside: ContextVar[bool] = ContextVar("segue_inside_a_task", default=False)
 

@@ -124,7 +124,7 @@ class Control:
         self._registry.model_for(agent, request.model)
 
     async def _created(self, creating: "asyncio.Task[Task]") -> Task:
-        """The new task; a caller that is cancelled meanwhile leaves no task behind that nobody runs."""
+        """The new task; a caller that is cancelled meanwhile leaves no pending task behind."""
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
@@ -162,8 +162,8 @@ class Control:
             changes = {"model": model or row.model, "answer": checked or row.answer, "wanted": None}
             began = row.status == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
-            told = [] if began else [Resumed(task_id=task_id)]
-            row = await self._runner.move(row, status, events=told, **changes)
+            events = [] if began else [Resumed(task_id=task_id)]
+            row = await self._runner.move(row, status, events=events, **changes)
             return row, begin(row)
 
     async def resume_and_follow(

@@ -33,7 +33,7 @@ def call_id(event: ToolCall | ToolResult) -> CallId:
 
 
 def is_unknown(outcome: Mapping[str, Any]) -> bool:
-    """Whether nobody knows if a call with this outcome took effect."""
+    """Whether this outcome is unknown."""
     return bool(outcome.get("unknown_outcome")) or str(outcome.get("error", "")).startswith("unknown_outcome:")
 
 
@@ -67,9 +67,9 @@ class PlanItem:
     """What it came to, where that is reported."""
     calls: list[ToolResult] = field(default_factory=list)
     unknown_outcome: bool = False
-    """Whether nobody knows if one of its calls took effect."""
+    """Whether one of its calls has an unknown outcome."""
     started: float = 0.0
-    """When it was last set running, as Unix time; 0 while nobody works on it."""
+    """When it was last set running, as Unix time; 0 while it is not running."""
     worked: float = 0.0
     """Seconds of work before that."""
     fields: dict[str, Any] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class PlanItem:
         return self.worked + (max(now - self.started, 0.0) if self.started else 0.0)
 
     def stop(self, now: float) -> None:
-        """Nobody works on it from now on."""
+        """It is not worked on from now on."""
         self.worked, self.started = self.seconds(now), 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Projection:
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
     """The calls that a person was last asked to approve, by their index."""
     unknown_steps: frozenset[str] = frozenset()
-    """The steps with a call of which nobody knows whether it took effect."""
+    """The steps with a call of unknown outcome."""
 
     @singledispatchmethod
     def fold(self, event: Event) -> None:

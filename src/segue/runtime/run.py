@@ -1,4 +1,4 @@
-"""One task under way in this process, and how it is told to stop."""
+"""One task that runs in this process, and the ways to stop it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it was told to stop."""
+        """Why it was stopped."""
         return self.control.drain_reason or ""
 
     def pause(self, reason: str) -> None:
@@ -65,7 +65,7 @@ class Run:
             self.pause("stopped before it began")
 
     def cancel(self) -> None:
-        """Stop where it is and for good; once is enough, a second time would cut off how it is written down."""
+        """Stop where it is and for good; once is enough, a second time would interrupt the storing of its result."""
         if not self.cancelled:
             self.cancelled = True
             self.stop()
@@ -83,7 +83,7 @@ class Run:
 
 
 def look_at(run: asyncio.Task[Json]) -> None:
-    """What a run raised was stored with its task, so that asyncio need not complain where nobody waits for it."""
+    """What a run raised was stored with its task, so that asyncio does not warn about an exception that was never retrieved."""
     if not run.cancelled():
         run.exception()
 

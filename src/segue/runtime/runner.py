@@ -69,14 +69,14 @@ class Runner:
             self.hub.publish(event)
 
     async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
-        """Change a task, under the thread's lease where this process holds it, and tell of it; returns its row."""
+        """Change a task, under the thread's lease where this process holds it, and publish its events; returns its record."""
         fence = self.saver.fence(row.thread_id) or None
         moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
         self._publish(stored)
         return moved
 
     async def add_note(self, row: Task, text: str, event: Event) -> None:
-        """Add a text that steers a task, and tell of it."""
+        """Add a text that steers a task, and publish its event."""
         _, stored = await self.tasks.add_note(row.task_id, text, event)
         self._publish(stored)
 
@@ -107,7 +107,7 @@ class Runner:
 
     @asynccontextmanager
     async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Begin]:
-        """Take the thread's lease and give the function that begins a task under it; without a task it is let go.
+        """Take the thread's lease and give the function that begins a task under it; without a task it is released.
 
         Raises:
             ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
@@ -149,13 +149,13 @@ class Runner:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
         while self._runs:
             with suppress(DatabaseUnavailable):
-                for task_id, what in (await self.tasks.wanted(self._runs)).items():
+                for task_id, what in (await self.tasks.requested(self._runs)).items():
                     run = self.run_of(task_id)
                     if run and what == "cancel":
                         run.cancel()
                     elif run and not run.reason:
                         self._pause_run(task_id)
-                        self._publish((await self.log.read(task_id))[-1:])  # that it is pausing, which another told
+                        self._publish((await self.log.read(task_id))[-1:])  # its status, which another process changed
             await asyncio.sleep(WATCH_EVERY)
 
     async def _run(self, run: Run) -> Json:
@@ -207,7 +207,7 @@ class Runner:
         """Wait until the task may run.
 
         Raises:
-            GraphDrained: it was told to stop before.
+            GraphDrained: it was stopped first.
         """
         if not run.place.done():
             self.hub.publish(Waiting(task_id=run.row.task_id, reason="other tasks run first"))
@@ -226,7 +226,7 @@ class Runner:
         return stopped(run.row)
 
     async def _interrupt(self, run: Run, reason: str) -> None:
-        """Keep a task resumable that the database failed; where even that cannot be stored, its lease tells."""
+        """Keep a task resumable that the database failed; where even that cannot be stored, its lease expires."""
         paused = Paused(task_id=run.row.task_id, reason=reason)
         with suppress(DatabaseUnavailable):
             await self.move(run.row, TaskStatus.PAUSED, error=reason, events=[paused])
