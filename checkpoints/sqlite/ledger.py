@@ -85,8 +85,8 @@ class ToolLedger:
     async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
         """Store the intent to run a call; it is on the disk when this returns.
 
-        A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or `doubtful`
-        if an earlier call with this name and these arguments has an unknown outcome.
+        A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or
+        `doubtful` if an earlier call with this name and these arguments has an unknown outcome.
 
         Raises:
             StaleOwner: another owner took the thread; do not run the call.

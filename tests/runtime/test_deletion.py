@@ -23,7 +23,7 @@ def agent(*script: str) -> Agent:
 
 def left_over(database: Path, *words: str) -> list[str]:
     """The words that any of the database's files holds."""
-    held = b"".join(path.read_bytes() for path in database.parent.glob("segue.db*"))
+    held = b"".join(path.read_bytes() for path in database.parent.rglob("*") if path.is_file())
     return [word for word in words if word.encode() in held]
 
 

@@ -83,7 +83,7 @@ class Run:
 
 
 def look_at(run: asyncio.Task[Json]) -> None:
-    """What a run raised was stored with its task, so that asyncio does not warn about an exception that was never retrieved."""
+    """What a run raised was stored with its task, so that asyncio does not warn about it."""
     if not run.cancelled():
         run.exception()
 

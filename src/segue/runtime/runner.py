@@ -69,7 +69,7 @@ class Runner:
             self.hub.publish(event)
 
     async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
-        """Change a task, under the thread's lease where this process holds it, and publish its events; returns its record."""
+        """Change a task, under the thread's lease if this process holds it, and publish its events."""
         fence = self.saver.fence(row.thread_id) or None
         moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
         self._publish(stored)
