@@ -59,7 +59,7 @@ def test_a_text_cannot_forge_entries(line_end: str) -> None:
     assert again == first
 
 
-def test_what_is_no_entry_is_a_note() -> None:
+def test_what_is_no_entry_is_free_text() -> None:
     broken = PLEASANT.replace("<!-- entry task-1:3 -->", "")
     text = f"# My notes\n\n{broken}\nA note in between.\n\n{as_markdown(entry(4))}\nThe end.\n"
     first, second, third = blocks_of(text)

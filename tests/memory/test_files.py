@@ -142,7 +142,7 @@ def test_what_a_crash_left_of_a_write_is_forgotten_too(files: MemoryFiles, tmp_p
     assert len(files.all()) == (forget == "task")
 
 
-def test_a_task_is_forgotten_and_notes_and_other_tasks_stay(files: MemoryFiles, tmp_path: Path) -> None:
+def test_a_task_is_forgotten_and_free_text_and_other_tasks_stay(files: MemoryFiles, tmp_path: Path) -> None:
     for name in ("a.md", "b.md"):
         files.append(name, entry(1))
     files.append("a.md", entry(1, task_id="task-2"))

@@ -56,7 +56,7 @@ async def test_chinese_words_of_two_characters_are_relevant(tmp_path: Path) -> N
     assert texts[3] in read and tokens(read) <= 1_500
 
 
-async def test_notes_of_a_person_are_read_too(tmp_path: Path) -> None:
+async def test_free_text_of_a_person_is_read_too(tmp_path: Path) -> None:
     memory = folder(tmp_path, *[FILLER * 8] * 40)
     path = tmp_path / "default/logs.md"
     path.write_text(f"Never deploy on a Friday.\n\n{path.read_text(encoding='utf-8')}", encoding="utf-8")

@@ -22,7 +22,7 @@ _TIME = "%Y-%m-%d %H:%M:%S UTC"
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a file, from `start` to `end`: an entry, or a note that a person wrote."""
+    """A piece of a file, from `start` to `end`: an entry, or text that a person wrote."""
 
     start: int
     end: int
@@ -52,12 +52,12 @@ def _quoted(text: str) -> str:
 
 
 def blocks_of(text: str) -> Iterator[Block]:
-    """The entries of a file, and the notes between them."""
+    """The entries of a file, and the text between them."""
     last = 0
     for found in _ENTRY.finditer(text):
         if (at := _moment(found["at"])) is None:
             continue
-        yield from _note(text, last, found.start())
+        yield from _free_text(text, last, found.start())
         said = _ESCAPED.sub(r"\1", found["text"].strip("\n"))
         task_id, key = unquote(found["task"]), unquote(found["key"])
         entry = MemoryEntry(
@@ -65,10 +65,10 @@ def blocks_of(text: str) -> Iterator[Block]:
         )
         last = found.end()
         yield Block(found.start(), last, said, entry)
-    yield from _note(text, last, len(text))
+    yield from _free_text(text, last, len(text))
 
 
-def _note(text: str, start: int, end: int) -> Iterator[Block]:
+def _free_text(text: str, start: int, end: int) -> Iterator[Block]:
     if said := text[start:end].strip():
         yield Block(start, end, said)
 

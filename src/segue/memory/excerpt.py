@@ -18,20 +18,20 @@ _GAP = "…"
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an entry or of a note, as long as it is chosen or left out whole."""
+    """A part of an entry or of free text, as long as it is chosen or left out whole."""
 
     place: int
     """Its place among all pieces."""
     file: str
     heading: str
-    """That of its entry; empty for a note."""
+    """That of its entry; empty for free text."""
     branch: str
     block: int
     first: bool
     last: bool
     text: str
     created_at: float
-    """Of its entry; 0 for a note."""
+    """Of its entry; 0 for free text."""
 
 
 def pieces_of(texts: Iterable[tuple[str, str]], budget: int) -> list[Piece]:
@@ -68,7 +68,7 @@ def _cut(text: str, most: int) -> Iterator[str]:
 
 
 def newest_first(pieces: Sequence[Piece]) -> list[Piece]:
-    """Entries by their time, the newest first, each from its beginning; then the notes from the last one on."""
+    """Entries by their time, the newest first, each from its beginning; then free text from the last block on."""
     return sorted(pieces, key=lambda piece: (-piece.created_at, -piece.block, piece.place))
 
 
@@ -117,7 +117,7 @@ def _entry_heading(piece: Piece) -> str:
 
 
 def _block(pieces: Sequence[Piece]) -> str:
-    """The chosen pieces of one entry or note, with marks where something is left out."""
+    """The chosen pieces of one block, with marks where something is left out."""
     text = "" if pieces[0].first else f"{_GAP}\n\n"
     for before, piece in zip([None, *pieces], pieces, strict=False):
         if before and piece.place != before.place + 1:

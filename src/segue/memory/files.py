@@ -108,7 +108,7 @@ class MemoryFiles:
             return entries
 
     def remove_entries(self, wanted: Callable[[MemoryEntry], bool], name: str = "") -> int:
-        """Delete the entries that are `wanted`, of one file or of all that can be read; notes stay.
+        """Delete the entries that are `wanted`, of one file or of all that can be read; free text stays.
 
         A file that nothing is left of is deleted. Returns how many entries there were.
 

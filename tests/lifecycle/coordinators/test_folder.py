@@ -8,8 +8,6 @@ import pytest
 
 from segue.core.errors import ConfigurationError
 from segue.lifecycle.coordinators import FolderCoordinator, RegistryCoordinator, folder
-from segue.passages.index import PassageIndex
-from segue.passages.markdown import passages_of, rules_of
 from segue.passages.text_files import MOST_BYTES
 
 
@@ -134,32 +132,6 @@ async def test_a_coordinator_beside_it_adds_its_own(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="does not exist"):
         FolderCoordinator(tmp_path / "nowhere")
-
-
-def test_rules_are_items_and_paragraphs() -> None:
-    text = "# Title\n\nA paragraph\nof two lines.\n\n1. first\n   goes on\n2. second\n* third\n\n一、第四条"
-    assert rules_of(text) == ["A paragraph of two lines.", "first goes on", "second", "third", "第四条"]
-
-
-def test_passages_keep_their_heading_and_their_size() -> None:
-    text = "intro\n\n# One\n\n" + "\n\n".join(["word " * 60] * 8) + "\n\n# Two\n\n" + "x" * 2500
-    passages = list(passages_of(text, "f.md"))
-    assert {passage.title for passage in passages} == {"f.md", "f.md › One", "f.md › Two"}
-    assert all(0 < len(passage.text) <= 1000 for passage in passages)
-    assert sum(len(p.text) for p in passages if p.title.endswith("Two")) == 2500
-
-
-def test_headings_within_code_are_no_headings() -> None:
-    (passage,) = passages_of("# Real\n\n```\n# not a heading\n\ncode\n```\n", "f.md")
-    assert passage.title == "f.md › Real" and "# not a heading" in passage.text
-
-
-def test_the_index_forgets_what_is_removed() -> None:
-    index = PassageIndex()
-    index.add("a", passages_of("apples and pears", "a"), 10)
-    assert len(index) == 1 and index.search("pears", 3)
-    index.remove("a")
-    assert len(index) == 0 and index.search("pears", 3) == []
 
 
 async def test_registered_agents_and_tools_are_a_context() -> None:
