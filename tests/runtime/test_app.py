@@ -1,5 +1,7 @@
 """The app over a real database: threads, tasks, events, and going on in another opening of it."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,52 @@ from segue.core.errors import (
     UnknownThread,
     UnknownTool,
 )
-from tests.fakes import answer, call_tool, plan_json
+from segue.core.events import Event
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text
 
-from .conftest import Counter, agent_of, types
-
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
+@pytest.fixture
+async def app(database: Path) -> AsyncIterator[App]:
+    async with segue.open(database) as opened:
+        yield opened
 
 
 def stored_bytes(database: Path) -> int:
     """What the database and the files beside it take on the disk."""
     return sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
+
+
+def types(events: list[Event]) -> list[str]:
+    return [event.type for event in events]
+
+
+class Counter:
+    """A tool whose effects can be counted, and that can be held up."""
+
+    def __init__(self) -> None:
+        self.effects: list[int] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.entered = asyncio.Event()
+
+    async def add(self, number: int) -> int:
+        """Add a number to the list."""
+        self.entered.set()
+        await self.gate.wait()
+        self.effects.append(number)
+        return len(self.effects)
+
+
+def agent_of(script: list[Any], **fields: Any) -> Agent:
+    return Agent(**{"agent_id": "a", "model": ScriptedChatModel(script), "mode": "react", **fields})
 
 
 async def test_plans_a_trip_with_the_embedded_default(app: App) -> None:
@@ -178,7 +215,7 @@ async def test_stopping_at_once_keeps_finished_calls(database: Path) -> None:
     async with segue.open(database) as first:
         first.register(agent_of([call_tool(("add", {"number": 1})), lambda _: answer("never")], tools=(counter.add,)))
         row = await first.start("go", session_id="s", agent="a")
-        await counter.took_effect.wait()
+        await counter.entered.wait()
         first.stop_now(row["task_id"])
         assert types([event async for event in first.follow(row["task_id"])])[-1] == "paused"
     async with segue.open(database) as second:

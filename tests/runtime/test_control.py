@@ -5,6 +5,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,45 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import ModelUnreachable, TaskError, TaskUnfinished, ThreadBusy
-from tests.fakes import answer, call_tool
+from segue.core.events import Event
+from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.loopback import LoopbackServer, Text
 from tests.loopback_wire import Wire
 
-from .conftest import Counter, agent_of, types
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
+@pytest.fixture
+async def app(database: Path) -> AsyncIterator[App]:
+    async with segue.open(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(database: Path, app: App) -> AsyncIterator[App]:
+    """Another opening of the same database, as another process has it."""
+    async with segue.open(database) as opened:
+        yield opened
+
+
+class Counter:
+    """A tool whose effects can be counted, and that can be held up."""
+
+    def __init__(self) -> None:
+        self.effects: list[int] = []
+        self.gate = asyncio.Event()
+        self.entered = asyncio.Event()
+
+    async def add(self, number: int) -> int:
+        """Add a number to the list."""
+        if not self.gate.is_set():
+            self.entered.set()
+        await self.gate.wait()
+        self.effects.append(number)
+        return len(self.effects)
 
 
 class Drip:
@@ -38,13 +73,21 @@ class Drip:
             raise
 
 
+def agent_of(script: list[Any], **fields: Any) -> Agent:
+    return Agent(**{"agent_id": "a", "model": ScriptedChatModel(script), "mode": "react", **fields})
+
+
+def types(events: list[Event]) -> list[str]:
+    return [event.type for event in events]
+
+
 async def status(app: App, task_id: str) -> str:
     return str((await app.trace(task_id))["task"]["status"])
 
 
 async def held_up(app: App, script: list[Any]) -> tuple[str, Counter]:
     """A task that stands inside its first tool call."""
-    counter = Counter(held=True)
+    counter = Counter()
     app.register(agent_of(script, tools=(counter.add,)))
     row = await app.start("go", session_id="s", agent="a")
     await counter.entered.wait()
@@ -117,6 +160,7 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
         seen.extend(str(message.content) for message in messages)
         return answer("fresh")
 
+    counter.gate.set()
     app.register(agent_of([call_tool(("add", {"number": 1})), hold, look], tools=(counter.add,)))
     row = await app.start("go", session_id="s", agent="a")
     await counter.entered.wait()
@@ -139,6 +183,7 @@ async def test_what_a_cancelled_task_did_stays_in_the_history(app: App) -> None:
 
 async def test_a_failed_task_makes_room_for_the_next_message(app: App) -> None:
     counter = Counter()
+    counter.gate.set()
     script = [call_tool(("add", {"number": 1})), ModelUnreachable("down"), answer("up")]
     app.register(agent_of(script, tools=(counter.add,)))
     with pytest.raises(ModelUnreachable):
@@ -220,7 +265,7 @@ async def test_a_new_message_to_a_paused_task_is_refused_with_the_choices(app: A
 
 
 async def test_a_task_that_somebody_is_about_to_resume_can_be_cancelled(app: App) -> None:
-    counter = Counter(held=True)
+    counter = Counter()
     app.register(agent_of([call_tool(("add", {"number": 1})), answer("ok")], tools=(counter.add,)))
     task_id = (await app.start("count", session_id="s", agent="a"))["task_id"]
     await counter.entered.wait()

@@ -14,6 +14,11 @@ from segue.core.errors import InvalidAnswer, TaskError
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "segue.db"
+
+
 class Till:
     """A tool that pays, if a person agrees, and one that looks."""
 

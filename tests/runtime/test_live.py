@@ -1,10 +1,13 @@
 """Thought and answer appear while the endpoint is still writing: it goes on only when the first delta was seen."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import segue
 from segue.app import App
 from segue.core.agents import Agent
 from tests.fakes import answer, plan_json
@@ -14,6 +17,12 @@ PLAN = plan_json("go", [{"action": "none", "description": "answer"}])
 ENVELOPE = answer("an answer in two halves", thought="a thought in two halves")
 HALF = ENVELOPE.index("two halves", ENVELOPE.index("answer in"))
 THOUGHT = ENVELOPE.index("in two halves")
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    async with segue.open(tmp_path / "live.db") as opened:
+        yield opened
 
 
 CASES: dict[str, tuple[str, str, list[Any], str, str, str]] = {

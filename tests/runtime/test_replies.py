@@ -2,19 +2,27 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import segue
 from segue.app import App
 from segue.core.agents import Agent, Budget
 from tests.fakes import answer
 from tests.loopback import Endless, Hang, LoopbackServer, Text
 from tests.loopback_wire import Wire
 
-from .conftest import types
-from .test_control import Drip, status
+from .test_control import Drip, status, types
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    async with segue.open(tmp_path / "segue.db") as opened:
+        yield opened
 
 
 class Quiet:

@@ -10,6 +10,7 @@ from . import options
 from .commands import inspect
 from .commands.inspect import ask
 from .commands.memory import memory
+from .commands.report import report
 from .commands.simulate import simulate
 from .commands.waiting import waiting
 from .dialog.verdicts import with_bare_approvals
@@ -251,6 +252,7 @@ for command in (
     inspect.modes,
     inspect.agents,
     inspect.doctor,
+    report,
 ):
     app.command()(command)
 app.add_typer(memory)

@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,29 +115,20 @@ class MemoryFiles:
         Raises:
             UnknownMemory, InvalidMemory, MemoryUnavailable.
         """
-        if name:
-            return self._remove_entries(name, wanted)
-        self._sweep()
-        return sum(self._remove_entries(file.name, wanted) for file in self.all() if not file.error)
+        names = [name] if name else [file.name for file in self.all() if not file.error]
+        return sum(self._remove_entries(each, wanted) for each in names)
 
     def clear(self) -> int:
-        """Delete all files, whatever they are called and hold; returns how many there were.
+        """Delete all files; returns how many there were.
 
         Raises:
             MemoryUnavailable.
         """
-        self._sweep()
-        with self._locked("*"):
-            names = self._names()
-            for name in names:
-                self._unlink(self._folder / name)
+        names = self._names()
+        for name in names:
+            with suppress(UnknownMemory):
+                self.remove(name)
         return len(names)
-
-    def _sweep(self) -> None:
-        """Delete what crashes left of writes."""
-        with self._locked("*"):
-            for path in self._folder.rglob(".*.new"):
-                path.unlink()
 
     def _remove_entries(self, name: str, wanted: Callable[[MemoryEntry], bool]) -> int:
         with self._writing(name) as path:
@@ -158,14 +149,6 @@ class MemoryFiles:
         """Hold the folder's lock, and give the file's path."""
         with _explained(name):
             self._path(name)
-        with self._locked(name):
-            yield self._path(name)  # looked at again: what was no link before may be one now
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        """Hold the folder's lock, for the sake of a file."""
-        with _explained(name):
-            self._check_folder(name)
             self._folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self._folder / _LOCK, timeout=_WAIT, poll_interval=0.01)
             try:
@@ -177,25 +160,20 @@ class MemoryFiles:
                     seconds=round(_WAIT),
                 ) from None
             try:
-                yield
+                yield self._path(name)  # looked at again: what was no link before may be one now
             finally:
                 lock.release()
 
     def _path(self, name: str) -> Path:
         """The path of a file: no part of it is a link, and it is a regular file if it is there."""
-        self._check_folder(name)
         path = self._folder
-        for part in parts_of(name):
+        for part in ("", *parts_of(name)):
             path = path / part
             if path.is_symlink():
                 raise InvalidMemory("The memory file {name} is a link, or in a folder that is one.", name=name)
         if path.exists() and not stat.S_ISREG(path.lstat().st_mode):
             raise InvalidMemory("The memory file {name} is not a regular file.", name=name)
         return path
-
-    def _check_folder(self, name: str) -> None:
-        if self._folder.is_symlink():
-            raise InvalidMemory("The memory file {name} is a link, or in a folder that is one.", name=name)
 
     def _text(self, name: str, path: Path) -> str | None:
         if not path.exists():
@@ -249,7 +227,6 @@ class MemoryFiles:
 
     def _names(self) -> list[str]:
         """The names of the regular files; what begins with a dot is ours."""
-        self._check_folder("*")
         found = []
         for folder, folders, files in os.walk(self._folder):
             folders[:] = [each for each in folders if not each.startswith(".")]

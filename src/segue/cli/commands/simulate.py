@@ -40,6 +40,17 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Makes what is random r
 Session = Annotated[
     str, typer.Option("--session", help="The conversation's name; one that was interrupted goes on where it stopped.")
 ]
+Workflow = Annotated[
+    str | None, typer.Option("--workflow", help="travel_change, clinic_appointment, device_return, or your own file.")
+]
+Scenario = Annotated[str | None, typer.Option("--scenario", help="One of the workflow's scenarios; by default all.")]
+Number = Annotated[
+    int | None, typer.Option("--n", min=1, metavar="N", help="Hold N conversations, the workflow's scenarios in turn.")
+]
+Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database.")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="The folder of --n: its manifest, logs, databases and reports.")
+]
 Log = Annotated[
     str, typer.Option("--log", metavar="FILE", help="Where the log is written; by default SESSION.jsonl in ./logs.")
 ]
@@ -57,7 +68,12 @@ def simulate(
     goal: Goal = None,
     persona: Persona = None,
     say: Say = None,
+    workflow: Workflow = None,
+    scenario: Scenario = None,
     seed: Seed = None,
+    n: Number = None,
+    workers: Workers = 1,
+    out: Out = Path("rehearsal"),
     session: Session = "",
     log: Log = "",
     agents: options.Agents = "",
@@ -66,7 +82,8 @@ def simulate(
 ) -> None:
     """Simulate a conversation between a user, a bot and an API.
 
-    Ctrl-C pauses it; the same command with its --session continues it.
+    Ctrl-C pauses it; the same command with its --session continues it. With --n it is a batch, whose
+    folder `segue report` evaluates; the same command continues a batch that was stopped.
     """
     settings = Settings(db, agents, session=session, language=language)
     values = {
@@ -80,6 +97,8 @@ def simulate(
         "goal": goal,
         "persona": persona,
         "script": say or None,
+        "workflow": workflow,
+        "scenario": scenario,
         "seed": seed,
         "language": language or None,
     }
@@ -87,7 +106,12 @@ def simulate(
         from ...core.conversation import config_of, load_config
 
         chosen = load_config(config, **values) if config else config_of(values)
-        raise typer.Exit(simulated(settings, chosen, log))
+        if n is None:
+            raise typer.Exit(simulated(settings, chosen, log))
+        from ...rehearsal.batch.manifest import batch_of
+        from .batch import held
+
+        raise typer.Exit(held(out, batch_of(chosen, n=n, workers=workers, agents=agents)))
 
 
 def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:

@@ -70,6 +70,19 @@ def read_workflow(path: Path) -> Workflow:
     return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
 
 
+def files_of(name: str) -> list[Path]:
+    """The files of a workflow: its own, and that of its scenarios if it names one.
+
+    Raises:
+        UnknownWorkflow, InvalidWorkflow.
+    """
+    file = workflow_file(name)
+    named = read_workflow(file).scenarios
+    if not named:
+        return [file]
+    return [file, SHIPPED / f"{named}.yaml" if named in shipped_names() else file.parent / named]
+
+
 def load_scenarios(name: str) -> tuple[Scenario, ...]:
     """The scenarios that a workflow names: a file beside it, or those of a shipped workflow; none if it names none.
 
@@ -77,12 +90,8 @@ def load_scenarios(name: str) -> tuple[Scenario, ...]:
         UnknownWorkflow: there is no such workflow.
         InvalidWorkflow: a file is missing or has a fault.
     """
-    file = workflow_file(name)
-    named = read_workflow(file).scenarios
-    if not named:
-        return ()
-    path = SHIPPED / f"{named}.yaml" if named in shipped_names() else file.parent / named
-    return _read_scenarios(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    _, *paths = files_of(name)
+    return tuple(s for path in paths for s in _read_scenarios(path, path.stat().st_mtime_ns if path.is_file() else 0))
 
 
 @cache

@@ -1,0 +1,49 @@
+"""`segue simulate --n`: many conversations by several processes, with a progress bar."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..exits import FAILED, PAUSED, complain, remark
+from ..views.consoles import complaints
+
+if TYPE_CHECKING:
+    from ...rehearsal.batch.manifest import Manifest
+    from ...rehearsal.batch.run import BatchResult
+    from ...rehearsal.batch.run import Progress as Said
+
+
+def held(folder: Path, manifest: "Manifest") -> int:
+    """Hold the conversations of a batch that have not ended, and return the exit code."""
+    try:
+        result = asyncio.run(_held(folder, manifest))
+    except KeyboardInterrupt:
+        remark("Stopped: the same command continues the batch.")
+        return PAUSED
+    for error in result.errors:
+        complain(error)
+    if result.finished < result.total:
+        complain(
+            f"{result.total - result.finished} of {result.total} conversations have not ended: run the command again."
+        )
+        return FAILED
+    remark(f"{result.total} conversations ended. Next: segue report {folder}")
+    return 0
+
+
+async def _held(folder: Path, manifest: "Manifest") -> "BatchResult":
+    from ...rehearsal.batch.manifest import settle, unfinished
+    from ...rehearsal.batch.run import rehearse
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=complaints()) as progress:
+        bar = progress.add_task("", total=manifest.n)
+
+        def heard(said: "Said") -> None:
+            progress.update(bar, advance=said.status == "finished", description=said.conversation_id)
+
+        settled = settle(folder, manifest)
+        progress.update(bar, total=settled.n, completed=settled.n - len(unfinished(folder, settled)))
+        return await rehearse(folder, manifest, heard)

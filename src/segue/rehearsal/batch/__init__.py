@@ -1,0 +1,1 @@
+"""Many conversations, by several processes."""

@@ -1,0 +1,189 @@
+"""The manifest of a batch: which conversations its folder holds, and how each is configured."""
+
+import json
+import os
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+from ...core.conversation import ConversationConfig, config_of
+from ...core.errors import ConfigurationError
+from ...core.records import Json
+from ..log import read_log
+from ..workflows.configuration import with_workflow
+from ..workflows.loader import files_of, load_scenarios
+
+VERSION = 1
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One conversation of a batch; `worker` says which process and database it belongs to, from 1."""
+
+    conversation_id: str
+    scenario: str
+    trial: int
+    worker: int
+    config: ConversationConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a batch consists of: `n` conversations, the scenarios in turn, each trial with a seed of its own."""
+
+    config: Json
+    """A `ConversationConfig`, without defaults."""
+    n: int
+    workers: int
+    seed: int = 0
+    scenarios: tuple[str, ...] = ()
+    agents: str = ""
+    """The agents file, as an absolute path."""
+    digest: str = ""
+    """Of the files that the conversations depend on: workflow, scenarios, agents."""
+    segue: str = version("segue")
+    created_at: str = ""
+
+    def conversations(self) -> Iterator[Planned]:
+        """Every conversation; a larger `n` keeps those of a smaller one."""
+        config, names = config_of(self.config), self.scenarios or ("",)
+        for place in range(self.n):
+            trial, which = divmod(place, len(names))
+            scenario = names[which]
+            yield Planned(
+                conversation_id=f"{scenario or 'conversation'}-{trial + 1:03d}",
+                scenario=scenario,
+                trial=trial + 1,
+                worker=place % self.workers + 1,
+                config=with_workflow(
+                    config.model_copy(update={"scenario": scenario, "seed": seed_of(self.seed, scenario, trial + 1)})
+                ),
+            )
+
+    def difference(self, other: "Manifest") -> str:
+        """The first thing in which two manifests cannot share a folder; empty if there is none."""
+        for name in ("config", "workers", "seed", "scenarios", "agents", "digest"):
+            if getattr(self, name) != getattr(other, name):
+                return name
+        return ""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a batch's folder.
+
+        Raises:
+            ConfigurationError: the folder has none, or it cannot be read.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            raise ConfigurationError(
+                f"There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`."
+            )
+        try:
+            form = json.loads(file.read_text(encoding="utf-8"))
+            if form.pop("version") != VERSION:
+                raise ValueError(f"its version is not {VERSION}")
+            return cls(**{**form, "scenarios": tuple(form["scenarios"])})
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ConfigurationError(f"The manifest {file} cannot be read: {error}.") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, in place of an earlier one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f".{FILE}.new"
+        beside.write_text(
+            json.dumps({"version": VERSION, **asdict(self)}, ensure_ascii=False, indent=2) + "\n", "utf-8"
+        )
+        os.replace(beside, folder / FILE)
+
+
+def batch_of(config: ConversationConfig, *, n: int, workers: int = 1, agents: str = "") -> Manifest:
+    """The manifest of `n` conversations: those of the configured scenario, or of all scenarios of its workflow in turn.
+
+    Each conversation's seed follows from that of the configuration, 0 by default.
+
+    Raises:
+        UnknownWorkflow, InvalidWorkflow, ConfigurationError: naming the file that cannot be read.
+    """
+    if config.workflow and not config.scenario:
+        names = tuple(scenario.name for scenario in load_scenarios(config.workflow))
+    else:
+        names = (config.scenario,) if config.scenario else ()
+    file = str(Path(agents).resolve()) if agents else ""
+    return Manifest(
+        config=config.model_dump(mode="json", exclude_defaults=True, exclude={"seed", "scenario"}),
+        n=n,
+        workers=min(workers, n),
+        seed=config.seed or 0,
+        scenarios=names,
+        agents=file,
+        digest=_digest([*(files_of(config.workflow) if config.workflow else ()), *([Path(file)] if file else ())]),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _digest(files: Iterable[Path]) -> str:
+    found = sha256()
+    for file in files:
+        try:
+            found.update(sha256(file.read_bytes()).digest())
+        except OSError as error:
+            raise ConfigurationError(f"The file {file} cannot be read: {error}.") from error
+    return found.hexdigest()
+
+
+def seed_of(seed: int, scenario: str, trial: int) -> int:
+    """The seed of one conversation, of 31 bits: a function of the batch's seed, the scenario and the trial."""
+    return random.Random(f"{seed}/{scenario}/{trial}").getrandbits(31)
+
+
+def settle(folder: Path, wanted: Manifest) -> Manifest:
+    """Begin a batch in an empty folder, or go on with the one that is there; `n` may have grown.
+
+    Raises:
+        ConfigurationError: the folder holds another batch, naming the first difference.
+    """
+    if not (folder / FILE).is_file():
+        if folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()):
+            raise ConfigurationError(
+                f"The folder {folder} is not empty and holds no batch: name another one with --out."
+            )
+        wanted.write(folder)
+        return wanted
+    present = Manifest.read(folder)
+    if name := present.difference(wanted):
+        raise ConfigurationError(
+            f"The folder {folder} holds another batch, with {name} {_shown(present, name)}: use the same options to "
+            "continue it, or name another folder with --out."
+        )
+    if wanted.n > present.n:
+        present = replace(present, n=wanted.n)
+        present.write(folder)
+    return present
+
+
+def _shown(manifest: Manifest, name: str) -> str:
+    value: Any = getattr(manifest, name)
+    return value[:12] if name == "digest" else json.dumps(value, ensure_ascii=False)
+
+
+def log_file(folder: Path, planned: Planned) -> Path:
+    """Where the log of a conversation is, or will be."""
+    return folder / "logs" / f"{planned.conversation_id}.jsonl"
+
+
+def is_finished(folder: Path, planned: Planned) -> bool:
+    """Whether the conversation has a log that ends."""
+    file = log_file(folder, planned)
+    return file.is_file() and read_log(file).ending is not None
+
+
+def unfinished(folder: Path, manifest: Manifest) -> Sequence[Planned]:
+    """The conversations that are still to be held."""
+    return [planned for planned in manifest.conversations() if not is_finished(folder, planned)]

@@ -1,0 +1,102 @@
+"""A batch of conversations, held by worker processes; what was finished is not held again."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ...core.errors import ConfigurationError
+from ...core.records import Json
+from .manifest import Manifest, settle, unfinished
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a worker says: a conversation is started, finished or failed."""
+
+    conversation_id: str
+    status: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """How a batch went: how many conversations there are, how many have ended, and why others did not."""
+
+    total: int
+    finished: int
+    errors: tuple[str, ...] = ()
+
+
+async def rehearse(
+    folder: Path, wanted: Manifest, heard: Callable[[Progress], None] = lambda progress: None
+) -> BatchResult:
+    """Hold the conversations of a batch that have not ended yet.
+
+    Each worker has a process and a database. After a crash of this process or a worker the same call goes on: finished
+    conversations and turns are not repeated.
+
+    Raises:
+        ConfigurationError: the folder holds another batch, or another process works on this one.
+    """
+    try:
+        with _lock(folder).acquire(timeout=0):
+            return await _held(folder, settle(folder, wanted), heard)
+    except Timeout:
+        raise ConfigurationError(f"Another process works on the batch in {folder}: wait for it to end.") from None
+
+
+def _lock(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock")
+
+
+async def _held(folder: Path, manifest: Manifest, heard: Callable[[Progress], None]) -> BatchResult:
+    todo = unfinished(folder, manifest)
+    errors: list[str] = []
+
+    def note(progress: Progress) -> None:
+        if progress.status == "failed":
+            errors.append(f"{progress.conversation_id}: {progress.error}")
+        heard(progress)
+
+    async with asyncio.TaskGroup() as group:
+        for worker in sorted({planned.worker for planned in todo}):
+            group.create_task(_watch(folder, worker, note, errors))
+    return BatchResult(manifest.n, manifest.n - len(unfinished(folder, manifest)), tuple(errors))
+
+
+async def _watch(folder: Path, worker: int, heard: Callable[[Progress], None], errors: list[str]) -> None:
+    """Start a worker and pass on what it says; its standard input stays open as long as this process lives."""
+    command = (sys.executable, "-m", "segue.rehearsal.batch.worker", str(folder), str(worker))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stderr
+    complaints = asyncio.create_task(process.stderr.read())
+    try:
+        async for line in process.stdout:
+            if progress := _read(line):
+                heard(progress)
+        if await process.wait():
+            said = (await complaints).decode("utf-8", "replace").strip().splitlines()
+            errors.append(f"worker {worker}: {said[-1] if said else f'ended with code {process.returncode}'}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _read(line: bytes) -> Progress | None:
+    """A worker's line; what a tool prints to standard output is passed over."""
+    try:
+        form: Json = json.loads(line)
+        return Progress(form["conversation_id"], form["status"], form["error"])
+    except (ValueError, LookupError, TypeError):
+        return None

@@ -1,0 +1,80 @@
+"""One process of a batch: `python -m segue.rehearsal.batch.worker FOLDER WORKER`.
+
+It holds its conversations one after the other, in a database of its own, and writes a line of JSON for each to standard
+output. When its standard input closes, whoever started it is gone, and it ends.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from ...app import App
+from ...app import open as open_app
+from ...core.agents import load_agents, load_modes
+from ...core.conversation import Conversation
+from ...core.errors import SegueError
+from ..log import write_log
+from ..simulate import converse
+from .manifest import Manifest, Planned, is_finished, log_file
+
+
+def database(folder: Path, worker: int) -> Path:
+    """The database of a worker."""
+    return folder / f"worker-{worker}.db"
+
+
+async def work(folder: Path, worker: int) -> None:
+    """Hold the worker's conversations that have not ended; one that fails leaves the others alone."""
+    manifest = Manifest.read(folder)
+    mine = [planned for planned in manifest.conversations() if planned.worker == worker]
+    if manifest.agents:
+        sys.path.append(str(Path(manifest.agents).parent))
+    agents = load_agents(manifest.agents) if manifest.agents else []
+    modes = load_modes(manifest.agents) if manifest.agents else {}
+    async with open_app(database(folder, worker), agents=agents, modes=modes) as app:
+        for planned in mine:
+            if is_finished(folder, planned):
+                continue
+            _report(planned, "")
+            try:
+                conversation = await converse(app, planned.config, conversation_id=planned.conversation_id)
+            except SegueError as error:
+                _report(planned, "failed", error=str(error))
+                continue
+            write_log(conversation, log_file(folder, planned))
+            _report(planned, "finished" if conversation.ending else "failed", error=await _why(app, conversation))
+
+
+async def _why(app: App, conversation: Conversation) -> str:
+    """Why a conversation has not ended; empty if it has."""
+    if conversation.ending:
+        return ""
+    task = await app.task(conversation.task_id)
+    return task["error"] or f"its task is {task['status']}"
+
+
+def _report(planned: Planned, status: str, error: str = "") -> None:
+    line = {"conversation_id": planned.conversation_id, "status": status or "started", "error": error}
+    print(json.dumps(line, ensure_ascii=True), flush=True)  # noqa: T201 - the protocol with the process that started it
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def main() -> None:
+    """Work until the conversations are done, or the process that started this one is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2])))
+    except SegueError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reports on batches: outcomes, statistics, faults, and the comparison of two."""

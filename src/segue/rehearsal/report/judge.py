@@ -1,0 +1,154 @@
+"""The judge: a language model that reads a transcript and says whether the user's goal was reached."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from ...core.agents import Agent
+from ...core.conversation import Conversation
+from ...core.decision import read_object
+from ...core.errors import ConfigurationError, ModelError, UnreadableReply
+from ...core.ports import Model, ModelReply, ModelRequest
+from ...core.transcript import transcript
+from ...prompts.load import render
+from ...registry import Registry
+from ..batch.manifest import Manifest, log_file
+from ..log import read_log
+from ..workflows.loader import find_scenario, load_workflow
+
+PARTIES = ("agent", "user", "tool")
+ATTEMPTS = 3
+_REPLY = {
+    "type": "object",
+    "properties": {
+        "reason": {"type": "string"},
+        "success": {"type": "boolean"},
+        "party": {"enum": ["none", *PARTIES]},
+        "turn": {"type": "integer"},
+    },
+    "required": ["reason", "success", "party", "turn"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the judge says; `party` and `turn` cite what went wrong."""
+
+    success: bool
+    reason: str
+    party: str = "agent"
+    turn: int = 0
+
+
+def read_verdicts(folder: Path, model: str) -> dict[str, Verdict]:
+    """The verdicts that a judge gave on a batch, by conversation."""
+    file = _file(folder, model)
+    if not file.is_file():
+        return {}
+    try:
+        return {name: Verdict(**form) for name, form in json.loads(file.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"The verdicts {file} cannot be read: {error}. Delete the file to ask again."
+        ) from error
+
+
+async def judge_batch(
+    folder: Path, manifest: Manifest, model: str, heard: Callable[[str], None] = lambda conversation_id: None
+) -> dict[str, Verdict]:
+    """Have a model judge every conversation that has ended; one that it judged before is not asked about again.
+
+    Raises:
+        ConfigurationError: the model is no language model, or is not there.
+        ModelError: a call failed; the verdicts until then are kept.
+    """
+    agent = Agent(agent_id="judge", description="The judge of a rehearsal", temperature=0.0)
+    judge = Registry((agent,)).model_for(agent, model)
+    if not judge.is_language_model:
+        raise ConfigurationError(f"{judge.name} cannot judge: name a language model, such as --judge openai:<name>.")
+    verdicts = read_verdicts(folder, model)
+    for planned in manifest.conversations():
+        file = log_file(folder, planned)
+        if planned.conversation_id in verdicts or not file.is_file():
+            continue
+        conversation = read_log(file)
+        if conversation.ending:
+            verdicts[planned.conversation_id] = await judge_one(judge, conversation)
+            _write(_file(folder, model), verdicts)
+            heard(planned.conversation_id)
+    return verdicts
+
+
+async def judge_one(judge: Model, conversation: Conversation) -> Verdict:
+    """Ask about one conversation; a reply that cannot be read is asked for again.
+
+    Raises:
+        UnreadableReply: no attempt could be read.
+    """
+    messages = [SystemMessage(_instructions(conversation)), HumanMessage(transcript(conversation))]
+    request = ModelRequest(purpose="converse", messages=messages, schema=_REPLY, seed=conversation.config.seed)
+    why = ""
+    for _ in range(ATTEMPTS):
+        try:
+            return _read((await _reply(judge, request)).text)
+        except UnreadableReply as error:
+            why = str(error)
+    raise UnreadableReply(f"The judge {judge.name} gave no verdict on {conversation.conversation_id}: {why}")
+
+
+async def _reply(judge: Model, request: ModelRequest) -> ModelReply:
+    async for piece in judge.stream(request):
+        if isinstance(piece, ModelReply):
+            return piece
+    raise ModelError(f"{judge.name} did not reply.")
+
+
+def _instructions(conversation: Conversation) -> str:
+    config = conversation.config
+    goal, policy = config.goal, ""
+    if config.workflow:
+        workflow = load_workflow(config.workflow)
+        policy = "\n".join(
+            [workflow.description, *(f"- {step.description}" for step in workflow.procedure), workflow.policy]
+        )
+        if config.scenario:
+            goal = find_scenario(config.workflow, config.scenario).persona.goal
+    return render("judge", conversation.language, goal=goal or "-", policy=policy or "-")
+
+
+def _read(text: str) -> Verdict:
+    """The verdict in a reply.
+
+    Raises:
+        UnreadableReply.
+    """
+    form: Mapping[str, Any] = read_object(text)
+    if not isinstance(form.get("success"), bool):
+        raise UnreadableReply("`success` is not true or false.")
+    party = form.get("party") if form.get("party") in PARTIES else "agent"
+    turn = form.get("turn")
+    return Verdict(
+        success=form["success"],
+        reason=str(form.get("reason", "")),
+        party=str(party),
+        turn=turn if isinstance(turn, int) else 0,
+    )
+
+
+def _file(folder: Path, model: str) -> Path:
+    name = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in model)
+    return folder / "verdicts" / f"{name}.json"
+
+
+def _write(file: Path, verdicts: Mapping[str, Verdict]) -> None:
+    file.parent.mkdir(exist_ok=True)
+    beside = file.with_name(f".{file.name}.new")
+    forms = {name: asdict(verdict) for name, verdict in verdicts.items()}
+    beside.write_text(json.dumps(forms, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    os.replace(beside, file)

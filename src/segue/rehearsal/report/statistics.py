@@ -1,0 +1,97 @@
+"""Rates with confidence intervals, pass^k, and tests of whether two batches differ.
+
+pass^k is the estimator of tau-bench (https://arxiv.org/abs/2406.12045): C(c, k) / C(n, k), averaged over the scenarios.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import comb
+from scipy.stats import binomtest
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+CONFIDENCE = 0.95
+RESAMPLES = 2_000
+SIGNIFICANT = 0.05
+"""Below this p-value a difference exceeds noise."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % confidence interval; all three between 0 and 1, or differences of such."""
+
+    value: float
+    low: float
+    high: float
+
+
+def rate(successes: int, trials: int) -> Estimate | None:
+    """A rate with its Wilson interval; None without trials."""
+    if not trials:
+        return None
+    interval = binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return Estimate(successes / trials, float(interval.low), float(interval.high))
+
+
+def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
+    """The probability that k trials of a scenario all succeed, averaged over the scenarios with k trials or more.
+
+    The interval is a percentile bootstrap over scenarios and, within each, over its trials. None if no scenario has k.
+    """
+    enough = [(sum(results), len(results)) for results in trials.values() if len(results) >= k]
+    if not enough:
+        return None
+    successes, sizes = np.array(enough).T
+    generator = np.random.default_rng(0)
+    chosen = generator.integers(0, len(enough), (RESAMPLES, len(enough)))
+    drawn = generator.binomial(sizes[chosen], (successes / sizes)[chosen])
+    means = (comb(drawn, k) / comb(sizes[chosen], k)).mean(axis=1)
+    return _estimate(float((comb(successes, k) / comb(sizes, k)).mean()), means)
+
+
+def _estimate(value: float, resampled: Floats) -> Estimate:
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(value, float(low), float(high))
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Two batches compared conversation by conversation.
+
+    `p_value` is that of McNemar's exact test on the conversations whose success changed; `difference` is that of the
+    success rates, its interval a bootstrap over scenarios.
+    """
+
+    pairs: int
+    better: int
+    worse: int
+    p_value: float
+    difference: Estimate
+
+    @property
+    def exceeds_noise(self) -> bool:
+        """Whether a difference this large would be rare between two equal agents."""
+        return self.p_value < SIGNIFICANT
+
+
+def paired_test(pairs: Mapping[str, Sequence[tuple[bool, bool]]]) -> PairedTest | None:
+    """Compare pairs of (before, after), by scenario; None without pairs."""
+    every = [pair for listed in pairs.values() for pair in listed]
+    if not every:
+        return None
+    better = sum(after and not before for before, after in every)
+    worse = sum(before and not after for before, after in every)
+    p_value = float(binomtest(worse, better + worse).pvalue) if better + worse else 1.0
+    return PairedTest(len(every), better, worse, p_value, _difference(list(pairs.values()), every))
+
+
+def _difference(scenarios: Sequence[Sequence[tuple[bool, bool]]], every: Sequence[tuple[bool, bool]]) -> Estimate:
+    gains = [[int(after) - int(before) for before, after in listed] for listed in scenarios]
+    shares = np.array([[listed.count(gain) / len(listed) for gain in (-1, 0, 1)] for listed in gains])
+    sizes = np.array([len(listed) for listed in gains])
+    generator = np.random.default_rng(0)
+    chosen = generator.integers(0, len(gains), (RESAMPLES, len(gains)))
+    drawn = generator.multinomial(sizes[chosen], shares[chosen]).sum(axis=1)
+    value = (sum(after for _, after in every) - sum(before for before, _ in every)) / len(every)
+    return _estimate(value, (drawn[:, 2] - drawn[:, 0]) / drawn.sum(axis=1))

@@ -1,0 +1,145 @@
+"""The report of a batch: its outcomes, and what they amount to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import Any
+
+from ...core.records import Json
+from ..batch.manifest import Manifest
+from .outcome import Outcome
+from .statistics import Estimate, pass_hat, rate
+
+MOST_K = 8
+"""pass^k is given for k up to this, and up to the number of trials that every scenario has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The figures of a set of outcomes; a rate is None where nothing is measured by it."""
+
+    conversations: int
+    success: Estimate | None
+    by_rule: Estimate | None
+    by_judge: Estimate | None
+    judge_agreement: Estimate | None
+    """How often rule and judge agree, of the conversations that have both."""
+    precision: float | None
+    """Of all calls together, as recall."""
+    recall: float | None
+    calls: int
+    turns_mean: float
+    turns_median: float
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    currency: str
+    seconds_mean: float
+    seconds_median: float
+    end_reasons: Mapping[str, int]
+    faults: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that the report's files show."""
+
+    manifest: Manifest
+    outcomes: tuple[Outcome, ...]
+    summary: Summary
+    scenarios: Mapping[str, Summary]
+    pass_hat: Mapping[int, Estimate]
+    """pass^k by k."""
+    judge: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Conversations of the batch that have not ended."""
+        return self.manifest.n - len(self.outcomes)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """The conversations with a fault."""
+        return [outcome for outcome in self.outcomes if outcome.fault]
+
+    def json(self) -> Json:
+        """The report as JSON."""
+        return {
+            "batch": asdict(self.manifest),
+            "judge": self.judge,
+            "missing": self.missing,
+            "summary": asdict(self.summary),
+            "pass_hat": {str(k): asdict(estimate) for k, estimate in self.pass_hat.items()},
+            "scenarios": {name: asdict(summary) for name, summary in self.scenarios.items()},
+            "conversations": [outcome_json(outcome) for outcome in self.outcomes],
+        }
+
+
+def outcome_json(outcome: Outcome) -> Json:
+    """One outcome as JSON, with what follows from its fields."""
+    calls = asdict(outcome.calls) | {"precision": outcome.calls.precision, "recall": outcome.calls.recall}
+    return asdict(outcome) | {"success": outcome.success, "calls": calls}
+
+
+def report_of(manifest: Manifest, outcomes: Sequence[Outcome], judge: str = "") -> Report:
+    """Sum up a batch's outcomes."""
+    trials = by_scenario(outcomes, lambda outcome: outcome.success)
+    most = min(min(map(len, trials.values()), default=0), MOST_K)
+    powers = {k: estimate for k in range(1, most + 1) if (estimate := pass_hat(k, trials))}
+    names = dict.fromkeys(outcome.scenario for outcome in outcomes if outcome.scenario)
+    return Report(
+        manifest=manifest,
+        outcomes=tuple(outcomes),
+        summary=summary_of(outcomes),
+        scenarios={name: summary_of([o for o in outcomes if o.scenario == name]) for name in names},
+        pass_hat=powers,
+        judge=judge,
+    )
+
+
+def by_scenario(outcomes: Iterable[Outcome], value: Callable[[Outcome], bool | None]) -> dict[str, list[bool]]:
+    """The values that are known, by scenario."""
+    found: dict[str, list[bool]] = {}
+    for outcome in outcomes:
+        if (known := value(outcome)) is not None:
+            found.setdefault(outcome.scenario, []).append(known)
+    return found
+
+
+def summary_of(outcomes: Sequence[Outcome]) -> Summary:
+    """The figures of these outcomes."""
+    made = sum(outcome.calls.made for outcome in outcomes)
+    expected = sum(outcome.calls.expected for outcome in outcomes)
+    matched = sum(outcome.calls.matched for outcome in outcomes)
+    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
+    both = [o.rule_success == o.judge_success for o in outcomes if None not in (o.rule_success, o.judge_success)]
+    return Summary(
+        conversations=len(outcomes),
+        success=_rate(outcome.success for outcome in outcomes),
+        by_rule=_rate(outcome.rule_success for outcome in outcomes),
+        by_judge=_rate(outcome.judge_success for outcome in outcomes),
+        judge_agreement=_rate(both),
+        precision=matched / made if made and expected else None,
+        recall=matched / expected if expected else None,
+        calls=made,
+        turns_mean=_or_zero(fmean, [outcome.turns for outcome in outcomes]),
+        turns_median=_or_zero(median, [outcome.turns for outcome in outcomes]),
+        input_tokens=sum(outcome.input_tokens for outcome in outcomes),
+        output_tokens=sum(outcome.output_tokens for outcome in outcomes),
+        cost=sum(costs) if costs else None,
+        currency=next((outcome.currency for outcome in outcomes if outcome.currency), ""),
+        seconds_mean=_or_zero(fmean, [outcome.seconds for outcome in outcomes]),
+        seconds_median=_or_zero(median, [outcome.seconds for outcome in outcomes]),
+        end_reasons=dict(Counter(outcome.end_reason for outcome in outcomes).most_common()),
+        faults=dict(Counter(outcome.fault.party for outcome in outcomes if outcome.fault).most_common()),
+    )
+
+
+def _rate(values: Iterable[bool | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    return rate(sum(known), len(known))
+
+
+def _or_zero(of: Callable[[Any], float], values: Sequence[float]) -> float:
+    return float(of(values)) if values else 0.0

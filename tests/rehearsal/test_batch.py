@@ -1,0 +1,160 @@
+"""A batch of conversations: killed half-way, continued, reproduced, reported and compared."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("scipy")
+
+from segue.cli.main import app
+from segue.core.errors import ConfigurationError
+from segue.rehearsal import read_log
+from segue.rehearsal.batch.manifest import Manifest, batch_of, settle
+from segue.rehearsal.workflows.loader import workflow_file
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW = "travel_change"
+VARYING = ("task_id", "time", "seconds")
+
+
+def simulate(out: Path, n: int, *options: str, workers: int = 2) -> list[str]:
+    """The command line of a batch."""
+    batch = ["--n", str(n), "--workers", str(workers), "--out", str(out)]
+    chosen = options or ("--workflow", WORKFLOW)
+    return [sys.executable, "-m", "segue", "simulate", *chosen, *batch]
+
+
+def logs(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """The logs of a batch, line by line, without ids and times."""
+    found = {}
+    for file in sorted((out / "logs").glob("*.jsonl")):
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        found[file.stem] = [{name: value for name, value in line.items() if name not in VARYING} for line in lines]
+    return found
+
+
+def report(out: Path, *options: str) -> tuple[dict[str, Any], Any]:
+    """The report of a batch, and how the command ended."""
+    ran = CliRunner().invoke(app, ["report", str(out), *options])
+    return json.loads((out / "report.json").read_text(encoding="utf-8")), ran
+
+
+@pytest.mark.slow
+def test_a_hundred_conversations_killed_half_way_go_on_and_the_report_is_what_the_logs_say(tmp_path: Path) -> None:
+    out = tmp_path / "batch"
+    first = subprocess.Popen(simulate(out, 100), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("logs/*.jsonl"))) < 50:
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    begun = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
+    assert 50 <= len(begun) < 100
+
+    subprocess.run(simulate(out, 100), check=True, capture_output=True, timeout=120)
+    after = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
+    assert len(after) == 100
+    assert {name: after[name] for name in begun} == begun
+    assert Counter(len(set(_places(file))) == len(_places(file)) for file in out.glob("logs/*.jsonl")) == {True: 100}
+
+    made, ran = report(out)
+    assert ran.exit_code == 0, ran.output
+    _recomputed(out, made)
+
+
+def _places(file: Path) -> list[int]:
+    return [utterance.index for utterance in read_log(file).utterances]
+
+
+def _recomputed(out: Path, made: dict[str, Any]) -> None:
+    """Work the report's numbers out again from the logs, without the report's code."""
+    talks = logs(out)
+    utterances = {name: [line for line in lines if line["type"] == "utterance"] for name, lines in talks.items()}
+    turns = [sum(u["role"] == "USER" for u in said) for said in utterances.values()]
+    calls = sum(bool(u.get("action")) and u["role"] == "BOT" for said in utterances.values() for u in said)
+    summary = made["summary"]
+    assert summary["conversations"] == len(talks) == 100
+    assert summary["turns_mean"] == pytest.approx(sum(turns) / len(turns))
+    assert summary["calls"] == calls
+    assert summary["end_reasons"] == dict(Counter(lines[-1]["reason"] for lines in talks.values()))
+    succeeded = {row["conversation_id"]: row["success"] for row in made["conversations"]}
+    assert summary["success"]["value"] == pytest.approx(sum(succeeded.values()) / 100)
+    by_scenario: dict[str, list[bool]] = {}
+    for name, success in succeeded.items():
+        by_scenario.setdefault(re.sub(r"-\d+$", "", name), []).append(success)
+    for k, estimate in made["pass_hat"].items():
+        expected = [comb(sum(trials), int(k)) / comb(len(trials), int(k)) for trials in by_scenario.values()]
+        assert estimate["value"] == pytest.approx(sum(expected) / len(expected))
+
+
+@pytest.mark.slow
+def test_one_seed_gives_the_same_conversations_however_many_workers_hold_them(tmp_path: Path) -> None:
+    for place, workers in enumerate((1, 2)):
+        command = simulate(tmp_path / str(place), 6, workers=workers)
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    assert logs(tmp_path / "0") == logs(tmp_path / "1")
+    other = simulate(tmp_path / "2", 2, "--workflow", WORKFLOW, "--seed", "7")
+    subprocess.run(other, check=True, capture_output=True, timeout=60)
+    assert logs(tmp_path / "0")["change_without_fee-001"] != logs(tmp_path / "2")["change_without_fee-001"]
+
+
+@pytest.mark.slow
+def test_a_worse_workflow_shows_up_as_worse_in_the_comparison(tmp_path: Path) -> None:
+    worse = tmp_path / "worse.md"
+    text = workflow_file(WORKFLOW).read_text(encoding="utf-8")
+    shutil.copy(workflow_file(WORKFLOW).with_suffix(".yaml"), tmp_path)
+    worse.write_text(_without_verification(text), encoding="utf-8")
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    subprocess.run(simulate(good, 16), check=True, capture_output=True, timeout=60)
+    subprocess.run(simulate(bad, 16, "--workflow", str(worse)), check=True, capture_output=True, timeout=60)
+    report(good)
+    made, ran = report(bad, "--against", str(good))
+    assert ran.exit_code == 1
+    assert "The new batch is worse, and the difference exceeds noise" in ran.output
+    comparison = made["comparison"]
+    assert len(comparison["worse"]) > 10
+    assert comparison["better"] == []
+    assert all(row["fault"]["party"] == "agent" for row in made["conversations"] if not row["success"])
+    page = (bad / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") >= 4
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+def _without_verification(text: str) -> str:
+    """The workflow without the step that verifies the passenger, and without the preconditions on it."""
+    text = re.sub(r"requires: \[[^\]]*\]", "requires: []", text)
+    return re.sub(r"(?m)^  - name: verify.*\n(?:    .*\n)+", "", text)
+
+
+def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> None:
+    config = batch_of(_config(), n=4, workers=2)
+    settled = settle(tmp_path / "b", config)
+    assert [planned.worker for planned in settled.conversations()] == [1, 2, 1, 2]
+    grown = settle(tmp_path / "b", batch_of(_config(), n=6, workers=2))
+    assert list(grown.conversations())[:4] == list(settled.conversations())
+    assert Manifest.read(tmp_path / "b").n == 6
+    with pytest.raises(ConfigurationError, match=r"holds another batch, with seed 0.*use the same options"):
+        settle(tmp_path / "b", batch_of(_config(seed=1), n=6, workers=2))
+    with pytest.raises(ConfigurationError, match="is not empty and holds no batch"):
+        settle(tmp_path, config)
+    with pytest.raises(ConfigurationError, match="There is no batch in"):
+        Manifest.read(tmp_path)
+
+
+def _config(**values: Any) -> Any:
+    from segue.core.conversation import config_of
+
+    return config_of({"workflow": WORKFLOW, **values})

@@ -1,0 +1,66 @@
+"""A language model as the judge of a batch."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("scipy")
+
+from segue.cli.main import app
+from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of
+from segue.rehearsal import write_log
+from segue.rehearsal.batch.manifest import batch_of, log_file
+from tests.loopback import LoopbackServer, Text
+
+
+def verdict(success: bool, **fields: Any) -> Text:
+    form = {"reason": "The customer left without an answer.", "success": success, "party": "agent", "turn": 1}
+    return Text(json.dumps(form | fields))
+
+
+def batch(folder: Path) -> None:
+    """The folder of a batch of two conversations that no rule can grade."""
+    manifest = batch_of(config_of({"goal": "Learn the opening hours."}), n=2)
+    manifest.write(folder)
+    for planned in manifest.conversations():
+        conversation = Conversation(
+            conversation_id=planned.conversation_id,
+            config=ConversationConfig(goal="Learn the opening hours.", seed=planned.config.seed),
+            utterances=(
+                Utterance(index=0, turn=1, role=Role.USER, text="When do you open?"),
+                Utterance(index=1, turn=1, role=Role.BOT, text="Good morning."),
+            ),
+            ending=Ending(reason=EndReason.TURN_LIMIT, turns=1),
+        )
+        write_log(conversation, log_file(folder, planned))
+
+
+def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    with LoopbackServer([Text("Hm."), verdict(False), verdict(True, party="none", turn=0)]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        first = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m"])
+        again = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m"])
+        server.assert_spent()
+    assert (first.exit_code, again.exit_code) == (0, 0), first.output
+    asked = json.dumps(server.requests[0].body)
+    assert "Learn the opening hours." in asked
+    assert "[USER] When do you open?" in asked
+    made = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert [row["success"] for row in made["conversations"]] == [False, True]
+    assert made["conversations"][0]["fault"]["reason"] == "The customer left without an answer."
+    assert made["summary"]["by_judge"]["value"] == 0.5
+    assert made["summary"]["by_rule"] is None
+
+
+def test_the_offline_planner_cannot_judge(tmp_path: Path) -> None:
+    batch(tmp_path)
+    ran = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "offline"])
+    assert ran.exit_code == 2
+    assert "cannot judge: name a language model" in ran.output

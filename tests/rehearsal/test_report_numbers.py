@@ -1,0 +1,69 @@
+"""The report's numbers against values that were worked out by hand."""
+
+import pytest
+
+pytest.importorskip("scipy")
+
+from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
+from segue.rehearsal.report.outcome import Expectation, compare_calls, differences, rule_success
+from segue.rehearsal.report.statistics import paired_test, pass_hat, rate
+
+
+def test_a_rate_has_the_interval_of_wilson() -> None:
+    estimate = rate(8, 10)
+    assert estimate
+    assert (round(estimate.value, 3), round(estimate.low, 3), round(estimate.high, 3)) == (0.8, 0.490, 0.943)
+    assert rate(0, 0) is None
+
+
+def test_pass_hat_k_is_the_mean_over_scenarios_of_the_chance_that_k_trials_succeed() -> None:
+    trials = {"a": [True, True, True, False], "b": [True, True, True, True]}
+    values = [pass_hat(k, trials) for k in (1, 2, 4, 5)]
+    assert [estimate and round(estimate.value, 4) for estimate in values] == [0.875, 0.75, 0.5, None]
+    assert values[0]
+    assert values[0].low <= 0.875 <= values[0].high
+
+
+def test_a_difference_of_nine_to_nothing_exceeds_noise_and_one_of_two_to_one_does_not() -> None:
+    clear = paired_test({"a": [(True, False)] * 9 + [(True, True)]})
+    assert clear
+    assert (clear.worse, clear.better, round(clear.p_value, 5), clear.exceeds_noise) == (9, 0, 0.00391, True)
+    assert clear.difference.value == -0.9
+    unclear = paired_test({"a": [(True, False), (True, False), (False, True), (True, True)]})
+    assert unclear
+    assert (unclear.p_value, unclear.exceeds_noise) == (1.0, False)
+    assert paired_test({}) is None
+
+
+def talk(*calls: tuple[str, dict[str, object], int]) -> Conversation:
+    """A conversation of one turn with these calls, each with its status code."""
+    said = [Utterance(index=0, turn=1, role=Role.USER, text="Hello")]
+    for name, arguments, status in calls:
+        made = Utterance(index=len(said), turn=1, role=Role.BOT, action=name, action_input=arguments)
+        said += [
+            made,
+            Utterance(
+                index=len(said) + 1, turn=1, role=Role.API, action=name, action_input=arguments, status_code=status
+            ),
+        ]
+    return Conversation(conversation_id="c", config=ConversationConfig(), utterances=tuple(said))
+
+
+def test_a_call_counts_once_and_only_if_it_reached_the_api_with_the_expected_arguments() -> None:
+    expectation = Expectation(calls=(("find", {"id": 1}), ("book", {"id": 1, "note": "x"})))
+    calls = compare_calls(
+        talk(("find", {"id": 1.0}, 200), ("find", {"id": 1}, 200), ("book", {"note": "x ", "id": 1}, 503)), expectation
+    )
+    assert (calls.made, calls.matched, calls.surplus) == (3, 1, (3, 5))
+    assert calls.missing == ('book({"id": 1, "note": "x"})',)
+    assert (calls.precision, calls.recall) == (1 / 3, 1 / 2)
+    assert rule_success(calls, (), expectation) is False
+
+
+def test_success_by_rule_needs_the_calls_and_the_state() -> None:
+    expectation = Expectation(calls=(("find", {}),), state={"a": {"b": 1}})
+    calls = compare_calls(talk(("find", {}, 200)), expectation)
+    assert rule_success(calls, differences({"a": {"b": 1.0}}, expectation.state), expectation) is True
+    assert list(differences({"a": {"b": 2, "c": None}}, expectation.state)) == ["a.b: 2, expected 1"]
+    assert rule_success(calls, ["a.b: 2, expected 1"], expectation) is False
+    assert rule_success(calls, (), Expectation()) is None
