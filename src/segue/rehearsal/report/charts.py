@@ -8,7 +8,7 @@ from .statistics import Estimate
 from .summary import Report
 
 SUCCESS, FAILURE, NEUTRAL = "#2a7f62", "#b5483a", "#44618f"
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "segue",
     "font.family": "sans-serif",
@@ -49,7 +49,7 @@ def _chart(draw: Callable[[Any], None], height: float = 2.6) -> str:
 
 def _rates(rates: Mapping[str, Estimate]) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
-        names, values = list(reversed(rates)), [rates[name] for name in reversed(rates)]
+        names, values = list(rates)[::-1], list(rates.values())[::-1]
         below = [max(v.value - v.low, 0) for v in values]
         above = [max(v.high - v.value, 0) for v in values]
         axes.barh(names, [v.value for v in values], color=SUCCESS, alpha=0.75)
@@ -89,7 +89,7 @@ def _turns(report: Report) -> Callable[[Any], None]:
 
 def _counts(counts: Mapping[str, int], colour: str) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
-        bars = axes.barh(list(reversed(counts)), list(reversed(counts.values())), color=colour, alpha=0.75)
+        bars = axes.barh(list(counts)[::-1], list(counts.values())[::-1], color=colour, alpha=0.75)
         axes.bar_label(bars, padding=3)
         axes.set_xlabel("conversations")
 

@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from segue.core.conversation import Role, Utterance
+from segue.core.records import Json
 
 from .references import MISSING, fill, look_up, references
 from .slot_values import value_in
-from .workflow import Json, Step, Workflow
+from .workflow import Step, Workflow
 
 PRESENT, ABSENT = "present", "missing"
 """Conditions on whether there is a value at all."""

@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from .workflow import Json, Record
+from segue.core.records import Json
+
+from .workflow import Record
 
 
 class Persona(Record):

@@ -1,6 +1,6 @@
 """Simulated systems behind workflows: a state that is JSON, and the functions that read and change it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +50,7 @@ class Backend:
             return Response(refused.status, {"error": str(refused)}, dict(state))
         return Response(200, data, changed)
 
-    def replay(self, seed: int, calls: list[tuple[str, Mapping[str, Any]]]) -> Json:
+    def replay(self, seed: int, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Json:
         """The state after the calls that succeeded, in their order."""
         state = self.initial(seed)
         for name, arguments in calls:
