@@ -86,22 +86,10 @@ def simulate(
     folder `segue report` evaluates; the same command continues a batch that was stopped.
     """
     settings = Settings(db, agents, session=session, language=language)
-    values = {
-        "user_mode": user,
-        "bot_mode": bot,
-        "api_mode": api,
-        "conversation_turn_limit": turns,
-        "bot_agent": agent,
-        "bot_model": model or None,
-        "user_model": user_model,
-        "goal": goal,
-        "persona": persona,
-        "script": say or None,
-        "workflow": workflow,
-        "scenario": scenario,
-        "seed": seed,
-        "language": language or None,
-    }
+    who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
+    said = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
+    course = {"conversation_turn_limit": turns, "workflow": workflow, "scenario": scenario, "seed": seed}
+    values = who | said | course | {"language": language or None}
     with report_errors(settings):
         from ...core.conversation import config_of, load_config
 
