@@ -5,6 +5,7 @@ from typing import Any
 from segue.core.errors import listed
 from segue.core.events import ApprovalGiven, ToolResult
 from segue.core.flows import FlowConfig
+from segue.core.plan import FINAL, Status, Step, set_status
 from segue.core.ports import CallKey
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
@@ -12,6 +13,7 @@ from segue.tools.calls.run import Outcome, run_call
 from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
 from ..shared.call_context import call_context
 from ..shared.context import NodeContext, NodeRuntime, announce
+from ..shared.planned_steps import plans_call, step_events
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
 from .branches import branches_of, tools_of
@@ -35,15 +37,29 @@ def executor(config: FlowConfig) -> FlowNode:
         about = {name: call[name] for name in ("index", "name", "arguments")}
         bounded = truncate_result(ran.result, work.agent.budget.result_chars)
         event = ToolResult(**about, result=bounded, seconds=round(ran.seconds, 3), **ids_of(state))
+        old = tuple(Step(**step) for step in state["steps"])
+        steps = _settled(old, call, ran)
         result = kept(ran.result, key, work.services.ledger)
         return {
             "call": None,
             "outcome": outcome_of(call["name"], "tool", call["arguments"], result, state),
             "tool_calls": state["tool_calls"] + (call["name"] in tools and "rejected" not in call and not spent),
-            "events": announce(event),
+            "steps": [step.model_dump(mode="json") for step in steps],
+            "events": announce(event, *step_events(old, steps, ids_of(state))),
         }
 
     return node
+
+
+def _settled(steps: tuple[Step, ...], call: dict[str, Any], ran: Outcome) -> tuple[Step, ...]:
+    """The plan with the step done, or failed, that names this call."""
+    found = (s for s in steps if s.status not in FINAL and plans_call(s, call["name"], call["arguments"]))
+    step = next(found, None)
+    if step is None or "rejected" in call:
+        return steps
+    error = str(ran.result.get("error", ""))[:200]
+    running = set_status(steps, step.step_id, Status.RUNNING)
+    return set_status(running, step.step_id, Status.ERROR if error else Status.DONE, error)
 
 
 async def _decide(call: dict[str, Any], state: FlowState, work: NodeContext, config: FlowConfig) -> FlowUpdate:

@@ -2,8 +2,10 @@
 
 from segue.core.events import FlowEnd
 from segue.core.flows import FlowConfig
+from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.planned_steps import close_steps, step_events
 from .memory_writing import remember
 from .services import ids_of
 from .state import FlowNode, FlowState, FlowUpdate
@@ -17,7 +19,15 @@ def finish(config: FlowConfig) -> FlowNode:
         end = state["early_exit"] or {}
         summary, status = end["summary"], end["status"]
         await remember(config, state, node_context(runtime), status, summary, f"{state['trace_id']}/end")
+        old = tuple(Step(**step) for step in state["steps"])
+        steps = close_steps(old) if status == "finished" else old
         ended = FlowEnd(flow=config.name, status=status, summary=summary, **ids_of(state))
-        return {"result": end["result"], "summary": summary, "status": status, "events": announce(ended)}
+        return {
+            "steps": [step.model_dump(mode="json") for step in steps],
+            "result": end["result"],
+            "summary": summary,
+            "status": status,
+            "events": announce(*step_events(old, steps, ids_of(state)), ended),
+        }
 
     return node

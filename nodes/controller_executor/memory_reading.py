@@ -33,7 +33,7 @@ def memory_reading(config: FlowConfig) -> FlowNode:
         }
         ids = ids_of({**state, **begun})
         about = {"flow": config.name, "i": begun["round"], "n": config.max_round or "∞"}
-        work.emit(Thinking(content=phrase("flow_round", state["language"], **about), **ids))
+        work.emit(Thinking(task_id=state["task_id"], content=phrase("flow_round", state["language"], **about)))
         memory, error = await _read(config, state, work)
         start = RoundStart(flow=config.name, max_round=config.max_round or 0, **ids)
         failed = [ErrorRaised(message=error, **ids)] if error else []

@@ -49,7 +49,7 @@ class FlowState(FlowInput, total=False):
     before: str
     """The caller's logs. INIT."""
     steps: list[dict[str, Any]]
-    """The plan. INIT, PLAN."""
+    """The plan. INIT, PLAN, EXECUTOR, FINISH."""
     round: int
     trace_id: str
     """MEMORY_READING, as `round`."""

@@ -6,7 +6,7 @@ from segue.core.events import Answer, TaskComplete
 from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .plan_progress import close_steps, step_events
+from ..shared.planned_steps import close_steps, step_events
 from .records import decision_of, ids_of, react_result, whole_answer
 from .state import ReactState, ReactUpdate
 

@@ -12,7 +12,8 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model
 from ..shared.notes import amended, take_up
-from .plan_progress import begin_steps, step_events
+from ..shared.planned_steps import step_events
+from .plan_progress import begin_steps
 from .prose import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of
 from .records import call_events, calls_of, ids_of, record_of

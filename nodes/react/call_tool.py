@@ -18,10 +18,11 @@ from segue.tools.calls.run import Outcome, run_call
 from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
 from ..shared.call_context import call_context
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.planned_steps import step_events
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
 from .call_limits import refusal
-from .plan_progress import end_steps, step_events
+from .plan_progress import end_steps
 from .prompt_state import tools_at_hand
 from .records import control_exchange, decision_of, ids_of, key_of, record_of
 from .state import ReactState, ReactUpdate

@@ -5,8 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from segue.core.decision import Decision, StepStatusUpdate
-from segue.core.events import StepUpdate
 from segue.core.plan import FINAL, Status, Step, set_status
+
+from ..shared.planned_steps import plans_call
 
 
 def steps_of_calls(decision: Decision, steps: Sequence[Step], repaired: str = "") -> list[str]:
@@ -19,7 +20,7 @@ def steps_of_calls(decision: Decision, steps: Sequence[Step], repaired: str = ""
     named = _named(decision.step_id, unfinished) or _named(repaired, unfinished)
     found: list[str] = []
     for call in decision.tool_calls:
-        planned = [step.step_id for step in unfinished if _plans(step, call.name, call.arguments)]
+        planned = [step.step_id for step in unfinished if plans_call(step, call.name, call.arguments)]
         if named in planned:
             found.append(named)
         else:
@@ -34,18 +35,6 @@ def _named(step_id: str, steps: Sequence[Step]) -> str:
 
 
 _PREFIX = re.compile(r"^\D+")
-
-
-def _plans(step: Step, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether the plan names this tool for the step, with these values for the parameters that it names."""
-    if not step.uses_tool or step.action != name:
-        return False
-    return all(key in arguments and _fits(value, arguments[key]) for key, value in step.params.items())
-
-
-def _fits(planned: Any, given: Any) -> bool:
-    """A reference to an earlier result fits every value."""
-    return (isinstance(planned, Mapping) and "$ref" in planned) or planned == given
 
 
 def begin_steps(
@@ -84,23 +73,3 @@ def end_steps(
         elif step.step_id not in goes_on:
             steps = set_status(steps, step.step_id, Status.DONE)
     return steps
-
-
-def close_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """At the answer: what runs is done, and so is the writing of the answer, or a last step without a tool."""
-    for step in steps:
-        last = step.step_id == steps[-1].step_id and not step.uses_tool
-        writing = last or step.phase == "generation" or (step.action and not step.uses_tool)
-        if step.status is Status.RUNNING or (step.status is Status.PENDING and writing):
-            steps = set_status(steps, step.step_id, Status.DONE)
-    return steps
-
-
-def step_events(old: Sequence[Step], new: Sequence[Step], ids: dict[str, Any]) -> list[StepUpdate]:
-    """One event a step whose status changed."""
-    before = {step.step_id: step.status for step in old}
-    return [
-        StepUpdate(step_id=s.step_id, status=s.status.value, description=s.description, note=s.note, **ids)
-        for s in new
-        if before.get(s.step_id) not in (None, s.status)
-    ]

@@ -5,7 +5,8 @@ from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce
-from .plan_progress import begin_steps, step_events
+from ..shared.planned_steps import step_events
+from .plan_progress import begin_steps
 from .records import call_events, calls_of, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 

@@ -56,7 +56,7 @@ async def test_a_round_reads_memory_chooses_a_branch_and_writes_what_came_of_it(
     assert (out["result"], out["summary"], out["status"]) == ("42", "all is done", "finished")
     assert made.types == [
         "round_start", "model_called", "thought", "tool_call", "tool_result",
-        "round_start", "model_called", "branch_start", "flow_end",
+        "round_start", "model_called", "branch_start", "step_update", "flow_end",
     ]  # fmt: skip
     assert 'double {"number": 4}' in prompts(made)[1], "the second round sees what the first one wrote"
     assert "all is done" in await made.services.memory.read(["logs.md"], "", 1000)
@@ -148,6 +148,18 @@ async def test_a_plan_keeps_its_text_when_its_steps_are_marked(bed: Make) -> Non
     assert "as planned" in prompts(made)[1] and '"status": "done"' in prompts(made)[1]
     (moved,) = made.of_type("step_update")
     assert (moved["step_id"], moved["data"]["description"]) == ("1", "as planned")
+
+
+async def test_a_call_that_the_plan_names_moves_its_step(bed: Make) -> None:
+    steps = [
+        {"step_id": "1", "description": "double it", "action": "double", "params": {"number": 4}},
+        {"step_id": "2", "description": "fail", "action": "fail"},
+        {"step_id": "3", "description": "answer", "phase": "generation"},
+    ]
+    made = bed(flow(), [choose("double", number=4), choose("fail", reason="no"), FINISH])
+    await made.start({"goal": "Work", "plan": steps})
+    moved = [(event["step_id"], event["data"]["status"]) for event in made.of_type("step_update")]
+    assert moved == [("1", "done"), ("2", "error"), ("3", "done")]
 
 
 async def test_a_new_plan_keeps_what_is_finished(bed: Make) -> None:

@@ -259,13 +259,6 @@ CONTROLLER = (
         "node_context(runtime), branch, text, node_context(runtime).services.ids.trace())",
         f"{ROUNDS}::test_a_write_that_is_repeated_after_a_crash_changes_nothing",
     ),
-    Mutant(
-        "an early exit is not looked for behind a branch",
-        "nodes/controller_executor/routes.py",
-        'return "FINISH" if state["early_exit"] else "MEMORY_WRITING"',
-        'return "MEMORY_WRITING"',
-        f"{ROUNDS}::test_a_person_ends_the_flow_instead_of_an_answer",
-    ),
 )
 
 ALL = (*LIFECYCLE, *MEMORY, *CONTROLLER)
