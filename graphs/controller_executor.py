@@ -89,14 +89,20 @@ def _graph_of(name: str, branch: BranchConfig) -> Graph:
         return react_graph
     if isinstance(branch.flow, str):
         raise ConfigurationError(
-            f"The branch '{name}' names the flow '{branch.flow}', which only an agents file can: give a FlowConfig, or "
-            f"write [flows.{branch.flow}] in the same file."
+            "The branch '{name}' names the flow '{flow}', which only an agents file can: give a FlowConfig, or "
+            "write [flows.{flow}] in the same file.",
+            name=name,
+            flow=branch.flow,
         )
     if branch.flow is not None:
         return compiled(branch.flow)
     given = branch.graph
     if not isinstance(given, StateGraph | CompiledStateGraph):
-        raise ConfigurationError(f"The branch '{name}' is not a LangGraph graph: {given!r}. Give one, compiled or not.")
+        raise ConfigurationError(
+            "The branch '{name}' is not a LangGraph graph: {given}. Give one, compiled or not.",
+            name=name,
+            given=repr(given),
+        )
     return given.compile() if isinstance(given, StateGraph) else given
 
 

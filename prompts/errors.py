@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ..core.errors import SegueError
 from .language import Language
-from .words import word
+from .words import described
 
 ERRORS: Mapping[str, str] = {
     "SegueError": "{sentence}",
@@ -123,11 +123,295 @@ SENTENCES: Mapping[str, str] = {
     "An entry of {size} bytes is too long for the memory file {name}, which takes {most}: write less.": (
         "条目有 {size} 字节，记忆文件 {name} 最多接受 {most} 字节：请缩短它。"
     ),
+    "{fault}: {advice}.": "{fault}：{advice}。",
+    "{fault}, the last of {attempts} attempts: {advice}.": "{fault}（共尝试 {attempts} 次）：{advice}。",
+    "{fault}: it accepts no request until {until}; resume then.": "{fault}：它在 {until} 之前不接受请求；请届时继续。",
+    "The answer does not fit the question: {problems}.": "答复与问题不符：{problems}。",
+    "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
+    "to do.": "数据库中有一行无法读取（{what}，{reason}），因此已损坏：`segue doctor` 会说明如何处理。",
     "Name a task or a memory file to forget.": "请指定要遗忘的任务或记忆文件。",
+    "'{path}' is a folder, not a database: name a file in it with --db.": (
+        "“{path}”是文件夹，不是数据库：请用 --db 指定其中的文件。"
+    ),
+    "The folder {folder} does not exist: create it, or name another file with --db.": (
+        "文件夹 {folder} 不存在：请创建它，或用 --db 指定其他文件。"
+    ),
+    "The database {path} {reason}.": "数据库 {path} {reason}。",
+    "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
+    "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
+    "{log}.damaged && truncate -s {whole} {log}": (
+        "预写日志 {log} 已损坏（{written} 帧中有 {frames} 帧可以读取），最新的更改会丢失：请从副本恢复这两个"
+        "文件。要放弃这些更改并继续：cp {log} {log}.damaged && truncate -s {whole} {log}"
+    ),
+    "The database {path} was deleted or replaced while it was open: nothing more is written. Restore the "
+    "file, then start this process again.": (
+        "数据库 {path} 在打开期间被删除或替换：不再写入任何内容。请恢复该文件，然后重新启动本进程。"
+    ),
+    "The database {path} cannot be used: {error}.": "数据库 {path} 无法使用：{error}。",
+    "The rating {rating} is not valid: give a whole number from 1 to {most}.": (
+        "评分 {rating} 无效：请给出 1 到 {most} 的整数。"
+    ),
+    "The database {path} belongs to another program: name a new file with --db.": (
+        "数据库 {path} 属于其他程序：请用 --db 指定新文件。"
+    ),
+    "The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, or "
+    "name a new file with --db.": (
+        "数据库 {path} 已损坏（{table}.{column} 与原来不同）：请从副本恢复，或用 --db 指定新文件。"
+    ),
+    "A step of session '{thread_id}' could not be saved ({error}): resume its task.": (
+        "会话“{thread_id}”的一个步骤无法保存（{error}）：请继续它的任务。"
+    ),
+    "The task {old} has an id that Segue did not give it: its session cannot be copied.": (
+        "任务 {old} 的编号不是由 Segue 生成的：无法复制它的会话。"
+    ),
+    "'{text}' is too short for a task's id: write at least its first {least} characters; `segue tasks` "
+    "lists what there is.": ("“{text}”作为任务编号太短：请至少写出前 {least} 个字符；`segue tasks` 可列出所有任务。"),
+    "Several tasks begin with '{text}': write more of {found}.": (
+        "有多个任务以“{text}”开头：请写出 {found} 中更多的字符。"
+    ),
+    "Task {task_id} is {status}: send a new message.": "任务 {task_id} {status}：请发送新消息。",
+    "Task {task_id} is {status} meanwhile.": "任务 {task_id} 此时{status}。",
+    "Task {task_id} is {status} meanwhile: {reason}.": "任务 {task_id} 此时{status}：{reason}。",
+    "The branch '{name}' names the flow '{flow}', which only an agents file can: give a FlowConfig, or "
+    "write [flows.{flow}] in the same file.": (
+        "分支“{name}”引用了流程“{flow}”，这只能在智能体文件中使用：请提供 FlowConfig，或在同一文件中写 [flows.{flow}]。"
+    ),
+    "The branch '{name}' is not a LangGraph graph: {given}. Give one, compiled or not.": (
+        "分支“{name}”不是 LangGraph 图：{given}。请提供一个图，编译与否均可。"
+    ),
+    "The tool {tool} has the name of another branch of the flow {flow}: rename it, name the flow's "
+    "`tools`, or leave the built-in branch out of its `built_ins`.": (
+        "工具 {tool} 与流程 {flow} 的另一个分支同名：请重命名，或指定流程的 `tools`，或从 `built_ins` 中移除"
+        "该内置分支。"
+    ),
+    "The hook detect_finish_or_continue of the flow {flow} returned {found}: return a BranchInput, an "
+    "EarlyExit, or a mapping with EARLY_EXIT.": (
+        "流程 {flow} 的钩子 detect_finish_or_continue 返回了 {found}：请返回 BranchInput、EarlyExit，或含有 E"
+        "ARLY_EXIT 的映射。"
+    ),
+    "The plan cannot be read: give a numbered text, or steps with a description.": (
+        "计划无法读取：请提供带编号的文字，或带说明的步骤。"
+    ),
+    "There is no call to carry out: API follows a call of the bot.": "没有可以执行的调用：API 在机器人的调用之后。",
+    "There is no call to carry out: the API follows a call of the bot.": (
+        "没有可以执行的调用：API 在机器人的调用之后。"
+    ),
+    "The {role} of this conversation needs a language model and would have {model}: name one as "
+    '{role}_model, such as "openai:<name>".': (
+        '此对话的 {role} 需要语言模型，而现在是 {model}：请用 {role}_model 指定，例如 "openai:<名称>"。'
+    ),
+    "The conversation's configuration is not valid JSON: {error}.": "对话的配置不是有效的 JSON：{error}。",
+    "The API {name} would call {place}: add the host to allowed_hosts, or correct its url.": (
+        "API {name} 会访问 {place}：请把该主机加入 allowed_hosts，或更正 url。"
+    ),
+    "A node has no services: build its graph as an AgentGraph.": "节点没有服务：请用 AgentGraph 构建它的图。",
+    "There is no prompt {name}.": "没有提示词 {name}。",
+    "The prompt {name}.{language}.md needs values for: {missing}.": (
+        "提示词 {name}.{language}.md 需要这些值：{missing}。"
+    ),
+    "SEGUE_MAX_RUNNING is {given}: set a whole number above 0.": (
+        "SEGUE_MAX_RUNNING 是 {given}：请设为大于 0 的整数。"
+    ),
+    "Several workers need a database that they share: name a file with --db.": (
+        "多个工作进程需要共享的数据库：请用 --db 指定文件。"
+    ),
+    "--edit {text} names no call: use --edit '0={{…}}'; the calls are {calls}.": (
+        "--edit {text} 没有指明调用：请使用 --edit '0={{…}}'；调用有：{calls}。"
+    ),
+    "--edit applies to one call: use --edit '0={{…}}'; the calls are {calls}.": (
+        "--edit 只用于一个调用：请使用 --edit '0={{…}}'；调用有：{calls}。"
+    ),
+    "There is no call '{target}'; the calls are {calls}.": "没有调用“{target}”；调用有：{calls}。",
+    "Two options decide on call {target}: leave one out.": "有两个选项决定调用 {target}：请去掉一个。",
+    "No decision on call {index} ({name}): add --approve {index}, --reject {index}=REASON or --edit '{index}={{…}}'.": (
+        "没有对调用 {index}（{name}）的决定：请加上 --approve {index}、--reject {index}=理由 或 --edit '{inde"
+        "x}={{…}}'。"
+    ),
+    "--edit {text} is not a JSON object ({error}).": "--edit {text} 不是 JSON 对象（{error}）。",
+    "Two options apply to all calls: name the calls by their numbers; the calls are {calls}.": (
+        "有两个选项用于所有调用：请用编号指明调用；调用有：{calls}。"
+    ),
+    "The agents file {file} holds no [[agent]] table.": "智能体文件 {file} 中没有 [[agent]] 表。",
+    "The agents file {file} has more than one agent '{name}': rename one.": (
+        "智能体文件 {file} 中有多个名为“{name}”的智能体：请重命名其中一个。"
+    ),
+    'The [modes] table of {path} needs lines such as: shout = "my_module:graph".': (
+        '{path} 的 [modes] 表应有这样的行：shout = "my_module:graph"。'
+    ),
+    "The agents file {file} has '{unknown}'; it may have {may}.": (
+        "智能体文件 {file} 中有“{unknown}”；可以有：{may}。"
+    ),
+    "The agents file {file} cannot be read: {error}.": "智能体文件 {file} 无法读取：{error}。",
+    "The agent '{name}' in {file}: {where}: {reason}.": "{file} 中的智能体“{name}”：{where}：{reason}。",
+    "'{name}' cannot be imported: {error}.": "“{name}”无法导入：{error}。",
+    "The prompt file {prompt_file} of {file} cannot be read: {error}.": (
+        "{file} 的提示词文件 {prompt_file} 无法读取：{error}。"
+    ),
+    "The configuration {file} is not a table of names and values.": "配置 {file} 不是名称与值的表。",
+    "The configuration {file} cannot be read: {error}.": "配置 {file} 无法读取：{error}。",
+    "The conversation's configuration{of}: {where}: {reason}.": "对话的配置{of}：{where}：{reason}。",
+    "A hook returned {given}: return an EarlyExit, or a mapping with result, summary and status.": (
+        "钩子返回了 {given}：请返回 EarlyExit，或含有 result、summary 和 status 的映射。"
+    ),
+    "The flows of {path} are not tables: write [flows.NAME].": "{path} 的 flows 不是表：请写成 [flows.名称]。",
+    "The flow '{name}': {place}{reason}.": "流程“{name}”：{place}{reason}。",
+    "The branch '{name}': there is no flow '{flow}'; use one of: {known}.": (
+        "分支“{name}”：没有流程“{flow}”；可选：{known}。"
+    ),
+    "The flow '{flow}' is a branch of itself: remove the branch '{name}'.": (
+        "流程“{flow}”是它自己的分支：请移除分支“{name}”。"
+    ),
+    'There is no {kind} "{mode}"; there are: {known}.': "没有{kind}“{mode}”；可选：{known}。",
+    "The answer does not fit the question: give {form}.": "答复与问题不符：请给出 {form}。",
+    "The answer is longer than {most} bytes: shorten it.": "答复超过 {most} 字节：请缩短它。",
+    "The answer cannot be stored: {error}.": "答复无法保存：{error}。",
+    "An engine has no option {unknown}; there are: {known}.": "引擎没有选项 {unknown}；可选：{known}。",
+    "The concurrency is {concurrency}: at least one task is carried out at a time.": (
+        "并发数是 {concurrency}：每次至少执行一个任务。"
+    ),
+    "Give the engine an app to use {options}.": "要使用 {options}，请为引擎提供应用。",
+    'The llm {llm} is not a model: give a name such as "offline" or "openai:<name>", a chat model, or an '
+    "object with decompose_goal(text).": (
+        '{llm} 不是模型：请给出名称（如 "offline" 或 "openai:<名称>"）、聊天模型，或具有 decompose_goal(text) 的对象。'
+    ),
+    "The folder {folder} does not exist: create it, or name another one.": (
+        "文件夹 {folder} 不存在：请创建它，或指定其他文件夹。"
+    ),
+    "The snapshot's {name} is {found}, which no engine has.": "快照的 {name} 是 {found}，引擎没有这样的值。",
+    "The snapshot is of a run without an app: go on with it in an engine without one.": (
+        "快照来自没有应用的运行：请在没有应用的引擎中继续。"
+    ),
+    "A run is under way: wait for it, or close it first.": "运行尚未结束：请等待它，或先关闭它。",
+    "A snapshot is a dict, as create_snapshot gives it.": "快照应为 create_snapshot 返回的 dict。",
+    "The snapshot has version {version} and this Segue knows up to {known}: upgrade it.": (
+        "快照的版本为 {version}，此版本的 Segue 最高支持 {known}：请升级 Segue。"
+    ),
+    "The snapshot cannot be read: {kind}: {error}.": "快照无法读取：{kind}：{error}。",
+    "Task {task_id} was cancelled: give the engine a new goal.": "任务 {task_id} 已取消：请给引擎新的目标。",
+    'The model "{name}" takes no tools: set protocol="json" on the agent.': (
+        '模型“{name}”不支持工具：请为智能体设置 protocol="json"。'
+    ),
+    'The model "{name}" takes no bound tools: set protocol="json" on the agent.': (
+        '模型“{name}”不支持绑定工具：请为智能体设置 protocol="json"。'
+    ),
+    'The model "{name}" cannot answer: {reason}.': "模型“{name}”无法回答：{reason}。",
+    "The model file {file} is not a GGUF file: name the weights of a llama.cpp model.": (
+        "模型文件 {file} 不是 GGUF 文件：请指定 llama.cpp 模型的权重。"
+    ),
+    "The model file {file} cannot be read: {reason}.": "模型文件 {file} 无法读取：{reason}。",
+    "A {kind} needs a language model to write it: give the agent a model.": (
+        "{kind} 需要由语言模型编写：请为智能体指定模型。"
+    ),
+    "This Python's SQLite has no full-text search ({error}): use one that was built with FTS5.": (
+        "此 Python 的 SQLite 没有全文检索（{error}）：请使用带有 FTS5 的版本。"
+    ),
+    "The agent {agent_id} cannot have a tool {name}: in the native protocol that is one of Segue's own "
+    'control tools. Rename it, or set protocol="json".': (
+        "智能体 {agent_id} 不能有名为 {name} 的工具：在 native 协议中它是 Segue 自己的控制工具。请重命名，或"
+        '设置 protocol="json"。'
+    ),
+    "A tool cannot be called {name}: in a plan that means no tool; rename it.": (
+        "工具不能叫 {name}：在计划中它表示没有工具；请重命名。"
+    ),
+    "SEGUE_AUTO is '{auto}': set it to rules or model, or leave it out.": (
+        "SEGUE_AUTO 是“{auto}”：请设为 rules 或 model，或者不设。"
+    ),
+    "Two tools are called {name}, {both}: leave one out with a server's `tools`.": (
+        "有两个工具都叫 {name}（{both}）：请用服务器的 `tools` 去掉一个。"
+    ),
+    "The log {file} cannot be read: {error}.": "日志 {file} 无法读取：{error}。",
+    "The conversation {session_id} has another configuration: leave the options out to continue it, or "
+    "choose another name.": ("对话 {session_id} 的配置不同：要继续它，请去掉这些选项，或另选名称。"),
+    "There is no backend '{name}'; use one of: {known}.": "没有后端“{name}”；可选：{known}。",
+    "This participant follows a workflow: name one, such as --workflow travel_change.": (
+        "此参与者按工作流行事：请指定一个，例如 --workflow travel_change。"
+    ),
+    "The workflow '{name}' names no backend: use --api llm or --api request.": (
+        "工作流“{name}”没有指定后端：请使用 --api llm 或 --api request。"
+    ),
+    "The backend '{name}' has no API {missing}.": "后端“{name}”没有 API {missing}。",
+    "A mode cannot be called {name}: take a name of letters that is not built in.": (
+        "模式不能叫 {name}：请用字母取一个不是内置的名称。"
+    ),
+    "The mode {name} is not a LangGraph graph: {graph}.": "模式 {name} 不是 LangGraph 图：{graph}。",
+    "The message is {kind}, not text: pass a str.": "消息的类型是 {kind}，不是文本：请传入 str。",
+    "The name of an API key consists of up to 32 letters, digits, - or _: use name:key.": (
+        "API 密钥的名称最多 32 个字母、数字、- 或 _：请使用 名称:密钥。"
+    ),
+    "The API key of '{name}' is too short: use at least {least} random characters.": (
+        "“{name}”的 API 密钥太短：请至少使用 {least} 个随机字符。"
+    ),
+    "SEGUE_API_KEY_SHA256 must be name:hash, with 64 hexadecimal digits.": (
+        "SEGUE_API_KEY_SHA256 应为 名称:哈希，哈希为 64 位十六进制数字。"
+    ),
+    "'{other}' and '{name}' have the same API key: use different keys.": (
+        "“{other}”和“{name}”的 API 密钥相同：请使用不同的密钥。"
+    ),
+    "The service on {host} without an API key would let anyone in: set {keys}, or use --host 127.0.0.1.": (
+        "{host} 上的服务没有 API 密钥，任何人都能访问：请设置 {keys}，或使用 --host 127.0.0.1。"
+    ),
+    "{name} must be a whole number of at least {least}, not '{text}'.": (
+        "{name} 应为不小于 {least} 的整数，而不是“{text}”。"
+    ),
+    "{origins}=* allows every web page: set {keys}, or name the origins.": (
+        "{origins}=* 允许所有网页：请设置 {keys}，或列出来源。"
+    ),
+    "The tool {tool} cannot be used: Segue does not inject {parameter}. Give it a default, fix it with "
+    "functools.partial, or take a RunnableConfig instead.": (
+        "工具 {tool} 无法使用：Segue 不注入 {parameter}。请给它默认值，用 functools.partial 固定它，或改用 Ru"
+        "nnableConfig。"
+    ),
+    "The function {name} cannot be a tool: it yields; return a list instead.": (
+        "函数 {name} 不能作为工具：它使用 yield；请改为返回列表。"
+    ),
+    "The check of the tool {tool} asks for {parameter}, which the tool does not have.": (
+        "工具 {tool} 的 check 需要 {parameter}，而工具没有这个参数。"
+    ),
+    "{source} cannot be a tool: it has no name; set its __name__.": (
+        "{source} 不能作为工具：它没有名称；请设置 __name__。"
+    ),
+    "The function {name} cannot be a tool: its types cannot be read: {error}.": (
+        "函数 {name} 不能作为工具：它的类型无法读取：{error}。"
+    ),
+    "The function {name} cannot be a tool: name each of its {parameter}.": (
+        "函数 {name} 不能作为工具：请为 {parameter} 中的每个参数命名。"
+    ),
+    "The function {name} cannot be a tool: give {parameter} a type.": (
+        "函数 {name} 不能作为工具：请为 {parameter} 指定类型。"
+    ),
+    "The function {name} cannot be a tool: JSON has no form for the type of {parameters}.": (
+        "函数 {name} 不能作为工具：{parameters} 的类型没有对应的 JSON 形式。"
+    ),
+    "The tool {name} has a parameter without a JSON form: {error}.": (
+        "工具 {name} 有一个没有 JSON 形式的参数：{error}。"
+    ),
+    "The tool {name} has marks that Segue does not know: {error}.": "工具 {name} 有 Segue 无法识别的标记：{error}。",
+    'The MCP server "{name}" has no tool "{tool}"; use one of: {known}.': (
+        "MCP 服务器“{name}”没有工具“{tool}”；可选：{known}。"
+    ),
+    "A tool's timeout is {timeout}: give it seconds above zero, or None.": (
+        "工具的时限是 {timeout}：请给出大于零的秒数，或 None。"
+    ),
+    "{path} is not a regular file: name a CSV or Parquet file.": "{path} 不是普通文件：请指定 CSV 或 Parquet 文件。",
+    "{path} cannot be read as data: save it as {suffixes} and name that file.": (
+        "{path} 无法作为数据读取：请存为 {suffixes}，再指定该文件。"
+    ),
+    "{path} is larger than {most} MB: split it, or save it as Parquet.": (
+        "{path} 大于 {most} MB：请拆分它，或存为 Parquet。"
+    ),
+    "The file {path} cannot be copied to {target}: {reason}.": "文件 {path} 无法复制到 {target}：{reason}。",
+    "There is no file {path}: check its name.": "没有文件 {path}：请检查名称。",
+    "{limit} is {value}: give the number of queries that may run at once, from 1 on.": (
+        "{limit} 是 {value}：请给出可同时运行的查询数，至少为 1。"
+    ),
+    "{source} is not a tool: pass a LangChain tool or a typed function.": (
+        "{source} 不是工具：请传入 LangChain 工具或带类型的函数。"
+    ),
+    "Two tools are called {name}: rename one.": "有两个工具都叫 {name}：请重命名其中一个。",
 }
 """By the English template, where one class has several sentences."""
 
-_TRANSLATED = ("status", "choices", "known", "fault", "reason")
+_TRANSLATED = ("status", "choices", "known", "fault", "reason", "advice")
 
 
 def template_of(error: SegueError) -> str:
@@ -141,5 +425,5 @@ def render(error: SegueError, language: Language) -> str:
     if language == "en":
         return str(error)
     slots = {name: str(value) for name, value in error.params.items()}
-    slots |= {name: word(slots[name], language) for name in _TRANSLATED if name in slots}
+    slots |= {name: described(slots[name], language) for name in _TRANSLATED if name in slots}
     return template_of(error).format(**slots, sentence=str(error))

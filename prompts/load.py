@@ -23,7 +23,7 @@ def template(name: str, language: str) -> str:
     """
     file = FOLDER / f"{name}.{language}.md"
     if not file.is_file():
-        raise ConfigurationError(f"There is no prompt {file.name}.")
+        raise ConfigurationError("There is no prompt {name}.", name=file.name)
     return file.read_text(encoding="utf-8").strip()
 
 
@@ -50,7 +50,12 @@ def render(name: str, language: str, **slots: str) -> str:
     """
     text = template(name, language)
     if missing := {found[1] for found in _SLOT.finditer(text)} - slots.keys():
-        raise ConfigurationError(f"The prompt {name}.{language}.md needs values for: {', '.join(sorted(missing))}.")
+        raise ConfigurationError(
+            "The prompt {name}.{language}.md needs values for: {missing}.",
+            name=name,
+            language=language,
+            missing=", ".join(sorted(missing)),
+        )
     return fill(text, **slots)
 
 

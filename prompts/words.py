@@ -1,5 +1,6 @@
 """Single words that tables and sentences of Segue's own have, by the English one."""
 
+import re
 from collections.abc import Mapping
 
 WORDS: Mapping[str, str] = {
@@ -74,6 +75,56 @@ WORDS: Mapping[str, str] = {
     # choices
     "answer or cancel": "答复或取消",
     "resume, steer or cancel": "继续、补充说明或取消",
+    # why a database cannot be used
+    "is locked by another process: stop that process, or name another file with --db": (
+        "被另一个进程锁定：请停止该进程，或用 --db 指定其他文件"
+    ),
+    "may not be used by this user: change its permissions, or name another file with --db": (
+        "当前用户无权使用：请更改权限，或用 --db 指定其他文件"
+    ),
+    "is read-only: make it writable, or name another file with --db": "是只读的：请使它可写，或用 --db 指定其他文件",
+    "cannot be read or written: check the disk, then try again": "无法读写：请检查磁盘，然后重试",
+    "is damaged: restore it from a copy, or name a new file with --db": "已损坏：请从副本恢复，或用 --db 指定新文件",
+    "has no room left: free some space on the disk, then resume": "没有剩余空间：请释放磁盘空间，然后继续",
+    "cannot be opened: check that it is a file you may write, or name another with --db": (
+        "无法打开：请确认它是可写的文件，或用 --db 指定其他文件"
+    ),
+    "is not a SQLite database: name another file with --db": "不是 SQLite 数据库：请用 --db 指定其他文件",
+    # why a model did not answer, and what to do
+    "could not be asked": "无法接受请求",
+    "broke off the connection": "中断了连接",
+    "broke off its reply": "中断了回复",
+    "could not be reached": "无法连接",
+    "could not be reached in time": "未能及时连接",
+    "sent nothing new for {n} s": "在 {n} 秒内没有发送新内容",
+    "sent a reply of more than {n} bytes": "发送的回复超过 {n} 字节",
+    "sent an invalid reply": "发送了无效的回复",
+    "sent a reply that is not valid JSON": "发送的回复不是有效的 JSON",
+    "declined to answer": "拒绝回答",
+    "stopped its reply at its content filter": "因内容过滤而停止了回复",
+    "ended its reply without a finish_reason": "结束回复时没有 finish_reason",
+    "answered without choices": "的回复中没有 choices",
+    "rejected the key": "拒绝了密钥",
+    "was not found": "不存在",
+    "has no credit left": "余额不足",
+    "answered {n}": "返回了 {n}",
+    "refused the request": "拒绝了请求",
+    "check the endpoint, then resume": "请检查端点，然后继续",
+    "check the key and the settings": "请检查密钥和设置",
+    "check the key": "请检查密钥",
+    "check base_url and the key, then resume": "请检查 base_url 和密钥，然后继续",
+    "check base_url, then resume": "请检查 base_url，然后继续",
+    "check the address and the network, then resume": "请检查地址和网络，然后继续",
+    "check the endpoint, then resume; a slow one needs a larger read_timeout on the agent": (
+        "请检查端点，然后继续；较慢的端点需要为智能体设置更大的 read_timeout"
+    ),
+    "check OPENAI_API_KEY or the agent's api_key": "请检查 OPENAI_API_KEY 或智能体的 api_key",
+    "check the model's name and base_url": "请检查模型名称和 base_url",
+    "top up the account or use another key": "请为账户充值，或使用其他密钥",
+    "wait a moment, then resume": "请稍候，然后继续",
+    "lower the agent's budget.prompt_tokens": "请减小智能体的 budget.prompt_tokens",
+    "change what it names, then resume": "请更改它指出的内容，然后继续",
+    'if it takes no tools, set protocol="json" on the agent': '如果它不支持工具，请为智能体设置 protocol="json"',
     # faults of names
     "it is an absolute path": "它是绝对路径",
     "it has '..'": "其中有 '..'",
@@ -102,6 +153,9 @@ LABELS: Mapping[str, str] = {
     "went back to an older snapshot": "已恢复到较早的快照",
 }
 
+_OF_MODEL = re.compile(r'The model "(.+?)" at (\S+) (.+)', re.DOTALL)
+_NUMBER = re.compile(r"\d[\d,.]*")
+
 
 def colon(language: str) -> str:
     """What stands between a label and its text."""
@@ -111,6 +165,18 @@ def colon(language: str) -> str:
 def label(english: str, language: str) -> str:
     """A label of an entry, with its colon."""
     return (LABELS[english] if language == "zh" else english) + colon(language)
+
+
+def described(english: str, language: str) -> str:
+    """What happened, in a language: a number in it and the detail in parentheses stay as they are."""
+    if language != "zh":
+        return english
+    if of_model := _OF_MODEL.fullmatch(english):
+        return f"模型“{of_model[1]}”（{of_model[2]}）{described(of_model[3], language)}"
+    what, opened, detail = english.partition(" (")
+    number = _NUMBER.search(what)
+    known = WORDS.get(_NUMBER.sub("{n}", what, count=1), what) if number else word(what, language)
+    return (known.replace("{n}", number[0]) if number else known) + opened + detail
 
 
 def word(english: str, language: str) -> str:

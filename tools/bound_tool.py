@@ -41,7 +41,9 @@ class Marks:
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
-            raise ConfigurationError(f"A tool's timeout is {self.timeout}: give it seconds above zero, or None.")
+            raise ConfigurationError(
+                "A tool's timeout is {timeout}: give it seconds above zero, or None.", timeout=self.timeout
+            )
 
     def shown(self, name: str) -> dict[str, Any]:
         """The `segue` key of a specification."""

@@ -28,7 +28,7 @@ def as_tool(source: Any) -> BoundTool:
         return bind_langchain_tool(source)
     if callable(source) and not isinstance(source, type):
         return bind_function(source)
-    raise ConfigurationError(f"{source!r} is not a tool: pass a LangChain tool or a typed function.")
+    raise ConfigurationError("{source} is not a tool: pass a LangChain tool or a typed function.", source=repr(source))
 
 
 class ToolSets:
@@ -57,7 +57,7 @@ class ToolSets:
             for source in self._members(item):
                 bound = as_tool(source)
                 if bound.name in found and found[bound.name].origin != bound.origin:
-                    raise ConfigurationError(f"Two tools are called {bound.name}: rename one.")
+                    raise ConfigurationError("Two tools are called {name}: rename one.", name=bound.name)
                 found[bound.name] = bound
         return found
 

@@ -65,9 +65,11 @@ def translated(path: str) -> Iterator[None]:
         if code is None or reason is None:
             raise
         kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
-        raise kind(f"The database {path} {reason}.") from error
+        raise kind("The database {path} {reason}.", path=path, reason=reason) from error
     except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
-        raise DatabaseDamaged(f"The database {path} {_REASONS[sqlite3.SQLITE_CORRUPT]}.") from error
+        raise DatabaseDamaged(
+            "The database {path} {reason}.", path=path, reason=_REASONS[sqlite3.SQLITE_CORRUPT]
+        ) from error
 
 
 def is_garbled(error: sqlite3.Error) -> bool:
@@ -260,9 +262,11 @@ def _check_place(path: str) -> None:
         return
     folder = Path(path).parent
     if not path or Path(path).is_dir():
-        raise DatabaseUnavailable(f"'{path}' is a folder, not a database: name a file in it with --db.")
+        raise DatabaseUnavailable("'{path}' is a folder, not a database: name a file in it with --db.", path=path)
     if not folder.is_dir():
-        raise DatabaseUnavailable(f"The folder {folder} does not exist: create it, or name another file with --db.")
+        raise DatabaseUnavailable(
+            "The folder {folder} does not exist: create it, or name another file with --db.", folder=folder
+        )
 
 
 def _connect(path: str, timeout: float, query_only: bool) -> sqlite3.Connection:

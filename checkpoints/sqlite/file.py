@@ -32,8 +32,9 @@ class File:
         """
         if _identity(self._path) != self._identity:
             raise DatabaseUnavailable(
-                f"The database {self._path} was deleted or replaced while it was open: nothing more is written. "
-                "Restore the file, then start this process again."
+                "The database {path} was deleted or replaced while it was open: nothing more is written. Restore "
+                "the file, then start this process again.",
+                path=self._path,
             )
 
 
@@ -67,9 +68,13 @@ def check_log(path: str) -> None:
     time.sleep(_ONCE_MORE)
     if damage_of(log) == damage:
         raise DatabaseDamaged(
-            f"The write-ahead log {log} is damaged ({damage.frames} of its {damage.written} frames can be read), so "
-            "the newest changes would be lost: restore both files from a copy. To go on without those changes: "
-            f"cp {log} {log}.damaged && truncate -s {damage.whole} {log}"
+            "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
+            "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
+            "{log}.damaged && truncate -s {whole} {log}",
+            log=log,
+            frames=damage.frames,
+            written=damage.written,
+            whole=damage.whole,
         )
 
 

@@ -149,7 +149,9 @@ class Renewal:
                 return self._renew(fences, ttl)
         except sqlite3.Error as error:
             self.close()
-            raise DatabaseUnavailable(f"The database {self._database.path} cannot be used: {error}.") from error
+            raise DatabaseUnavailable(
+                "The database {path} cannot be used: {error}.", path=self._database.path, error=error
+            ) from error
         except DatabaseUnavailable:
             self.close()
             raise

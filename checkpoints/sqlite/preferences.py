@@ -69,7 +69,11 @@ class Preferences:
             UnknownTask: there is none.
         """
         if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
-            raise InvalidAnswer(f"The rating {rating!r} is not valid: give a whole number from 1 to {BEST}.")
+            raise InvalidAnswer(
+                "The rating {rating} is not valid: give a whole number from 1 to {most}.",
+                rating=repr(rating),
+                most=BEST,
+            )
 
         def store(connection: sqlite3.Connection) -> None:
             if connection.execute(_RATE, (rating, task_id)).rowcount != 1:

@@ -250,8 +250,11 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
         error = self._lost_writes.pop(key, None)
         if error is not None:
-            what = f"A step of session '{key[0]}' could not be saved ({error}): resume its task."
-            raise DatabaseUnavailable(what) from error
+            raise DatabaseUnavailable(
+                "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
+                thread_id=key[0],
+                error=error,
+            ) from error
 
 
 def _thread_of(config: RunnableConfig) -> str:

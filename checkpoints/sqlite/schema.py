@@ -115,7 +115,9 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not ("leases" in tables or (version == 0 and tables <= set(_LANGGRAPH_TABLES))):
-        raise DatabaseUnavailable(f"The database {path} belongs to another program: name a new file with --db.")
+        raise DatabaseUnavailable(
+            "The database {path} belongs to another program: name a new file with --db.", path=path
+        )
     if version > SCHEMA_VERSION:
         raise DatabaseTooNew(path, version, SCHEMA_VERSION)
     return version
@@ -143,8 +145,11 @@ def check_tables(connection: sqlite3.Connection, path: str) -> None:
     if missing:
         table, column = min(missing)
         raise DatabaseUnavailable(
-            f"The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, "
-            "or name a new file with --db."
+            "The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, or "
+            "name a new file with --db.",
+            path=path,
+            table=table,
+            column=column,
         )
 
 

@@ -182,7 +182,7 @@ class Tasks:
         def add(connection: sqlite3.Connection) -> Moved:
             task = from_row(Task, _find(connection, task_id))
             if task.status in ENDED:
-                raise TaskError(f"Task {task_id} is {task.status}: send a new message.")
+                raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
             values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
             return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
@@ -201,12 +201,18 @@ class Tasks:
         if text in found:
             return text
         if len(text) < SHORTEST:
-            few = f"'{text}' is too short for a task's id: write at least its first {SHORTEST} characters"
-            raise TaskError(f"{few}; `segue tasks` lists what there is.")
+            raise TaskError(
+                "'{text}' is too short for a task's id: write at least its first {least} characters; `segue tasks` "
+                "lists what there is.",
+                text=text,
+                least=SHORTEST,
+            )
         if not found:
             raise UnknownTask(text)
         if len(found) > 1:
-            raise TaskError(f"Several tasks begin with '{text}': write more of {', '.join(found)}.")
+            raise TaskError(
+                "Several tasks begin with '{text}': write more of {found}.", text=text, found=", ".join(found)
+            )
         return found[0]
 
     async def requested(self, task_ids: Collection[str]) -> dict[str, str]:

@@ -65,8 +65,10 @@ def branches_of(config: FlowConfig, work: NodeContext, language: str = "en") -> 
     taken = {*executor.built_ins, *executor.branches}
     if twice := [name for name in tools if name in taken]:
         raise ConfigurationError(
-            f"The tool {twice[0]} has the name of another branch of the flow {config.name}: rename it, name the flow's "
-            "`tools`, or leave the built-in branch out of its `built_ins`."
+            "The tool {tool} has the name of another branch of the flow {flow}: rename it, name the flow's "
+            "`tools`, or leave the built-in branch out of its `built_ins`.",
+            tool=twice[0],
+            flow=config.name,
         )
     found = [_of_tool(tool) for tool in tools.values()]
     found += [_of_graph(name, branch) for name, branch in executor.branches.items()]

@@ -26,8 +26,10 @@ async def finish_or_continue(
         return found
     if isinstance(found, Mapping) and not found.get("EARLY_EXIT"):
         raise ConfigurationError(
-            f"The hook detect_finish_or_continue of the flow {config.name} returned {found!r}: return a BranchInput, "
-            "an EarlyExit, or a mapping with EARLY_EXIT."
+            "The hook detect_finish_or_continue of the flow {flow} returned {found}: return a BranchInput, an "
+            "EarlyExit, or a mapping with EARLY_EXIT.",
+            flow=config.name,
+            found=repr(found),
         )
     return early_exit(cast(EarlyExit, found))
 

@@ -63,8 +63,10 @@ def _work(setting: Setting) -> NodeContext:
     if not work.model.is_language_model:
         role = setting.role.value.lower()
         raise ConfigurationError(
-            f"The {role} of this conversation needs a language model and would have {work.model.name}: name one as "
-            f'{role}_model, such as "openai:<name>".'
+            "The {role} of this conversation needs a language model and would have {model}: name one as "
+            '{role}_model, such as "openai:<name>".',
+            role=role,
+            model=work.model.name,
         )
     return work
 

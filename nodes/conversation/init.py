@@ -48,7 +48,7 @@ def read_config(message: str) -> ConversationConfig:
     try:
         values: dict[str, Any] = json.loads(message)
     except ValueError as error:
-        raise ConfigurationError(f"The conversation's configuration is not valid JSON: {error}.") from error
+        raise ConfigurationError("The conversation's configuration is not valid JSON: {error}.", error=error) from error
     return config_of(values)
 
 

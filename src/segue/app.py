@@ -455,7 +455,7 @@ def _max_running() -> int:
     """
     given = os.environ.get("SEGUE_MAX_RUNNING") or str(MAX_RUNNING)
     if not given.isdecimal() or int(given) < 1:
-        raise ConfigurationError(f"SEGUE_MAX_RUNNING is {given!r}: set a whole number above 0.")
+        raise ConfigurationError("SEGUE_MAX_RUNNING is {given}: set a whole number above 0.", given=repr(given))
     return int(given)
 
 

@@ -58,11 +58,15 @@ def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     for tool in tools.values():
         if agent.protocol == "native" and tool.name in CONTROL_NAMES:
             raise ConfigurationError(
-                f"The agent {agent.agent_id} cannot have a tool {tool.name}: in the native protocol that is one of "
-                'Segue\'s own control tools. Rename it, or set protocol="json".'
+                "The agent {agent_id} cannot have a tool {name}: in the native protocol that is one of Segue's "
+                'own control tools. Rename it, or set protocol="json".',
+                agent_id=agent.agent_id,
+                name=tool.name,
             )
         if tool.name.lower() in NO_TOOL:
-            raise ConfigurationError(f"A tool cannot be called {tool.name}: in a plan that means no tool; rename it.")
+            raise ConfigurationError(
+                "A tool cannot be called {name}: in a plan that means no tool; rename it.", name=tool.name
+            )
     return tools
 
 
@@ -93,7 +97,7 @@ class Registry:
         """The agent with what the environment decides where it does not."""
         auto = self._environ.get("SEGUE_AUTO", "")
         if auto not in ("", "rules", "model"):
-            raise ConfigurationError(f"SEGUE_AUTO is '{auto}': set it to rules or model, or leave it out.")
+            raise ConfigurationError("SEGUE_AUTO is '{auto}': set it to rules or model, or leave it out.", auto=auto)
         return agent.model_copy(update={"auto": auto}) if auto and agent.auto is None else agent
 
     def agent(self, name: str) -> Agent:
@@ -201,7 +205,7 @@ def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str
         if tool.name in found:
             both = f"{owner[tool.name]} and that of the MCP server {tool.server}"
             raise ConfigurationError(
-                f"Two tools are called {tool.name}, {both}: leave one out with a server's `tools`."
+                "Two tools are called {name}, {both}: leave one out with a server's `tools`.", name=tool.name, both=both
             )
         found[tool.name], owner[tool.name] = tool, f"that of the MCP server {tool.server}"
     return found

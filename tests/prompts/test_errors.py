@@ -6,7 +6,14 @@ from string import Formatter
 
 import pytest
 
-from segue.core.errors import ConfigurationError, DatabaseUnavailable, InvalidMessage, SegueError, TaskError
+from segue.core.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidMessage,
+    ModelUnreachable,
+    SegueError,
+    TaskError,
+)
 from segue.prompts.errors import ERRORS, SENTENCES, render, template_of
 from segue.server.tenants import Tenant
 from tests.core.test_errors import DEFINED, MADE
@@ -43,7 +50,7 @@ def test_a_sentence_has_the_same_fields_in_both_languages(english: str, chinese:
 def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
     raised = {
         node.value
-        for folder in ("src", "nodes", "tools", "checkpoints", "prompts")
+        for folder in ("src", "graphs", "nodes", "tools", "checkpoints", "prompts")
         for file in (ROOT / folder).rglob("*.py")
         if file != ROOT / "prompts" / "errors.py"
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
@@ -52,12 +59,43 @@ def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
     assert SENTENCES.keys() <= raised
 
 
+TO_PEOPLE = {
+    *("ConfigurationError", "InvalidAnswer", "InvalidMessage", "InvalidSnapshot", "TaskError"),
+    *("DatabaseUnavailable", "DatabaseDamaged", "MemoryUnavailable", "InvalidMemory", "ModelRefused"),
+}
+
+
+def test_every_sentence_with_fields_that_people_read_is_translated() -> None:
+    raised = {
+        (file.name, ast.unparse(node.args[0]))
+        if not isinstance(node.args[0], ast.Constant)
+        else (file.name, node.args[0].value)
+        for folder in ("src", "graphs", "nodes", "tools", "checkpoints", "prompts")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TO_PEOPLE and node.args
+        if node.keywords or isinstance(node.args[0], ast.JoinedStr)
+    }
+    assert {(file, text) for file, text in raised if text not in SENTENCES} == set()
+
+
 def test_words_in_the_fields_are_translated_and_free_text_is_kept() -> None:
     paused = TaskError("Task {task_id} is {status}: there is nothing to cancel.", task_id="t1", status="done")
     assert render(paused, "zh") == "任务 t1 已完成：没有可以取消的内容。"
     free = DatabaseUnavailable("The disk {sda1} is full.")
     assert str(free) == "The disk {sda1} is full."
     assert render(free, "zh") == "数据库无法使用：The disk {sda1} is full."
+
+
+def test_why_a_model_did_not_answer_is_translated_around_what_the_endpoint_said() -> None:
+    fault = 'The model "m" at http://x/v1 answered 503 (busy)'
+    error = ModelUnreachable(
+        "{fault}, the last of {attempts} attempts: {advice}.",
+        fault=fault,
+        attempts=3,
+        advice="wait a moment, then resume",
+    )
+    assert render(error, "zh") == "模型“m”（http://x/v1）返回了 503 (busy)（共尝试 3 次）：请稍候，然后继续。"
 
 
 class OwnError(ConfigurationError):

@@ -89,7 +89,7 @@ def bind_function(source: Function) -> BoundTool:
     name, marks = _name_of(source), _marks_of(source)
     root = _root(source)
     if inspect.isgeneratorfunction(root) or inspect.isasyncgenfunction(root):
-        raise ConfigurationError(f"The function {name} cannot be a tool: it yields; return a list instead.")
+        raise ConfigurationError("The function {name} cannot be a tool: it yields; return a list instead.", name=name)
     shape = _shape_of(name, source)
     parameters = dereference_refs(shape.schema)
     parameters.pop("$defs", None)
@@ -126,7 +126,11 @@ def bind_check(check: Function | None, tool: str, parameters: Mapping[str, Any])
     named.__name__ = f"{tool}_check"  # type: ignore[attr-defined]  # a lambda's name is no identifier
     bound = bind_function(named)
     if extra := bound.parameters.keys() - parameters.get("properties", {}).keys():
-        raise ConfigurationError(f"The check of the tool {tool} asks for {min(extra)}, which the tool does not have.")
+        raise ConfigurationError(
+            "The check of the tool {tool} asks for {parameter}, which the tool does not have.",
+            tool=tool,
+            parameter=min(extra),
+        )
     return bound
 
 
@@ -146,7 +150,7 @@ def _root(source: Function) -> Function:
 def _name_of(source: Function) -> str:
     name = getattr(source, "__name__", None) or getattr(_unbound(source), "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise ConfigurationError(f"{source!r} cannot be a tool: it has no name; set its __name__.")
+        raise ConfigurationError("{source} cannot be a tool: it has no name; set its __name__.", source=repr(source))
     return name
 
 
@@ -191,8 +195,10 @@ def _shape_of(name: str, source: Function) -> Shape:
 def refused_injection(tool: str, parameter: str) -> ConfigurationError:
     """The error for a parameter that only LangGraph's ToolNode fills in."""
     return ConfigurationError(
-        f"The tool {tool} cannot be used: Segue does not inject {parameter}. Give it a default, fix it with "
-        "functools.partial, or take a RunnableConfig instead."
+        "The tool {tool} cannot be used: Segue does not inject {parameter}. Give it a default, fix it with "
+        "functools.partial, or take a RunnableConfig instead.",
+        tool=tool,
+        parameter=parameter,
     )
 
 
@@ -202,16 +208,22 @@ def _parameters(name: str, source: Function) -> list[tuple[inspect.Parameter, An
     try:
         signature, hints = inspect.signature(source), _hints(source)
     except (NameError, SyntaxError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigurationError(f"The function {name} cannot be a tool: its types cannot be read: {error}.") from error
+        raise ConfigurationError(
+            "The function {name} cannot be a tool: its types cannot be read: {error}.", name=name, error=error
+        ) from error
     found = []
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ConfigurationError(f"The function {name} cannot be a tool: name each of its {parameter}.")
+            raise ConfigurationError(
+                "The function {name} cannot be a tool: name each of its {parameter}.", name=name, parameter=parameter
+            )
         hint = hints.get(parameter.name, parameter.annotation)
         if parameter.name in fixed:
             continue
         if hint is parameter.empty:
-            raise ConfigurationError(f"The function {name} cannot be a tool: give {parameter.name} a type.")
+            raise ConfigurationError(
+                "The function {name} cannot be a tool: give {parameter} a type.", name=name, parameter=parameter.name
+            )
         found.append((parameter, hint))
     return found
 
@@ -249,7 +261,9 @@ def _model(
             for parameter, definition in shown.items():
                 _model(name, {parameter: definition}, fields)
         raise ConfigurationError(
-            f"The function {name} cannot be a tool: JSON has no form for the type of {', '.join(shown)}."
+            "The function {name} cannot be a tool: JSON has no form for the type of {parameters}.",
+            name=name,
+            parameters=", ".join(shown),
         ) from error
 
 

@@ -33,7 +33,9 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
             injected = _context_parameter(source)
             spec = convert_to_openai_tool(source)
     except PydanticUserError as error:
-        raise ConfigurationError(f"The tool {source.name} has a parameter without a JSON form: {error}.") from error
+        raise ConfigurationError(
+            "The tool {name} has a parameter without a JSON form: {error}.", name=source.name, error=error
+        ) from error
     function = spec["function"]
     parameters = function.setdefault("parameters", {"type": "object", "properties": {}})
     function["description"] = source.description or marks.title or source.name
@@ -56,7 +58,9 @@ def _marks_of(source: BaseTool) -> Marks:
     try:
         return Marks(**{**given, "keywords": words(given.get("keywords", ()))})
     except (TypeError, AttributeError) as error:
-        raise ConfigurationError(f"The tool {source.name} has marks that Segue does not know: {error}.") from error
+        raise ConfigurationError(
+            "The tool {name} has marks that Segue does not know: {error}.", name=source.name, error=error
+        ) from error
 
 
 def _model_of(source: BaseTool) -> type[BaseModel] | None:

@@ -84,7 +84,10 @@ class McpTools:
         for name in (*requested, *server.read_only, *server.needs_approval):
             if name not in offered:
                 raise ConfigurationError(
-                    f'The MCP server "{server.name}" has no tool "{name}"; use one of: {listed(offered)}.'
+                    'The MCP server "{name}" has no tool "{tool}"; use one of: {known}.',
+                    name=server.name,
+                    tool=name,
+                    known=listed(offered),
                 )
         return [_tool(session, offered[name]) for name in requested]
 

@@ -161,7 +161,12 @@ def import_file(source: str | Path, folder: str | Path) -> str:
             shutil.copyfileobj(read, write, 1 << 20)
         return _placed(part, target, _clean_name(path.name))
     except OSError as error:
-        raise ConfigurationError(f"The file {path} cannot be copied to {target}: {error.strerror or error}.") from error
+        raise ConfigurationError(
+            "The file {path} cannot be copied to {target}: {reason}.",
+            path=path,
+            target=target,
+            reason=error.strerror or error,
+        ) from error
     finally:
         with suppress(OSError):
             part.unlink()
@@ -171,13 +176,19 @@ def _check_importable(path: Path) -> None:
     try:
         facts = path.stat()
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"There is no file {path}: check its name.") from error
+        raise ConfigurationError("There is no file {path}: check its name.", path=path) from error
     if not stat.S_ISREG(facts.st_mode):
-        raise ConfigurationError(f"{path} is not a regular file: name a CSV or Parquet file.")
+        raise ConfigurationError("{path} is not a regular file: name a CSV or Parquet file.", path=path)
     if not path.name.lower().endswith(SUFFIXES):
-        raise ConfigurationError(f"{path} cannot be read as data: save it as {', '.join(SUFFIXES)} and name that file.")
+        raise ConfigurationError(
+            "{path} cannot be read as data: save it as {suffixes} and name that file.",
+            path=path,
+            suffixes=", ".join(SUFFIXES),
+        )
     if facts.st_size > MOST_BYTES:
-        raise ConfigurationError(f"{path} is larger than {MOST_BYTES >> 20} MB: split it, or save it as Parquet.")
+        raise ConfigurationError(
+            "{path} is larger than {most} MB: split it, or save it as Parquet.", path=path, most=MOST_BYTES >> 20
+        )
 
 
 def _clean_name(name: str) -> str:

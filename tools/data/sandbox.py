@@ -38,7 +38,11 @@ def slots() -> threading.BoundedSemaphore:
     """
     value = os.environ.get(LIMIT) or "2"
     if not value.isdecimal() or not int(value):
-        raise ConfigurationError(f"{LIMIT} is {value!r}: give the number of queries that may run at once, from 1 on.")
+        raise ConfigurationError(
+            "{limit} is {value}: give the number of queries that may run at once, from 1 on.",
+            limit=LIMIT,
+            value=repr(value),
+        )
     return threading.BoundedSemaphore(int(value))
 
 

@@ -38,7 +38,9 @@ class Renaming:
         self.new: dict[str, str] = {}
         for old in task_ids:
             if not is_id(old):
-                raise TaskError(f"The task {old} has an id that Segue did not give it: its session cannot be copied.")
+                raise TaskError(
+                    "The task {old} has an id that Segue did not give it: its session cannot be copied.", old=old
+                )
             self.new[old] = mint()
         self._texts = {**self.new, **{old[:8]: new[:8] for old, new in self.new.items()}}
         self._bytes = {old.encode(): new.encode() for old, new in self._texts.items()}

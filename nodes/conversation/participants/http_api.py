@@ -106,8 +106,9 @@ def _check(api: Mapping[str, Any], allowed: Any) -> None:
     place = f"{url.host}:{url.port}" if url.port else url.host
     if url.scheme not in ("http", "https") or not {url.host, place} & set(allowed) or _SLOT.search(_host(api)):
         raise ConfigurationError(
-            f"The API {api.get('name', '?')} would call {place or 'no host'}: add the host to allowed_hosts, or "
-            "correct its url."
+            "The API {name} would call {place}: add the host to allowed_hosts, or correct its url.",
+            name=api.get("name", "?"),
+            place=place or "no host",
         )
 
 

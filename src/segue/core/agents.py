@@ -152,11 +152,13 @@ def load_agents(path: str | Path) -> list[Agent]:
     if not tables and whole.keys() & {"modes", "flows"}:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise ConfigurationError(f"The agents file {file} holds no [[agent]] table.")
+        raise ConfigurationError("The agents file {file} holds no [[agent]] table.", file=file)
     agents = [_agent_of(table, file) for table in tables]
     ids = [agent.agent_id for agent in agents]
     if twice := {name for name in ids if ids.count(name) > 1}:
-        raise ConfigurationError(f"The agents file {file} has more than one agent '{min(twice)}': rename one.")
+        raise ConfigurationError(
+            "The agents file {file} has more than one agent '{name}': rename one.", file=file, name=min(twice)
+        )
     return agents
 
 
@@ -168,7 +170,9 @@ def load_modes(path: str | Path) -> dict[str, Any]:
     """
     table = read_file(Path(path)).get("modes", {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-        raise ConfigurationError(f'The [modes] table of {path} needs lines such as: shout = "my_module:graph".')
+        raise ConfigurationError(
+            'The [modes] table of {path} needs lines such as: shout = "my_module:graph".', path=path
+        )
     return {mode: load_attribute(name) for mode, name in table.items()}
 
 
@@ -182,10 +186,12 @@ def read_file(file: Path) -> dict[str, Any]:
         whole = tomllib.loads(file.read_text(encoding="utf-8"))
         if unknown := whole.keys() - {"agent", "modes", "flows"}:
             may = "[[agent]], [modes] and [flows]"
-            raise ConfigurationError(f"The agents file {file} has '{min(unknown)}'; it may have {may}.")
+            raise ConfigurationError(
+                "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
+            )
         return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"The agents file {file} cannot be read: {error}.") from error
+        raise ConfigurationError("The agents file {file} cannot be read: {error}.", file=file, error=error) from error
 
 
 def _agent_of(table: dict[str, Any], file: Path) -> Agent:
@@ -194,14 +200,23 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
         try:
             values["prompt"] = (file.parent / str(prompt_file)).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"The prompt file {prompt_file} of {file} cannot be read: {error}.") from error
+            raise ConfigurationError(
+                "The prompt file {prompt_file} of {file} cannot be read: {error}.",
+                prompt_file=prompt_file,
+                file=file,
+                error=error,
+            ) from error
     try:
         return Agent(**values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"The agent '{table.get('agent_id', '?')}' in {file}: {where}: {first['msg']}."
+            "The agent '{name}' in {file}: {where}: {reason}.",
+            name=table.get("agent_id", "?"),
+            file=file,
+            where=where,
+            reason=first["msg"],
         ) from error
 
 
@@ -215,4 +230,4 @@ def load_attribute(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, SyntaxError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"'{name}' cannot be imported: {error}.") from error
+        raise ConfigurationError("'{name}' cannot be imported: {error}.", name=name, error=error) from error

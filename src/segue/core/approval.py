@@ -57,7 +57,7 @@ def unfit(problems: Sequence[str]) -> InvalidAnswer:
     """The error that lists these problems."""
     more = len(problems) - MOST_PROBLEMS
     shown = [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-    return InvalidAnswer(f"The answer does not fit the question: {'; '.join(shown)}.")
+    return InvalidAnswer("The answer does not fit the question: {problems}.", problems="; ".join(shown))
 
 
 def _read(calls: Sequence[Mapping[str, Any]], answer: object) -> tuple[Verdict, ...]:

@@ -126,9 +126,9 @@ def load_config(path: str | Path, **overrides: Any) -> ConversationConfig:
     try:
         table = _parsed(file)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"The configuration {file} cannot be read: {error}.") from error
+        raise ConfigurationError("The configuration {file} cannot be read: {error}.", file=file, error=error) from error
     if not isinstance(table, dict):
-        raise ConfigurationError(f"The configuration {file} is not a table of names and values.")
+        raise ConfigurationError("The configuration {file} is not a table of names and values.", file=file)
     return config_of({**table, **overrides}, str(file))
 
 
@@ -144,7 +144,9 @@ def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         of = f" {source}" if source else ""
-        raise ConfigurationError(f"The conversation's configuration{of}: {where}: {first['msg']}.") from error
+        raise ConfigurationError(
+            "The conversation's configuration{of}: {where}: {reason}.", of=of, where=where, reason=first["msg"]
+        ) from error
 
 
 def _parsed(file: Path) -> Any:

@@ -241,7 +241,8 @@ def early_exit(given: object) -> EarlyExit:
         return given
     if not isinstance(given, Mapping) or given.get("status", "unfinished") not in ("finished", "unfinished"):
         raise ConfigurationError(
-            f"A hook returned {given!r}: return an EarlyExit, or a mapping with result, summary and status."
+            "A hook returned {given}: return an EarlyExit, or a mapping with result, summary and status.",
+            given=repr(given),
         )
     return EarlyExit(given.get("result", ""), str(given.get("summary", "")), given.get("status", "unfinished"))
 
@@ -260,7 +261,9 @@ def flow_config(given: FlowConfig | Mapping[str, Any]) -> FlowConfig:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         name = given.get("name", "flow")
-        raise ConfigurationError(f"The flow '{name}': {f'{where}: ' if where else ''}{first['msg']}.") from error
+        raise ConfigurationError(
+            "The flow '{name}': {place}{reason}.", name=name, place=f"{where}: " if where else "", reason=first["msg"]
+        ) from error
 
 
 def load_flows(path: str | Path) -> dict[str, FlowConfig]:
@@ -271,7 +274,7 @@ def load_flows(path: str | Path) -> dict[str, FlowConfig]:
     """
     tables = read_file(Path(path)).get("flows", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise ConfigurationError(f"The flows of {path} are not tables: write [flows.NAME].")
+        raise ConfigurationError("The flows of {path} are not tables: write [flows.NAME].", path=path)
     read = {name: flow_config({"name": name, **table}) for name, table in tables.items()}
     return {name: _resolved(config, read, (name,)) for name, config in read.items()}
 
@@ -288,9 +291,16 @@ def _resolved(config: FlowConfig, flows: Mapping[str, FlowConfig], outer: tuple[
         if isinstance(branch.flow, str):
             if branch.flow not in flows:
                 known = ", ".join(flows)
-                raise ConfigurationError(f"The branch '{name}': there is no flow '{branch.flow}'; use one of: {known}.")
+                raise ConfigurationError(
+                    "The branch '{name}': there is no flow '{flow}'; use one of: {known}.",
+                    name=name,
+                    flow=branch.flow,
+                    known=known,
+                )
             if branch.flow in outer:
-                raise ConfigurationError(f"The flow '{branch.flow}' is a branch of itself: remove the branch '{name}'.")
+                raise ConfigurationError(
+                    "The flow '{flow}' is a branch of itself: remove the branch '{name}'.", flow=branch.flow, name=name
+                )
             inner = _resolved(flows[branch.flow], flows, (*outer, branch.flow))
             branches[name] = branch.model_copy(update={"flow": inner})
         else:

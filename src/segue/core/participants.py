@@ -134,7 +134,9 @@ def factory_of(mode: str, *tables: Table[Made]) -> tuple[Factory[Made], str]:
     if argument and not name.startswith("."):
         loaded: Factory[Made] = load_attribute(mode)
         return loaded, ""
-    raise ConfigurationError(f'There is no {tables[0].kind} "{mode}"; there are: {listed(_names(tables))}.')
+    raise ConfigurationError(
+        'There is no {kind} "{mode}"; there are: {known}.', kind=tables[0].kind, mode=mode, known=listed(_names(tables))
+    )
 
 
 def _names(tables: Iterable[Table[Any]]) -> list[str]:

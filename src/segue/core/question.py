@@ -40,14 +40,14 @@ def read_answer(given: object) -> PersonsAnswer:
     if isinstance(given, str):
         given = {"answer": given}
     if not isinstance(given, Mapping):
-        raise InvalidAnswer(f"The answer does not fit the question: give {FORM}.")
+        raise InvalidAnswer("The answer does not fit the question: give {form}.", form=FORM)
     text, ends = given.get("answer", ""), bool(given.get("manual_finish"))
     if not isinstance(text, str) or not (ends or text.strip()):
-        raise InvalidAnswer(f"The answer does not fit the question: give {FORM}.")
+        raise InvalidAnswer("The answer does not fit the question: give {form}.", form=FORM)
     try:
         check_storable(text)
     except ValueError as error:
-        raise InvalidAnswer(f"The answer cannot be stored: {error}.") from error
+        raise InvalidAnswer("The answer cannot be stored: {error}.", error=error) from error
     if len(text.encode()) > MOST_BYTES:
-        raise InvalidAnswer(f"The answer is longer than {MOST_BYTES} bytes: shorten it.")
+        raise InvalidAnswer("The answer is longer than {most} bytes: shorten it.", most=MOST_BYTES)
     return PersonsAnswer(text.strip(), ends)

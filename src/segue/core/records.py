@@ -293,8 +293,10 @@ def damaged(kind: type, values: Mapping[str, Any], faults: Mapping[str, str]) ->
     if thread_id:
         return DamagedRow(thread_id, reason, what)
     return DatabaseDamaged(
-        f"The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
-        "to do."
+        "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
+        "to do.",
+        what=what,
+        reason=reason,
     )
 
 

@@ -110,9 +110,13 @@ def app_source(
     """
     known = tuple(EngineOptions.__annotations__)
     if unknown := [name for name in options if name not in known]:
-        raise ConfigurationError(f"An engine has no option {', '.join(unknown)}; there are: {', '.join(known)}.")
+        raise ConfigurationError(
+            "An engine has no option {unknown}; there are: {known}.", unknown=", ".join(unknown), known=", ".join(known)
+        )
     if concurrency < 1:
-        raise ConfigurationError(f"The concurrency is {concurrency}: at least one task is carried out at a time.")
+        raise ConfigurationError(
+            "The concurrency is {concurrency}: at least one task is carried out at a time.", concurrency=concurrency
+        )
     if app is not None:
         if coordinator is not None or llm is not None or tuple(tools) or concurrency != 1 or isinstance(agent, Agent):
             raise ConfigurationError(
@@ -121,7 +125,9 @@ def app_source(
             )
         return GivenApp(app, agent or "", options)
     if options or isinstance(agent, str):
-        raise ConfigurationError(f"Give the engine an app to use {', '.join(options) or 'one of its agents'}.")
+        raise ConfigurationError(
+            "Give the engine an app to use {options}.", options=", ".join(options) or "one of its agents"
+        )
     own, decompose = _worker(llm, agent or Agent(agent_id="engine"), tools)
     return OwnApp(own, coordinator or NoContext(), decompose, concurrency)
 
@@ -138,8 +144,9 @@ def _worker(llm: Any, agent: Agent, tools: Iterable[Any]) -> tuple[Agent, Decomp
         agent = agent.model_copy(update={"model": llm})
     else:
         raise ConfigurationError(
-            f'The llm {llm!r} is not a model: give a name such as "offline" or "openai:<name>", a chat model, or an '
-            "object with decompose_goal(text)."
+            'The llm {llm} is not a model: give a name such as "offline" or "openai:<name>", a chat model, or an '
+            "object with decompose_goal(text).",
+            llm=repr(llm),
         )
     registry = Registry((agent,))
     registry.register(agent)

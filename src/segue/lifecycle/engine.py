@@ -371,5 +371,5 @@ class ConversationEngine:
 def _state_of(snapshot: Mapping[str, Any], name: str, allowed: tuple[EngineState, ...]) -> EngineState:
     found = snapshot.get(name)
     if found not in [state.value for state in allowed]:
-        raise InvalidSnapshot(f"The snapshot's {name} is {found!r}, which no engine has.")
+        raise InvalidSnapshot("The snapshot's {name} is {found}, which no engine has.", name=name, found=repr(found))
     return EngineState(found)

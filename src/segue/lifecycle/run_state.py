@@ -122,7 +122,11 @@ def read_snapshot(snapshot: Any) -> RunState:
         raise InvalidSnapshot("A snapshot is a dict, as create_snapshot gives it.")
     version = snapshot.get("version", VERSION)
     if not isinstance(version, int) or version > VERSION:
-        raise InvalidSnapshot(f"The snapshot has version {version!r} and this Segue knows up to {VERSION}: upgrade it.")
+        raise InvalidSnapshot(
+            "The snapshot has version {version} and this Segue knows up to {known}: upgrade it.",
+            version=repr(version),
+            known=VERSION,
+        )
     try:
         needs = dict(snapshot.get("dependencies") or {})
         tasks = tuple(_task(item, needs) for item in snapshot["tasks"])
@@ -139,7 +143,9 @@ def read_snapshot(snapshot: Any) -> RunState:
         )
         _check(run, snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidSnapshot(f"The snapshot cannot be read: {type(error).__name__}: {error}.") from error
+        raise InvalidSnapshot(
+            "The snapshot cannot be read: {kind}: {error}.", kind=type(error).__name__, error=error
+        ) from error
     return run
 
 

@@ -163,6 +163,6 @@ class TaskRun:
     async def _raise_failure(self) -> None:
         row = await self.app.task(self.task_id)
         if row["status"] == "cancelled":
-            raise TaskError(f"Task {self.task_id} was cancelled: give the engine a new goal.")
+            raise TaskError("Task {task_id} was cancelled: give the engine a new goal.", task_id=self.task_id)
         if row["status"] == "error" and not row["result"]:
             raise TaskError(str(row["error"]))

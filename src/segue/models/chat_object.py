@@ -43,7 +43,9 @@ class ChatObject:
         try:
             return self.chat.bind_tools(plain_specs(request.tools))
         except NotImplementedError as error:
-            raise ModelRefused(f'The model "{self.name}" takes no tools: set protocol="json" on the agent.') from error
+            raise ModelRefused(
+                'The model "{name}" takes no tools: set protocol="json" on the agent.', name=self.name
+            ) from error
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         growing = GrowingReply()

@@ -43,7 +43,7 @@ class PassageIndex:
             self._connection.execute(_TABLE)
         except sqlite3.OperationalError as error:
             raise ConfigurationError(
-                f"This Python's SQLite has no full-text search ({error}): use one that was built with FTS5."
+                "This Python's SQLite has no full-text search ({error}): use one that was built with FTS5.", error=error
             ) from error
 
     def __len__(self) -> int:

@@ -56,7 +56,7 @@ def read_log(path: str | Path) -> Conversation:
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         return _conversation(lines)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigurationError(f"The log {file} cannot be read: {error}.") from error
+        raise ConfigurationError("The log {file} cannot be read: {error}.", file=file, error=error) from error
 
 
 def _conversation(lines: list[Json]) -> Conversation:

@@ -73,8 +73,9 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
         raise ThreadExists(session_id)
     if config not in (read_config(task["message"]), ConversationConfig()):
         raise ConfigurationError(
-            f"The conversation {session_id} has another configuration: leave the options out to continue it, or choose "
-            "another name."
+            "The conversation {session_id} has another configuration: leave the options out to continue it, or "
+            "choose another name.",
+            session_id=session_id,
         )
     if (run := app.control.run_of(task["task_id"])) and run.task:
         return task["task_id"], (run.row, run.task)

@@ -257,7 +257,7 @@ class Control:
             await self._runner.move(row, None if now.status == status else status, **changes)
         except IllegalTransition:
             now = await self._runner.tasks.get(row.task_id)
-            raise TaskError(f"Task {row.task_id} is {now.status} meanwhile.") from None
+            raise TaskError("Task {task_id} is {status} meanwhile.", task_id=row.task_id, status=now.status) from None
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
@@ -285,7 +285,12 @@ class Control:
                     task_id=task_id,
                 )
         if row.status != TaskStatus.CANCELLED:
-            raise TaskError(f"Task {task_id} is {row.status} meanwhile: {row.error or 'it has its answer'}.")
+            raise TaskError(
+                "Task {task_id} is {status} meanwhile: {reason}.",
+                task_id=task_id,
+                status=row.status,
+                reason=row.error or "it has its answer",
+            )
 
     async def _cancel_where_it_is(self, row: Task) -> None:
         """Try once: somebody else may be about to resume the task, or about to end it."""

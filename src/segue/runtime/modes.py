@@ -57,10 +57,12 @@ def mode_graphs(modes: Mapping[str, Any]) -> dict[str, ModeGraph]:
     graphs: dict[str, ModeGraph] = {}
     for name, given in modes.items():
         if name in (*MODES, *UNLISTED, AUTO, *_NODES) or not _MODE.fullmatch(name):
-            raise ConfigurationError(f"A mode cannot be called {name}: take a name of letters that is not built in.")
+            raise ConfigurationError(
+                "A mode cannot be called {name}: take a name of letters that is not built in.", name=name
+            )
         graph = build_controller(given.model_copy(update={"name": name})) if isinstance(given, FlowConfig) else given
         if not isinstance(graph, StateGraph | CompiledStateGraph):
-            raise ConfigurationError(f"The mode {name} is not a LangGraph graph: {graph!r}.")
+            raise ConfigurationError("The mode {name} is not a LangGraph graph: {graph}.", name=name, graph=repr(graph))
         graphs[name] = graph.compile() if isinstance(graph, StateGraph) else graph
     return graphs
 

@@ -51,7 +51,7 @@ class Request:
             InvalidMessage, UnknownOption.
         """
         if not isinstance(message, str):
-            raise InvalidMessage(f"The message is {type(message).__name__}, not text: pass a str.")
+            raise InvalidMessage("The message is {kind}, not text: pass a str.", kind=type(message).__name__)
         known = [field.name for field in fields(cls) if field.name != "message"]
         if unknown := sorted(options.keys() - set(known)):
             raise UnknownOption(unknown[0], known)

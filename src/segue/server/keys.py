@@ -49,7 +49,9 @@ def hash_keys(text: str) -> str:
     names: dict[str, str] = {}
     for name, digest in pairs:
         if names.setdefault(digest, name) != name:
-            raise ConfigurationError(f"'{names[digest]}' and '{name}' have the same API key: use different keys.")
+            raise ConfigurationError(
+                "'{other}' and '{name}' have the same API key: use different keys.", other=names[digest], name=name
+            )
     return ",".join(f"{name}{SEPARATOR}{digest}" for digest, name in names.items())
 
 
@@ -60,7 +62,9 @@ def _pair(part: str) -> tuple[str, str]:
     if not NAME.fullmatch(name):
         raise ConfigurationError("The name of an API key consists of up to 32 letters, digits, - or _: use name:key.")
     if len(key) < SHORTEST:
-        raise ConfigurationError(f"The API key of '{name}' is too short: use at least {SHORTEST} random characters.")
+        raise ConfigurationError(
+            "The API key of '{name}' is too short: use at least {least} random characters.", name=name, least=SHORTEST
+        )
     return name, _digest(key).hex()
 
 

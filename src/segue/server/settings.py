@@ -43,7 +43,9 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if "*" in self.origins and not self.keys:
-            raise ConfigurationError(f"{ORIGINS}=* allows every web page: set {KEYS}, or name the origins.")
+            raise ConfigurationError(
+                "{origins}=* allows every web page: set {keys}, or name the origins.", origins=ORIGINS, keys=KEYS
+            )
 
 
 def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_agent: str = "") -> ServerSettings:
@@ -86,7 +88,9 @@ def check_address(host: str, keys: Keys) -> None:
     """
     if not (keys or is_loopback(host)):
         raise ConfigurationError(
-            f"ServiceDep on {host} without an API key would let anyone in: set {KEYS}, or use --host 127.0.0.1."
+            "The service on {host} without an API key would let anyone in: set {keys}, or use --host 127.0.0.1.",
+            host=host,
+            keys=KEYS,
         )
 
 
@@ -106,5 +110,7 @@ def _number(environ: MutableMapping[str, str], name: str, default: int, least: i
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and least <= int(text) <= 10**9):
-        raise ConfigurationError(f"{name} must be a whole number of at least {least}, not '{text[:40]}'.")
+        raise ConfigurationError(
+            "{name} must be a whole number of at least {least}, not '{text}'.", name=name, least=least, text=text[:40]
+        )
     return int(text)

@@ -85,14 +85,22 @@ class _Given:
     def edit(self, text: str) -> None:
         numbered = _NUMBERED.fullmatch(text)
         if not numbered and len(self._names) > 1:
-            raise InvalidAnswer(f"--edit {one_line(text, 40)} names no call: use --edit '0={{…}}'; {self._there()}.")
+            raise InvalidAnswer(
+                "--edit {text} names no call: use --edit '0={{…}}'; the calls are {calls}.",
+                text=one_line(text, 40),
+                calls=self._there(),
+            )
         target, written = numbered.groups() if numbered else (str(next(iter(self._names))), text)
         if target == ALL:
-            raise InvalidAnswer(f"--edit applies to one call: use --edit '0={{…}}'; {self._there()}.")
+            raise InvalidAnswer(
+                "--edit applies to one call: use --edit '0={{…}}'; the calls are {calls}.", calls=self._there()
+            )
         try:
             arguments = arguments_of(written)
         except ValueError as error:
-            raise InvalidAnswer(f"--edit {one_line(text, 40)} is not a JSON object ({error}).") from error
+            raise InvalidAnswer(
+                "--edit {text} is not a JSON object ({error}).", text=one_line(text, 40), error=error
+            ) from error
         self.put(target, {"verdict": "edit", "arguments": arguments})
 
     def reject(self, text: str) -> None:
@@ -108,14 +116,17 @@ class _Given:
         if target == ALL:
             if self._of_the_rest:
                 raise InvalidAnswer(
-                    f"Two options apply to all calls: name the calls by their numbers; {self._there()}."
+                    "Two options apply to all calls: name the calls by their numbers; the calls are {calls}.",
+                    calls=self._there(),
                 )
             self._of_the_rest = verdict
             return
         if not target.isdecimal() or int(target) not in self._names:
-            raise InvalidAnswer(f"There is no call '{one_line(target, 40)}'; {self._there()}.")
+            raise InvalidAnswer(
+                "There is no call '{target}'; the calls are {calls}.", target=one_line(target, 40), calls=self._there()
+            )
         if int(target) in self._by_call:
-            raise InvalidAnswer(f"Two options decide on call {target}: leave one out.")
+            raise InvalidAnswer("Two options decide on call {target}: leave one out.", target=target)
         self._by_call[int(target)] = verdict
 
     def verdicts(self) -> list[Verdict]:
@@ -125,10 +136,12 @@ class _Given:
         verdict = self._by_call.get(index) or self._of_the_rest
         if verdict is None:
             raise InvalidAnswer(
-                f"No decision on call {index} ({self._names[index]}): add --approve {index}, "
-                f"--reject {index}=REASON or --edit '{index}={{…}}'."
+                "No decision on call {index} ({name}): add --approve {index}, --reject {index}=REASON or --edit "
+                "'{index}={{…}}'.",
+                index=index,
+                name=self._names[index],
             )
         return verdict
 
     def _there(self) -> str:
-        return "the calls are " + ", ".join(f"{index} ({name})" for index, name in self._names.items())
+        return ", ".join(f"{index} ({name})" for index, name in self._names.items())

@@ -26,7 +26,7 @@ from ...core.events import (
     Waiting,
 )
 from ...prompts.terminal import sentence
-from ...prompts.words import colon, label, word
+from ...prompts.words import colon, described, label, word
 from ...runtime.projection import PlanItem, Projection, is_unknown
 from .sanitize import arguments_line, one_line, printable, result_line
 
@@ -163,7 +163,10 @@ def item_line(item: PlanItem, signs: Signs) -> Text:
 
 def fallback_line(event: Fallback, language: str) -> Text:
     old, new = one_line(event.from_mode), one_line(event.to_mode)
-    return Text(sentence("fell_back", language, old=old, new=new, why=one_line(event.reason, 160)), style="yellow")
+    return Text(
+        sentence("fell_back", language, old=old, new=new, why=described(one_line(event.reason, 160), language)),
+        style="yellow",
+    )
 
 
 def steered_line(event: Steered, language: str, most: int = 160) -> Text:
@@ -172,7 +175,7 @@ def steered_line(event: Steered, language: str, most: int = 160) -> Text:
 
 def recovered_line(event: Recovered, language: str, most: int = 160) -> Text:
     went_back = label("went back to an older snapshot", language)
-    return Text(f"{went_back}{word(one_line(event.reason, most), language)}", style="yellow")
+    return Text(f"{went_back}{described(one_line(event.reason, most), language)}", style="yellow")
 
 
 def asked_line(call: Mapping[str, Any], signs: Signs) -> Text:
@@ -205,10 +208,10 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
         case Fallback():
             return [fallback_line(event, language)]
         case AttemptRestarted():
-            why = word(one_line(event.reason, 160), language)
+            why = described(one_line(event.reason, 160), language)
             return [Text(sentence("restarting", language, n=event.attempt, why=why), style="yellow")]
         case Waiting():
-            why = word(one_line(event.reason, 160), language)
+            why = described(one_line(event.reason, 160), language)
             left = "" if event.seconds is None else f" ({sentence('took', language, seconds=f'{event.seconds:g}')})"
             return [Text(sentence("waits", language, why=f"{why}{left}"), style="dim")]
         case Steered():

@@ -33,7 +33,9 @@ class FolderCoordinator:
     def __init__(self, folder: str | Path, *, most: int = 6, beside: Coordinator | None = None) -> None:
         self._folder = Path(folder)
         if not self._folder.is_dir():
-            raise ConfigurationError(f"The folder {folder} does not exist: create it, or name another one.")
+            raise ConfigurationError(
+                "The folder {folder} does not exist: create it, or name another one.", folder=folder
+            )
         self._most = most
         self._beside = beside
         self._lock = threading.Lock()

@@ -134,9 +134,13 @@ def engine_of(path: str) -> LlamaEngine:
         with file.open("rb") as opened:
             magic = opened.read(len(MAGIC))
     except OSError as error:
-        raise ConfigurationError(f"The model file {file} cannot be read: {error.strerror or error}.") from error
+        raise ConfigurationError(
+            "The model file {file} cannot be read: {reason}.", file=file, reason=error.strerror or error
+        ) from error
     if magic != MAGIC:
-        raise ConfigurationError(f"The model file {file} is not a GGUF file: name the weights of a llama.cpp model.")
+        raise ConfigurationError(
+            "The model file {file} is not a GGUF file: name the weights of a llama.cpp model.", file=file
+        )
     engine = _engines.get(file)
     if engine is None:
         engine = _engines[file] = LlamaEngine(file)

@@ -43,7 +43,9 @@ class LocalModel:
         model is asked once more with nothing but ANSWER in the schema, so that it answers from the results.
         """
         if request.native:
-            raise ModelRefused(f'The model "{self.name}" takes no bound tools: set protocol="json" on the agent.')
+            raise ModelRefused(
+                'The model "{name}" takes no bound tools: set protocol="json" on the agent.', name=self.name
+            )
         messages = in_template_order(request.messages)
         first = second = ModelReply("")
         async with aclosing(self._attempt(messages, request.schema)) as pieces:
@@ -88,7 +90,9 @@ class LocalModel:
                     yield piece
             done = await run
         except (ValueError, RuntimeError) as error:
-            raise ModelRefused(f'The model "{self.name}" cannot answer: {str(error).rstrip(".")}.') from error
+            raise ModelRefused(
+                'The model "{name}" cannot answer: {reason}.', name=self.name, reason=str(error).rstrip(".")
+            ) from error
         finally:
             left.set()
         reply = growing.whole()

@@ -194,7 +194,7 @@ def _reply(task: Task, request: ModelRequest) -> ModelReply:
         written = _tasks(task)
     else:
         kind = request.schema.get("title", "JSON object")
-        raise ModelRefused(f"A {kind} needs a language model to write it: give the agent a model.")
+        raise ModelRefused("A {kind} needs a language model to write it: give the agent a model.", kind=kind)
     return ModelReply(json.dumps(written, ensure_ascii=False))
 
 

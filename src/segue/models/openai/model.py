@@ -74,7 +74,7 @@ class OpenAIModel:
                 raise end
             attempt += 1
             seconds = self._policy.delay(attempt, fault.retry_after)
-            yield Retry(attempt=attempt, reason=f"{self._who} {fault.reason}", seconds=seconds)
+            yield Retry(attempt=attempt, reason=self._faulty(fault), seconds=seconds)
             await self._policy.sleep(seconds)
 
     async def _attempt(self, request: ModelRequest, capabilities: Capabilities) -> AsyncGenerator[ModelPiece, None]:
@@ -117,17 +117,23 @@ class OpenAIModel:
             advice = fault.advice
             if request.native and blames_tools(fault):
                 advice = 'if it takes no tools, set protocol="json" on the agent'
-            return ModelRefused(f"{self._who} {fault.reason}: {advice}.")
+            return ModelRefused("{fault}: {advice}.", fault=self._faulty(fault), advice=advice)
         if fault.retry_after is not None and fault.retry_after > MAX_RETRY_AFTER:
-            advice = f"it accepts no request until {self._policy.time_after(fault.retry_after)}; resume then"
-            return ModelUnreachable(f"{self._who} {fault.reason}: {advice}.")
+            until = self._policy.time_after(fault.retry_after)
+            return ModelUnreachable(
+                "{fault}: it accepts no request until {until}; resume then.", fault=self._faulty(fault), until=until
+            )
         if attempt >= ATTEMPTS:
-            return ModelUnreachable(f"{self._who} {fault.reason}, the last of {ATTEMPTS} attempts: {fault.advice}.")
+            return ModelUnreachable(
+                "{fault}, the last of {attempts} attempts: {advice}.",
+                fault=self._faulty(fault),
+                attempts=ATTEMPTS,
+                advice=fault.advice,
+            )
         return None
 
-    @property
-    def _who(self) -> str:
-        return f'The model "{self.name}" at {self._address}'
+    def _faulty(self, fault: Fault) -> str:
+        return f'The model "{self.name}" at {self._address} {fault.reason}'
 
 
 def timeouts(read_timeout: float) -> openai.Timeout:

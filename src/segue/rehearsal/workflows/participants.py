@@ -132,10 +132,14 @@ def backend_of(workflow: Workflow) -> Backend:
         ConfigurationError: it has none, or one that lacks an API of the workflow.
     """
     if not workflow.backend:
-        raise ConfigurationError(f"The workflow '{workflow.name}' names no backend: use --api llm or --api request.")
+        raise ConfigurationError(
+            "The workflow '{name}' names no backend: use --api llm or --api request.", name=workflow.name
+        )
     backend = find_backend(workflow.backend)
     if missing := [name for name in workflow.apis if name not in backend.apis]:
-        raise ConfigurationError(f"The backend '{backend.name}' has no API {', '.join(missing)}.")
+        raise ConfigurationError(
+            "The backend '{name}' has no API {missing}.", name=backend.name, missing=", ".join(missing)
+        )
     return backend
 
 

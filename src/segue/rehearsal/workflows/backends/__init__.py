@@ -22,7 +22,9 @@ def find_backend(name: str) -> Backend:
         ConfigurationError: listing the backends that there are.
     """
     if name not in BACKENDS:
-        raise ConfigurationError(f"There is no backend '{name}'; use one of: {listed(BACKENDS)}.")
+        raise ConfigurationError(
+            "There is no backend '{name}'; use one of: {known}.", name=name, known=listed(BACKENDS)
+        )
     return BACKENDS[name]
 
 
