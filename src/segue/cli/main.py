@@ -32,8 +32,8 @@ def main() -> None:
     app(prog_name="segue")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"segue {version('segue')}")

@@ -49,7 +49,7 @@ class RunState:
         return self.completed / self.total if self.total else 0.0
 
     def apply(self, event: Event) -> EngineEvent | None:
-        """Take an event in; returns it as the engine tells it, or None where it tells nothing of it."""
+        """Apply an event; returns it as the engine yields it, or None where it yields nothing for it."""
         if isinstance(event, ToolResult) and event.step_id:
             call = {"name": event.name, "arguments": event.arguments, "result": event.result}
             self.calls.setdefault(event.step_id, []).append(call)
@@ -113,7 +113,7 @@ def _task_json(task: SubTask) -> dict[str, Any]:
 
 
 def read_snapshot(snapshot: Any) -> RunState:
-    """The run that a snapshot tells of.
+    """The run that a snapshot describes.
 
     Raises:
         InvalidSnapshot: it is none, or one of a newer version.

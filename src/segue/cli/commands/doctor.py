@@ -123,12 +123,12 @@ def extras(names: Iterable[str], requirements: Iterable[str]) -> Iterator[Findin
     """The optional parts that a package's metadata declares; one that only gathers others is left out."""
     optional = [needed for needed in map(Requirement, requirements) if needed.marker and not needed.marker.evaluate()]
     for extra in names:
-        wanted = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
-        missing = [name for name in wanted if _version(name) is None]
+        needed = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
+        missing = [name for name in needed if _version(name) is None]
         if missing:
             how = f"not installed ({', '.join(missing)} missing): pip install 'segue[{extra}]'"
             yield Finding(None, f"[{extra}]", how)
-        elif wanted:
+        elif needed:
             yield Finding(True, f"[{extra}]", "installed")
 
 
@@ -185,11 +185,11 @@ def _damaged_sessions(
             cure = task_command(settings, "recover", session)
             yield Finding(False, "database", f"session '{session}' is damaged: {listed(what)}. To repair it: {cure}")
         else:
-            told = f"{listed(what)}: its session is unknown"
+            what_is = f"{listed(what)}: its session is unknown"
             yield Finding(
                 False,
                 "database",
-                f"{told}. To remove it, after making a copy: {removing(file, damaged[:MOST_ROWS])}",
+                f"{what_is}. To remove it, after making a copy: {removing(file, damaged[:MOST_ROWS])}",
             )
     if more := sessions[THREADS:]:
         yield Finding(

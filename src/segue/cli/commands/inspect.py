@@ -76,10 +76,10 @@ def history(
 
     settings = Settings(db)
 
-    async def told(opened: "App") -> "tuple[list[Json], list[str]]":
+    async def read(opened: "App") -> "tuple[list[Json], list[str]]":
         return await opened.history(session), await unfinished_hint(opened, settings, session)
 
-    messages, hints = ask(settings, told)
+    messages, hints = ask(settings, read)
     write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.language_for(""), hints)
 
 

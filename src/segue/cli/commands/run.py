@@ -54,5 +54,5 @@ def _naming(settings: Settings, text: str, copied: dict[str, str]) -> str:
 
 
 def _mention(name: str) -> re.Pattern[str]:
-    """The name as it stands in a text, and not as a piece of another one."""
+    """The name in a text, where it is not a piece of another one."""
     return re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", re.IGNORECASE)

@@ -38,14 +38,14 @@ def serve(settings: Settings, host: str, port: int, workers: int) -> None:
     if workers > 1 and settings.database == ":memory:":
         raise ConfigurationError("Several workers need a database that they share: name a file with --db.")
     asyncio.run(_try(settings))  # a mistake shows now, not in each worker
-    told = from_environment()
-    check_address(host, told.keys)
+    server_settings = from_environment()
+    check_address(host, server_settings.keys)
     os.environ[DATABASE] = settings.database
     if settings.agents_file:
         os.environ[AGENTS] = settings.agents_file
     if workers > 1:
         os.environ[SUPERVISOR] = str(os.getpid())
-    run(told, f"{__name__}:application", host, port, workers)
+    run(server_settings, f"{__name__}:application", host, port, workers)
 
 
 async def _try(settings: Settings) -> None:
@@ -69,5 +69,5 @@ def application() -> "FastAPI":
     if supervisor := os.environ.get(SUPERVISOR):
         threading.Thread(target=_leave_with, args=(int(supervisor),), name="supervisor", daemon=True).start()
     settings = Settings(os.environ[DATABASE], os.environ.get(AGENTS, ""))
-    told = from_environment(default_agent=settings.chosen_agent())
-    return create_app(settings.database, told, agents=settings.agents(), modes=settings.modes())
+    server_settings = from_environment(default_agent=settings.chosen_agent())
+    return create_app(settings.database, server_settings, agents=settings.agents(), modes=settings.modes())

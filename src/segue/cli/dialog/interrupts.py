@@ -35,7 +35,7 @@ class Interrupts:
         if self.count == 1:
             self._say("pausing")
             self._asking = asyncio.get_running_loop().create_task(self._pause())
-        elif self.count == 2:  # a third one must not cut off how the second one is written down
+        elif self.count == 2:  # a third one must not interrupt how the second one is written down
             self._say("stopping")
             for task_id in tuple(self._task_ids):
                 self._app.stop_now(task_id)

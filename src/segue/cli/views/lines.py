@@ -36,7 +36,7 @@ _RULE = "━"
 
 @dataclass(frozen=True)
 class Signs:
-    """The characters that stand for a status."""
+    """The characters of each status."""
 
     steps: Mapping[str, str]
     ok: str

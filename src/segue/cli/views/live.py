@@ -120,7 +120,7 @@ class LiveView:
             self._print(lines.thought_text(thought))
 
     def _flush_plan(self) -> None:
-        """Let the plan as it stands, and the headings that came since it was made, scroll up."""
+        """Let the current plan, and the headings that came since it was made, scroll up."""
         finished = list(self._plan_and_headings(list(self._view.task.plan.values())))
         self._headings = []
         self._view.task.plan = {}

@@ -94,7 +94,7 @@ class _Drawing:
         self._language = language
         self._mode = root
         self._here = root
-        """Where the task stands: what has no place of its own happened there."""
+        """The place of the newest event: what has no place of its own happened there."""
         self._recursions: dict[str, Tree] = {}
         self._in_steps: set[str] = set()
         """Recursions that are drawn below the step that they carry out."""
@@ -144,7 +144,7 @@ class _Drawing:
         return self._here.add(line)
 
     def _branches(self, title: str, entries: Iterable[tuple[str, Text]]) -> None:
-        """Draw lines below a title, in each of the steps that they are of, or where the task stands."""
+        """Draw lines below a title, in each of the steps that they are of, or at the place of the newest event."""
         branches: dict[str, Tree] = {}
         for step_id, line in entries:
             if step_id not in branches:

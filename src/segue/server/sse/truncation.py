@@ -118,8 +118,8 @@ def fit(fields: Mapping[str, Any], room: int, first: str = "") -> dict[str, Any]
     room -= size({"truncated": True}) + 1
     for place, name in enumerate(order):
         overhead = size(name) + 2
-        wanted = name == first or sizes[name] <= SMALL
-        share = (room if wanted else room // (len(order) - place)) - overhead
+        whole = name == first or sizes[name] <= SMALL
+        share = (room if whole else room // (len(order) - place)) - overhead
         if share < size(MARK):
             continue
         shown[name] = truncate(fields[name], share)
