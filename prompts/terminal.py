@@ -146,6 +146,7 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "answer_it": ("答复它：", "answer it:"),
     "resume_it": ("继续它：", "resume it:"),
     "add_and_resume": ("补充这条消息并继续：", "add the message to it, and resume it:"),
+    "unended": ("对话尚未结束，继续请运行：{command}", "The conversation has not ended. To continue it: {command}"),
     "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
     # A conversation that does not go on by itself.
     "not_sent": (

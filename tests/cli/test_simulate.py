@@ -23,6 +23,9 @@ def test_a_person_leaves_and_comes_back() -> None:
     unfinished = read_log("logs/talk.jsonl")
     back = CliRunner().invoke(app, ["simulate", "--session", "talk"], input="again\nEND\n")
 
+    other = CliRunner().invoke(app, ["simulate", *PERSON, "--turns", "3"])
+
+    assert other.exit_code == 2 and "has another configuration" in other.stderr
     assert (left.exit_code, back.exit_code) == (3, 0)
     assert "segue simulate --session talk" in left.stderr
     assert unfinished.ending is None and [u.text for u in unfinished.utterances] == ["hello", "bot response..."]
@@ -46,12 +49,9 @@ def test_a_person_leaves_and_comes_back() -> None:
         (["--api", "nowhere:Thing"], "nowhere"),
         (["--agent", "nobody"], "nobody"),
         (["--config", "absent.toml"], "absent.toml"),
-        ([*PERSON, "--turns", "3"], "has another configuration"),
     ],
 )
 def test_what_is_not_there_is_an_error_in_a_sentence(given: list[str], said: str) -> None:
-    CliRunner().invoke(app, ["simulate", *PERSON], input="")
-
     refused = CliRunner().invoke(app, ["simulate", *given])
 
     assert refused.exit_code in (1, 2) and said in refused.stderr

@@ -203,49 +203,47 @@ def bot_at(server: LoopbackServer, **fields: Any) -> Agent:
 
 async def test_the_react_bot_thinks_and_acts_in_text(app: App) -> None:
     script = [
-        Text('Thought: I add.\nAction: API_calculate\nAction Input: {"expression": "2+3"}'),
-        Text("Thought: I know.\nResponse: It is 5. [END]"),
+        'Thought: I add.\nAction: API_calculate\nAction Input: {"expression": "2+3"}',
+        "Thought: I know.\nResponse: It is 5. [END]",
     ]
-    async with LoopbackServer(script) as server:
-        app.register(bot_at(server, tools=["calculator"]))
+    with ScriptedChatModel(script) as model:
+        app.register(Agent(agent_id="helper", model=model, tools=["calculator"]))
         config = ConversationConfig(
             user_mode="scripted_user", script=["2+3?"], bot_mode="react_bot", bot_agent="helper", api_mode="tools"
         )
         conversation = await converse(app, config)
-        server.assert_spent()
 
     assert transcript(conversation).splitlines()[1:] == [
         '[BOT] calculate({"expression": "2+3"})',
         f"[SYSTEM] {FIVE}",
         "[BOT] It is 5.",
     ]
-    sent = server.requests[1].body["messages"]
-    assert [message["content"] for message in sent[-2:]] == [
+    sent = [str(message.content) for message in model.calls[1]]
+    assert sent[-2:] == [
         'Thought: I add.\nAction: calculate\nAction Input: {"expression": "2+3"}',
         f"Observation: {FIVE}",
     ]
-    assert "`calculate`" in sent[0]["content"]
+    assert "`calculate`" in sent[0]
 
 
 async def test_an_action_input_that_is_not_valid_json_is_requested_again(app: App) -> None:
     broken = "Thought: I add.\nAction: calculate\nAction Input: {'expression': 2"
-    async with LoopbackServer([Text(broken), Text("Action: calculator"), Text("Response: No.")]) as server:
-        app.register(bot_at(server))
+    with ScriptedChatModel([broken, "Action: calculate", "Response: No."]) as model:
+        app.register(Agent(agent_id="helper", model=model))
         config = ConversationConfig(bot_mode="react_bot", bot_agent="helper", conversation_turn_limit=1)
         conversation = await converse(app, config)
 
-    hints = [request.body["messages"][-1]["content"] for request in server.requests[1:]]
+    hints = [str(messages[-1].content) for messages in model.calls[1:]]
     assert "not valid JSON" in hints[0] and "missing" in hints[1]
     assert texts(conversation, Role.BOT) == ["No."]
     assert conversation.utterances[-1].usage["calls"] == 3
 
 
 async def test_a_bot_that_cannot_be_read_sends_the_default_response(app: App) -> None:
-    async with LoopbackServer([Text("Thought: hm")] * 3) as server:
-        app.register(bot_at(server))
+    with ScriptedChatModel(["Thought: hm"] * 3) as model:
+        app.register(Agent(agent_id="helper", model=model))
         config = ConversationConfig(bot_mode="react_bot", bot_agent="helper", conversation_turn_limit=1)
         conversation = await converse(app, config)
-        server.assert_spent()
 
     last = conversation.utterances[-1]
     assert last.text.startswith("I am sorry") and "3 attempts" in last.error
@@ -315,18 +313,17 @@ async def test_a_simulated_api_answers_from_the_schemas_and_the_calls_so_far(
 ) -> None:
     api = {"name": "book", "description": "Book a seat", "parameters": {"type": "object", "properties": {}}}
     cast(bot=lambda c: calls("book") if len(c.actions) < 2 else says("ok"))
-    replies = [Text('{"status_code": 200, "data": {"seat": 7}}'), Text("no"), Text('{"status_code": 409, "data": "x"}')]
-    async with LoopbackServer(replies) as server:
-        app.register(Agent(agent_id="backend", model="openai:x", base_url=server.base_url, api_key="k"))
+    replies = ['{"status_code": 200, "data": {"seat": 7}}', "no", '{"status_code": 409, "data": "x"}']
+    with ScriptedChatModel(replies) as model:
+        app.register(Agent(agent_id="backend", model=model))
         config = ConversationConfig(
             bot_mode="own", api_mode="llm", api_agent="backend", apis=[api], conversation_turn_limit=1
         )
         results = (await converse(app, config)).results
-        server.assert_spent()
 
     assert [(u.status_code, u.data) for u in results] == [(200, {"seat": 7}), (409, "x")]
-    assert "Book a seat" in server.requests[0].body["messages"][0]["content"]
-    assert '{"seat": 7}' in server.requests[1].body["messages"][0]["content"]
+    assert "Book a seat" in str(model.calls[0][0].content)
+    assert '{"seat": 7}' in str(model.calls[1][0].content)
 
 
 @pytest.mark.parametrize("mode", ["react", "plan", "plan_react"])

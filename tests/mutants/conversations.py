@@ -82,7 +82,8 @@ CONVERSATIONS = (
         "src/segue/rehearsal/segue_bot.py",
         "u.call_id == call_id and ",
         "",
-        "tests/rehearsal/test_interruptions.py::test_a_failure_in_the_middle_is_gone_on_from_in_another_app",
+        "tests/rehearsal/test_segue_bot.py::"
+        "test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_the_seed",
     ),
     Mutant(
         "a host that is not allowed is called",

@@ -19,7 +19,8 @@ from segue.core.transcript import transcript
 from segue.rehearsal import converse, load_conversation, read_log
 from tests.rehearsal.participants import Does, found
 
-SCRIPT = ["帮我规划一个北京3日游", "谢谢"]
+SCRIPT = ["北京有什么景点？", "上海有什么景点？"]
+ROLES = ["USER", "BOT", "API", "BOT"] * 2 + ["USER"]
 TRAVEL = ConversationConfig(
     user_mode="own", script=SCRIPT, bot_mode="segue:react", bot_agent="travel", api_mode="own", seed=1
 )
@@ -57,7 +58,7 @@ async def undisturbed(config: ConversationConfig) -> str:
 
 async def test_a_failure_in_the_middle_is_gone_on_from_in_another_app(tmp_path: Path) -> None:
     def fail(conversation: Conversation) -> None:
-        if len(conversation.results) == 2 and not failures:
+        if len(conversation.results) == 1 and not failures:
             failures.append(1)
             raise RuntimeError("the backend is down")
 
@@ -72,8 +73,8 @@ async def test_a_failure_in_the_middle_is_gone_on_from_in_another_app(tmp_path: 
         counted.enter(app)
         conversation = await converse(app, TRAVEL, conversation_id="talk")
 
-    assert unfinished.ending is None and len(unfinished.results) == 2
-    assert transcript(conversation) == await undisturbed(TRAVEL)
+    assert unfinished.ending is None and len(unfinished.results) == 1
+    assert [u.role for u in conversation.utterances] == ROLES
     assert set(counted.said.values()) == set(counted.called.values()) == {1}
     assert conversation.ending and conversation.ending.reason is EndReason.USER_ENDED
 
@@ -96,20 +97,19 @@ async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(
         conversation = await converse(app, ConversationConfig(), conversation_id="talk")
 
     assert (paused.turn, paused.ending) == (2, None)
-    assert transcript(conversation) == await undisturbed(TRAVEL)
+    assert [u.role for u in conversation.utterances] == ROLES
     assert set(counted.said.values()) == set(counted.called.values()) == {1}
 
 
-async def test_what_a_bot_left_unfinished_at_its_limit_is_cancelled_before_the_next_turn() -> None:
+async def test_what_a_bot_leaves_unfinished_at_its_limit_is_cancelled() -> None:
     async with segue.open(":memory:") as app:
         Counted().enter(app)
-        config = TRAVEL.model_copy(update={"bot_action_limit": 2, "default_response": "Sorry."})
+        config = TRAVEL.model_copy(update={"bot_action_limit": 0, "default_response": "Sorry."})
         conversation = await converse(app, config, conversation_id="talk")
         tasks = await app.tasks(session_id="talk.bot")
 
-    turns = {n: [u.role.value for u in conversation.utterances if u.turn == n] for n in (1, 2)}
-    assert turns == {1: ["USER", "BOT", "API", "BOT", "API", "BOT"], 2: ["USER", "BOT"]}
-    assert [task["status"] for task in reversed(tasks)] == ["cancelled", "done"]
+    assert [u.text for u in conversation.utterances if u.role is Role.BOT] == ["Sorry.", "Sorry."]
+    assert [task["status"] for task in tasks] == ["cancelled", "cancelled"]
 
 
 async def test_a_finished_conversation_is_only_read_and_another_one_is_refused() -> None:

@@ -63,7 +63,7 @@ class SegueBot:
 
     async def _next(self, conversation: Conversation) -> Json:
         """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled."""
-        session_id = f"{conversation.conversation_id}.bot"
+        session_id = session_of(conversation.conversation_id)
         tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
         if len(tasks) == conversation.turn:
             return await self._gone_on(tasks[0])
@@ -99,6 +99,18 @@ class SegueBot:
 def attach(app: App) -> None:
     """Make the app's agents available as bots, under `segue:<mode>`."""
     app.registry.participants.bots.register("segue", partial(SegueBot, app))
+
+
+def session_of(conversation_id: str) -> str:
+    """The session of a conversation's bot."""
+    return f"{conversation_id}.bot"
+
+
+async def release(app: App, conversation_id: str) -> None:
+    """Cancel what the bot of a conversation that ended has left unfinished."""
+    for task in await app.tasks(session_id=session_of(conversation_id), limit=1):
+        if task["status"] in OPEN:
+            await app.cancel(task["task_id"])
 
 
 def proxied(setting: Setting) -> Agent:

@@ -15,7 +15,7 @@ from ..nodes.conversation.participants import BUILTIN
 from ..runtime.control import Started
 from ..runtime.request import Request
 from .log import ending_of
-from .segue_bot import attach
+from .segue_bot import attach, release
 from .workflows import with_workflow
 
 MODE = "conversation"
@@ -56,7 +56,11 @@ async def converse(
         if begun:
             await app.control.result(*begun)
         if (begun := await _answered(app, task_id, person)) is None:
-            return await load_conversation(app, session_id)
+            break
+    conversation = await load_conversation(app, session_id)
+    if conversation.ending:
+        await release(app, session_id)
+    return conversation
 
 
 async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple[str, Started | None]:

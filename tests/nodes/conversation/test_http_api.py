@@ -4,13 +4,16 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import segue
-from segue.core.conversation import ConversationConfig, Utterance
+from segue import Agent
+from segue.core.conversation import ConversationConfig, Role, Utterance
 from segue.core.errors import ConfigurationError
+from segue.core.participants import Setting
+from segue.nodes.conversation.participants.http_api import HttpAPI
 from segue.rehearsal import converse
 from tests.rehearsal.participants import Does, calls, says
 
@@ -79,8 +82,9 @@ async def test_requests_go_to_allowed_hosts_only(place: str) -> None:
 
     assert redirected.status_code == 302
     for url in ("http://127.0.0.1:1/", f"http://{place}@evil.invalid/", "http://{host}/", "file:///etc/passwd", ""):
+        config = ConversationConfig(apis=[{"name": "it", "url": url}], allowed_hosts=[place])
         with pytest.raises(ConfigurationError, match="allowed_hosts"):
-            await results({"url": url}, place, host=place)
+            HttpAPI(Setting(role=Role.API, config=config, services=cast(Any, None), agent=Agent(agent_id="it")))
 
 
 async def test_a_host_that_does_not_answer_is_an_error_of_the_call() -> None:

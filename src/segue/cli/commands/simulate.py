@@ -113,7 +113,7 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
     except KeyboardInterrupt:
         status = "paused"
     if status != "done":
-        remark(f"The conversation is {status}: `segue simulate --session {session}` continues it.")
+        remark(settings.say("unended", command=f"segue simulate --session {session}"))
     return _CODES.get(status, FAILED)
 
 
