@@ -27,6 +27,7 @@ from segue.core.errors import (
     UnknownThread,
 )
 from segue.core.ids import Ids
+from segue.core.records import NewTask
 from segue.runtime.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
@@ -460,7 +461,7 @@ async def test_a_task_that_had_not_begun_begins_in_the_fork(here: World) -> None
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
     row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "turn 2"}
-    await Tasks(here.database).create(task_id=Ids().task(), **row)
+    await Tasks(here.database).create(NewTask(task_id=Ids().task(), **row))
     newest, *older = await taken(here)
     forked = str(await fork(here.database, "s", newest["checkpoint_id"], "f"))
     assert (await here.task(forked))["status"] == "paused"
@@ -495,7 +496,7 @@ async def test_a_task_whose_id_is_not_segues_own_is_not_copied(here: World) -> N
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")
     row = {"thread_id": "s", "agent_id": "a", "user_id": "default", "mode": "react", "model": "", "message": "x"}
-    await Tasks(here.database).create(task_id="t1", **row)
+    await Tasks(here.database).create(NewTask(task_id="t1", **row))
     with pytest.raises(TaskError, match="t1"):
         await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")
     assert not any(here.rows("f").values())
