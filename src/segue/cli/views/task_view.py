@@ -38,9 +38,10 @@ class TaskView:
 
     def take_thought(self) -> str:
         """The thought so far, which is going to be printed."""
-        if self.thought:
-            self.printed, self.thought = self.thought, ""
-            return self.printed
+        thought, self.thought = self.thought, ""
+        if thought.strip():
+            self.printed = thought
+            return thought
         return ""
 
     def was_printed(self, event: Thought) -> bool:
