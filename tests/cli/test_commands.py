@@ -82,7 +82,7 @@ def test_only_asking_creates_no_database(here: Path) -> None:
     ("written", "said"),
     [
         ("[[agent]", "cannot be read"),
-        ("[agents]", "has 'agents'; it may have [[agent]] and [modes]."),
+        ("[agents]", "has 'agents'; it may have [[agent]], [modes] and [flows]."),
         ('[[agent]]\nagent_id = "a"\nspeed = 9', "speed: Extra inputs are not permitted"),
         ('[[agent]]\nagent_id = "a"\ntools = ["none"]', "There is no tool 'none'"),
         (f"[[agent]]\nagent_id = {'[' * 5000}", "cannot be read"),

@@ -39,7 +39,7 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
     roles = [message["role"] for message in json.loads(shell("history", command[3], "--json").stdout)]
     assert roles[0] == "user"
     assert {"assistant", "tool"} <= set(roles)
-    tree = shell("trace", first["task_id"]).stdout.decode()
+    tree = shell("trace", first["task_id"], SEGUE_LANGUAGE="en").stdout.decode()
     assert "plan: " in tree
     assert "calculate_budget(" in tree
     assert "ledger: " in tree
