@@ -92,4 +92,11 @@ CONVERSATIONS = (
         "not allowed",
         "tests/nodes/conversation/test_http_api.py::test_requests_go_to_allowed_hosts_only",
     ),
+    Mutant(
+        "a dependency counts as met before its call succeeded",
+        "src/segue/rehearsal/workflows/participants.py",
+        "{result.action for result in conversation.results if result.ok}",
+        "{result.action for result in conversation.results}",
+        "tests/rehearsal/workflows/test_participants.py::test_a_call_is_refused_until_what_it_requires_has_succeeded",
+    ),
 )
