@@ -66,6 +66,12 @@ WORDS: Mapping[str, str] = {
     "file": "文件",
     "entries": "条目",
     "tasks": "任务",
+    "packages": "软件包",
+    "agents": "智能体",
+    "key": "密钥",
+    "endpoint": "端点",
+    "offline": "离线",
+    " and ": "和",
     "bytes": "字节",
     "changed": "修改时间",
     # why a mode was chosen

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -36,6 +37,16 @@ def test_nothing_configured_is_well(tmp_path: Path) -> None:
     assert "model      offline, from the default" in report
     assert "✓ offline" in report
     assert list(tmp_path.iterdir()) == [], "looking creates no database"
+
+
+def test_the_report_is_in_the_language_of_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SEGUE_LANGUAGE", "zh")
+    code, report = examined(Settings(str(tmp_path / "x.db")))
+    assert code == 0
+    assert "模型       offline，来自 默认值（没有任何配置）" in report
+    assert "还不存在；第一条消息会创建它" in report
+    assert "离线       内置规划器的回答" in report
+    assert not re.search("^[!✓] (packages|database|agents|model|offline)", report, re.MULTILINE)
 
 
 def test_a_key_is_never_shown_and_a_dead_endpoint_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +98,7 @@ def test_extras_say_what_is_missing_and_how_to_get_it() -> None:
         "rich; extra == 'even'",
         "segue[odd]; extra == 'all'",
     ]
-    found = {finding.what: (finding.ok, finding.detail) for finding in extras(["odd", "even", "all"], declared)}
+    found = {finding.what: (finding.ok, finding.detail) for finding in extras(["odd", "even", "all"], declared, "en")}
     assert found == {
         "[odd]": (None, "not installed (no-such-thing missing): pip install 'segue[odd]'"),
         "[even]": (True, "installed"),

@@ -4,11 +4,12 @@ from string import Formatter
 
 import pytest
 
+from segue.prompts.findings import FINDINGS
 from segue.prompts.phrases import PHRASES
 from segue.prompts.problems import PROBLEMS
 from segue.prompts.terminal import SENTENCES
 
-CATALOGUES = {"phrases": PHRASES, "problems": PROBLEMS, "terminal": SENTENCES}
+CATALOGUES = {"phrases": PHRASES, "problems": PROBLEMS, "terminal": SENTENCES, "findings": FINDINGS}
 
 
 def fields(template: str) -> set[str]:

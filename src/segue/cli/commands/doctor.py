@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.runnables import RunnableConfig
 from packaging.requirements import Requirement
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -26,6 +27,10 @@ from ...core.agents import Agent
 from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
+from ...prompts.errors import render
+from ...prompts.findings import finding
+from ...prompts.language import Language
+from ...prompts.words import described, word
 from ...registry import Registry, served_tools
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
@@ -41,6 +46,8 @@ PACKAGES = (
     *("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite"),
     *("pydantic", "typer", "rich"),
 )
+WIDTH = 10
+"""Columns of what was looked at."""
 SECONDS = 3.0
 """How long the endpoint is tried."""
 MOST_FAULTS = 100
@@ -69,46 +76,49 @@ class Unreadable:
 
 def doctor(console: Console, settings: Settings) -> int:
     """Print every finding; 0 if Segue works as it is."""
-    signs = signs_for(console)
+    signs, language = signs_for(console), settings.language_for("")
     failed = False
-    for found in findings(settings, os.environ):
+    for found in findings(settings, os.environ, language):
         failed |= found.ok is False
         sign, style = {None: ("!", "yellow"), True: (signs.ok, "green"), False: (signs.failed, "red")}[found.ok]
-        text = Text.assemble((f"{sign} ", style), (f"{found.what:<10} ", "bold"), one_line(found.detail, 800))
+        what = word(found.what, language)
+        label = what + " " * (WIDTH - cell_len(what))
+        text = Text.assemble((f"{sign} ", style), (f"{label} ", "bold"), one_line(found.detail, 800))
         console.print(text, soft_wrap=True)
     return FAILED if failed else 0
 
 
-def findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+def findings(settings: Settings, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
     """Look at one thing after the other."""
-    yield _python()
-    yield _packages()
+    yield _python(language)
+    yield _packages(language)
     declared = importlib.metadata.metadata("segue").get_all("Provides-Extra") or ()
-    yield from extras(declared, importlib.metadata.requires("segue") or ())
-    yield from _database(settings)
+    yield from extras(declared, importlib.metadata.requires("segue") or (), language)
+    yield from _database(settings, language)
     try:
         agents = _agents(settings)
     except SegueError as error:
-        yield Finding(False, "agents", str(error))
+        yield Finding(False, "agents", render(error, language))
         return
     served = asyncio.run(served_tools(agents.values()))
-    yield Finding(True, "agents", "; ".join(f"{name} ({_tool_names(agent, served)})" for name, agent in agents.items()))
+    listed_agents = (f"{name} ({_tool_names(agent, served, language)})" for name, agent in agents.items())
+    yield Finding(True, "agents", "; ".join(listed_agents))
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
-    yield from _model(chosen, settings.model, environ)
-    yield _offline()
+    yield from _model(chosen, settings.model, environ, language)
+    yield _offline(language)
 
 
-def _python() -> Finding:
+def _python(language: Language) -> Finding:
     ok = sys.version_info >= (3, 11)
-    need = "" if ok else ": 3.11 or newer is needed"
-    return Finding(ok, "python", f"{platform.python_version()} at {sys.executable}{need}")
+    name = "python" if ok else "python_old"
+    return Finding(ok, "python", finding(name, language, version=platform.python_version(), path=sys.executable))
 
 
-def _packages() -> Finding:
+def _packages(language: Language) -> Finding:
     versions = {name: _version(name) for name in PACKAGES}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        return Finding(False, "packages", f"missing: {', '.join(missing)}; install them with: pip install -U segue")
+        return Finding(False, "packages", finding("packages_missing", language, missing=", ".join(missing)))
     return Finding(True, "packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
@@ -119,20 +129,20 @@ def _version(name: str) -> str | None:
         return None
 
 
-def extras(names: Iterable[str], requirements: Iterable[str]) -> Iterator[Finding]:
+def extras(names: Iterable[str], requirements: Iterable[str], language: Language) -> Iterator[Finding]:
     """The optional parts that a package's metadata declares; one that only gathers others is left out."""
     optional = [needed for needed in map(Requirement, requirements) if needed.marker and not needed.marker.evaluate()]
     for extra in names:
         needed = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
         missing = [name for name in needed if _version(name) is None]
         if missing:
-            how = f"not installed ({', '.join(missing)} missing): pip install 'segue[{extra}]'"
+            how = finding("extra_missing", language, missing=", ".join(missing), extra=extra)
             yield Finding(None, f"[{extra}]", how)
         elif needed:
-            yield Finding(True, f"[{extra}]", "installed")
+            yield Finding(True, f"[{extra}]", finding("installed", language))
 
 
-def _database(settings: Settings) -> Iterator[Finding]:
+def _database(settings: Settings, language: Language) -> Iterator[Finding]:
     """Whether the database can be used, without creating it."""
     path = settings.database
     if path == ":memory:" or path.startswith("file:"):
@@ -140,71 +150,75 @@ def _database(settings: Settings) -> Iterator[Finding]:
         return
     file = Path(path).absolute()
     if file.exists():
-        yield from _existing_database(settings, file)
+        yield from _existing_database(settings, file, language)
     elif file.parent.is_dir() and os.access(file.parent, os.W_OK):
-        yield Finding(True, "database", f"{file} does not exist yet; the first message creates it")
+        yield Finding(True, "database", finding("no_file", language, file=file))
     else:
-        yield Finding(False, "database", f"the folder {file.parent} cannot be written: name another file with --db")
+        yield Finding(False, "database", finding("no_folder", language, folder=file.parent))
 
 
-def _existing_database(settings: Settings, file: Path) -> Iterator[Finding]:
+def _existing_database(settings: Settings, file: Path, language: Language) -> Iterator[Finding]:
     """Open it as a chat would, then look at its pages and at every row."""
     if not os.access(file, os.W_OK):
-        yield Finding(False, "database", f"{file} is read-only: make it writable, or name another file with --db")
+        yield Finding(False, "database", finding("read_only", language, file=file))
         return
     try:
-        unreadable = asyncio.run(unreadable_sessions(file, THREADS))
+        unreadable = asyncio.run(unreadable_sessions(file, THREADS, language))
         version, faults = check_pages(file, most=MOST_FAULTS, timeout=SECONDS)
         rows = {} if faults else check_rows(file, timeout=SECONDS)
     except (SegueError, sqlite3.Error) as error:
-        yield Finding(False, "database", _with_cure(file, str(error)))
+        found = render(error, language) if isinstance(error, SegueError) else str(error)
+        damaged = any(sign in str(error) for sign in ("damaged", "malformed"))
+        yield Finding(False, "database", _with_cure(file, found, language) if damaged else found)
         return
     if faults:
-        count = f"{MOST_FAULTS} faults or more" if len(faults) == MOST_FAULTS else f"faults: {len(faults)}"
-        found = f"{file} is damaged ({count}; the first is {faults[0]!r}): restore it from a copy."
-        yield Finding(False, "database", _with_cure(file, found))
+        count = finding("faults_or_more" if len(faults) == MOST_FAULTS else "faults", language, n=len(faults))
+        found = finding("damaged", language, file=file, count=count, first=repr(faults[0]))
+        yield Finding(False, "database", _with_cure(file, found, language))
     elif rows or unreadable:
-        yield from _damaged_sessions(settings, file, rows, unreadable)
+        yield from _damaged_sessions(settings, file, rows, unreadable, language)
     else:
-        yield Finding(True, "database", f"{file}, writable, schema version {version}, no damage found")
+        yield Finding(True, "database", finding("no_damage", language, file=file, version=version))
 
 
 def _damaged_sessions(
-    settings: Settings, file: Path, rows: Mapping[str, list[ReadRow]], unreadable: Mapping[str, Unreadable]
+    settings: Settings,
+    file: Path,
+    rows: Mapping[str, list[ReadRow]],
+    unreadable: Mapping[str, Unreadable],
+    language: Language,
 ) -> Iterator[Finding]:
     """What is damaged of each session, and the command that repairs it."""
     sessions = [*dict.fromkeys((*rows, *unreadable))]
     for session in sessions[:THREADS]:
         damaged = rows.get(session, [])
-        what = [row.described for row in damaged[:MOST_ROWS]]
-        what += [f"rows beside these: {len(damaged) - MOST_ROWS}"] if len(damaged) > MOST_ROWS else []
-        what += [f"newest checkpoint ({unreadable[session].reason})"] if session in unreadable else []
+        what = _what_is_damaged(damaged, unreadable.get(session), language)
         if not damaged and unreadable[session].lost:
             yield Finding(False, "database", unreadable[session].lost)
         elif session:
             cure = task_command(settings, "recover", session)
-            yield Finding(False, "database", f"session '{session}' is damaged: {listed(what)}. To repair it: {cure}")
+            found = finding("damaged_session", language, session=session, what=what, command=cure)
+            yield Finding(False, "database", found)
         else:
-            what_is = f"{listed(what)}: its session is unknown"
-            yield Finding(
-                False,
-                "database",
-                f"{what_is}. To remove it, after making a copy: {removing(file, damaged[:MOST_ROWS])}",
-            )
+            cure = removing(file, damaged[:MOST_ROWS])
+            yield Finding(False, "database", finding("unknown_session", language, what=what, command=cure))
     if more := sessions[THREADS:]:
-        yield Finding(
-            False, "database", f"damaged sessions beside these: {len(more)}; repair those, then run this again"
-        )
+        yield Finding(False, "database", finding("sessions_beside", language, n=len(more)))
 
 
-def _with_cure(file: Path, found: str) -> str:
-    """Say how to save what can be saved, where a file is damaged."""
-    if "damaged" not in found and "malformed" not in found:
-        return found
-    return (
-        f"{found} Or save what can be read into a new file, with SQLite's own command line: {saving(file)}. "
-        "Cancel there what had not ended, rather than resume it: which calls were made may be lost."
-    )
+def _what_is_damaged(rows: Sequence[ReadRow], checkpoint: Unreadable | None, language: Language) -> str:
+    """The first damaged rows of a session, and its newest checkpoint if that cannot be read."""
+    what = [row.described for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        what.append(finding("rows_beside", language, n=len(rows) - MOST_ROWS))
+    if checkpoint:
+        what.append(finding("newest_checkpoint", language, reason=described(checkpoint.reason, language)))
+    return listed(what)
+
+
+def _with_cure(file: Path, found: str, language: Language) -> str:
+    """Say how to save what can be saved of a damaged file."""
+    return finding("save", language, found=found, command=saving(file))
 
 
 def _agents(settings: Settings) -> dict[str, Agent]:
@@ -214,45 +228,48 @@ def _agents(settings: Settings) -> dict[str, Agent]:
     return {name: registry.agent(name) for name in registry.agents}
 
 
-def _tool_names(agent: Agent, served: Mapping[str, str]) -> str:
+def _tool_names(agent: Agent, served: Mapping[str, str], language: Language) -> str:
     try:
         names = [*BUILTIN.resolve(agent.tools), *filter(None, [served.get(agent.agent_id)])]
-        return ", ".join(names) or "no tools"
+        return ", ".join(names) or finding("no_tools", language)
     except MissingExtra as error:
-        return str(error)
+        return render(error, language)
 
 
-def _model(agent: Agent, override: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _model(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:
     """Which model the agent has and why, whether it has a key, and whether its endpoint answers."""
     choice = chosen_model(agent, override, environ)
     name = choice if isinstance(choice, str) else type(choice).__name__
-    yield Finding(True, "model", f"{name}, from {_origin(agent, override, environ)}")
+    origin = _origin(agent, override, environ, language)
+    yield Finding(True, "model", finding("model", language, name=name, origin=origin))
     if name == "offline":
-        yield Finding(
-            None, "model", "no language model: set OPENAI_API_KEY (or OPENAI_BASE_URL), or --model openai:NAME"
-        )
+        yield Finding(None, "model", finding("no_model", language))
         return
-    key = "the agent's api_key" if agent.api_key else "OPENAI_API_KEY" if environ.get("OPENAI_API_KEY") else ""
-    yield Finding(True if key else None, "key", f"{key} is set (its value is not shown)" if key else "none is set")
+    of_environment = "OPENAI_API_KEY" if environ.get("OPENAI_API_KEY") else ""
+    if key := finding("agents_key", language) if agent.api_key else of_environment:
+        yield Finding(True, "key", finding("key_set", language, key=key))
+    else:
+        yield Finding(None, "key", finding("key_not_set", language))
     try:
         build_model(agent, override, environ)
     except SegueError as error:
-        yield Finding(None, "model", str(error))
+        yield Finding(None, "model", render(error, language))
         return
     if isinstance(choice, str):
-        yield _endpoint(agent, environ)
+        yield _endpoint(agent, environ, language)
 
 
-def _origin(agent: Agent, override: str, environ: Mapping[str, str]) -> str:
+def _origin(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> str:
     if override:
         return "--model"
     if agent.model is not None:
-        return f"the agent '{agent.agent_id}'"
+        return finding("of_agent", language, agent=agent.agent_id)
     named = [name for name in ("SEGUE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL") if environ.get(name)]
-    return " and ".join(named[:1] if named[:1] == ["SEGUE_MODEL"] else named) or "the default (nothing is configured)"
+    deciding = named[:1] if named[:1] == ["SEGUE_MODEL"] else named
+    return word(" and ", language).join(deciding) or finding("default", language)
 
 
-def _endpoint(agent: Agent, environ: Mapping[str, str]) -> Finding:
+def _endpoint(agent: Agent, environ: Mapping[str, str], language: Language) -> Finding:
     """Ask the endpoint for its list of models, with the key that a chat would use."""
     import httpx
 
@@ -263,10 +280,12 @@ def _endpoint(agent: Agent, environ: Mapping[str, str]) -> Finding:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         status = httpx.get(f"{base.rstrip('/')}/models", headers=headers, timeout=SECONDS).status_code
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return Finding(None, "endpoint", f"{shown} could not be reached in {SECONDS:g} s ({type(error).__name__})")
+        kind = type(error).__name__
+        unreachable = finding("unreachable", language, address=shown, seconds=f"{SECONDS:g}", kind=kind)
+        return Finding(None, "endpoint", unreachable)
     if status in (401, 403):
-        return Finding(None, "endpoint", f"{shown} answers, and rejects the key ({status})")
-    return Finding(True, "endpoint", f"{shown} answers ({status})")
+        return Finding(None, "endpoint", finding("rejects_key", language, address=shown, status=status))
+    return Finding(True, "endpoint", finding("answers", language, address=shown, status=status))
 
 
 def _without_secrets(url: str) -> str:
@@ -275,21 +294,21 @@ def _without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _offline() -> Finding:
+def _offline(language: Language) -> Finding:
     """Have the offline default answer a message, in memory."""
     try:
-        result = asyncio.run(_ask_offline())
+        result = asyncio.run(_ask_offline(language))
     except SegueError as error:
-        return Finding(False, "offline", str(error))
-    return Finding(bool(result["success"]), "offline", f"the embedded planner answers: {result['answer'][:60]}")
+        return Finding(False, "offline", render(error, language))
+    return Finding(bool(result["success"]), "offline", finding("planner", language, answer=result["answer"][:60]))
 
 
-async def _ask_offline() -> dict[str, Any]:
+async def _ask_offline(language: Language) -> dict[str, Any]:
     async with open_app(":memory:") as app:
-        return await app.ask("hello", model="offline", mode="direct")
+        return await app.ask("hello", model="offline", mode="direct", language=language)
 
 
-async def unreadable_sessions(file: Path, most: int) -> dict[str, Unreadable]:
+async def unreadable_sessions(file: Path, most: int, language: Language) -> dict[str, Unreadable]:
     """List the sessions and read those that were used last, at most that many; returns the damaged ones.
 
     Raises:
@@ -304,10 +323,10 @@ async def unreadable_sessions(file: Path, most: int) -> dict[str, Unreadable]:
                 pass
             except DamagedSession as error:
                 reasons[session] = error.reason
-    return {session: Unreadable(reason, await _lost(file, session)) for session, reason in reasons.items()}
+    return {session: Unreadable(reason, await _lost(file, session, language)) for session, reason in reasons.items()}
 
 
-async def _lost(file: Path, session: str) -> str:
+async def _lost(file: Path, session: str, language: Language) -> str:
     """Why nobody can go back to an older state of a session; empty where that can be done."""
     storage = await open_sqlite(str(file))
     runner = Runner(storage, Registry(), MODES)
@@ -318,7 +337,7 @@ async def _lost(file: Path, session: str) -> str:
     try:
         await Survey(storage.database, storage.saver(), readable, session).damage()
     except (NothingReadable, UnknownThread) as error:
-        return str(error) if isinstance(error, NothingReadable) else ""
+        return render(error, language) if isinstance(error, NothingReadable) else ""
     finally:
         await runner.close()
         await storage.close()
