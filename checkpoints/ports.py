@@ -10,6 +10,7 @@ from segue.core.events import Event
 from segue.core.ports import CallKey, Claim
 from segue.core.records import Call, Json, NewTask, Recovery, Snapshot, Task, Thread
 from segue.core.task_status import TaskStatus
+from segue.prompts.language import Language
 
 Readable = Callable[[RunnableConfig], Any]
 """Reads the whole state at a checkpoint, asynchronously; raises DamagedCheckpoint where it cannot."""
@@ -155,7 +156,7 @@ class Sessions(Protocol):
 
     async def delete(self, thread_id: str, fence: int) -> None: ...
 
-    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Recovery: ...
+    async def recover(self, saver: Saver, readable: Readable, thread_id: str, language: Language) -> Recovery: ...
 
 
 class Storage(Protocol):

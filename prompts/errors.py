@@ -125,11 +125,37 @@ SENTENCES: Mapping[str, str] = {
     ),
     "{fault}: {advice}.": "{fault}：{advice}。",
     "{fault}, the last of {attempts} attempts: {advice}.": "{fault}（共尝试 {attempts} 次）：{advice}。",
-    "{fault}: it accepts no request until {until}; resume then.": "{fault}：它在 {until} 之前不接受请求；请届时继续。",
+    "{fault}: it accepts no request until {until}; resume then.": (
+        "{fault}：它在 {until} 之前不接受请求；请届时继续。"
+    ),
     "The answer does not fit the question: {problems}.": "答复与问题不符：{problems}。",
     "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
     "to do.": "数据库中有一行无法读取（{what}，{reason}），因此已损坏：`segue doctor` 会说明如何处理。",
     "Name a task or a memory file to forget.": "请指定要遗忘的任务或记忆文件。",
+    "The folder {folder} holds another batch, with {name} {value}: use the same options to continue it, "
+    "or name another folder with --out.": (
+        "文件夹 {folder} 中是另一个批次，其 {name} 为 {value}：请用相同的选项继续它，或用 --out 指定其他文件夹。"
+    ),
+    "There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`.": (
+        "{folder} 中没有批次：请用 `segue simulate --n N --out {folder}` 创建。"
+    ),
+    "The folder {folder} is not empty and holds no batch: name another one with --out.": (
+        "文件夹 {folder} 不是空的，其中也没有批次：请用 --out 指定其他文件夹。"
+    ),
+    "The manifest {file} cannot be read: {error}.": "清单 {file} 无法读取：{error}。",
+    "The file {file} cannot be read: {error}.": "文件 {file} 无法读取：{error}。",
+    "Another process works on the batch in {folder}: wait for it to end.": (
+        "另一个进程正在处理 {folder} 中的批次：请等它结束。"
+    ),
+    "The two batches have no conversation in common: compare batches of one workflow.": (
+        "两个批次没有共同的对话：请比较同一工作流的批次。"
+    ),
+    "{name} cannot judge: name a language model, such as --judge openai:<name>.": (
+        "{name} 不能评判：请指定语言模型，例如 --judge openai:<名称>。"
+    ),
+    "The verdicts {file} cannot be read: {error}. Delete the file to ask again.": (
+        "评判结果 {file} 无法读取：{error}。删除该文件可重新评判。"
+    ),
     "'{path}' is a folder, not a database: name a file in it with --db.": (
         "“{path}”是文件夹，不是数据库：请用 --db 指定其中的文件。"
     ),

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from segue.core.events import Event
 from segue.core.records import Json, Recovery, Snapshot
+from segue.prompts.language import Language
 
 from ..ports import Readable, Saver
 from .database import Database, open_database, touch
@@ -43,8 +44,8 @@ class SqliteSessions:
     async def delete(self, thread_id: str, fence: int) -> None:
         await delete(self._database, thread_id, fence)
 
-    async def recover(self, saver: Saver, readable: Readable, thread_id: str) -> Recovery:
-        return await recover(self._database, cast(FencedSqliteSaver, saver), readable, thread_id)
+    async def recover(self, saver: Saver, readable: Readable, thread_id: str, language: Language) -> Recovery:
+        return await recover(self._database, cast(FencedSqliteSaver, saver), readable, thread_id, language)
 
 
 class SqliteStorage:

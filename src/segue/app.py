@@ -20,6 +20,7 @@ from .core.records import Json
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder, root_of
 from .nodes.chat.run_mode import ModeGraph
+from .prompts.language import Language
 from .registry import Registry
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
 from .runtime.control import Control
@@ -336,17 +337,17 @@ class App:
         """
         return await self.sessions.import_(document, session_id, user_id)
 
-    async def recover(self, session_id: str) -> Json:
+    async def recover(self, session_id: str, *, language: Language = "en") -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
 
-        Returns {checkpoint_id, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a sentence for each
-        record, is empty where nothing was damaged. What ran since is not run again. Where only the records could be
-        repaired, `checkpoint_id` is None and the last sentence says why.
+        Returns {checkpoint_id, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a sentence in
+        `language` for each record, is empty where nothing was damaged. What ran since is not run again. Where only the
+        records could be repaired, `checkpoint_id` is None and the last sentence says why.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.
         """
-        return await self.sessions.recover(session_id)
+        return await self.sessions.recover(session_id, language)
 
     async def delete(self, session_id: str, *, keep_memory: bool = False) -> None:
         """Delete a session: its tasks, messages, snapshots, events and calls; its forks and exports stay.

@@ -208,6 +208,14 @@ async def test_a_damaged_call_is_said_and_not_made_again(sound: Sound, tmp_path:
         await finish(path, sound.paused)
 
 
+async def test_repairs_are_told_in_the_language_that_was_asked_for(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    damage(path, "UPDATE calls SET outcome = '?' WHERE position = (SELECT max(position) FROM calls)")
+    async with Work().opened(path) as app:
+        (chinese,) = (await app.recover("s", language="zh"))["repaired"]
+    assert chinese.startswith(f"任务“{sound.paused}”的调用 ") and chinese.endswith("；它算作已执行，结果不明。")
+
+
 async def test_a_call_whose_record_was_damaged_is_not_made_again(sound: Sound, tmp_path: Path) -> None:
     path = sound.copy(tmp_path)
     damage(

@@ -12,6 +12,8 @@ from segue.core.errors import NothingReadable, UnknownThread
 from segue.core.events import Recovered, StateChanged
 from segue.core.records import Recovery
 from segue.core.task_status import OPEN, TaskStatus
+from segue.prompts.errors import render
+from segue.prompts.language import Language
 
 from ...ports import Readable
 from ..database import Database, translated
@@ -47,6 +49,7 @@ async def recover(
     saver: FencedSqliteSaver,
     readable: Readable,
     thread_id: str,
+    language: Language,
     clock: Callable[[], float] = time.time,
 ) -> Recovery:
     """Let a thread that `saver` holds go back to the newest state that can be read, and replace its damaged records.
@@ -71,27 +74,27 @@ async def recover(
             raise
         found = error
     if isinstance(found, Damage) and not found.size and not damaged:
-        return _recovery(found)
+        return _recovery(found, language)
     copy = await asyncio.to_thread(copy_aside, database, clock())
     fence, now = saver.fence(thread_id), clock()
 
     def work(connection: sqlite3.Connection) -> list[str]:
         check_fence(connection, thread_id, fence)
-        repaired = replace_damaged(connection, thread_id, now)
+        repaired = replace_damaged(connection, thread_id, now, language)
         if isinstance(found, Damage) and found.size:
             _drop(connection, found, saver, thread_id, now)
         return repaired
 
-    return _recovery(found, copy, await database.write(work))
+    return _recovery(found, language, copy, await database.write(work))
 
 
-def _recovery(found: Found, copy: str = "", repaired: Sequence[str] = ()) -> Recovery:
+def _recovery(found: Found, language: Language, copy: str = "", repaired: Sequence[str] = ()) -> Recovery:
     match found:
         case Damage():
             place = found.outermost.checkpoint_id
             return Recovery(place, found.created_at, found.size, copy, [*repaired])
         case NothingReadable():
-            return Recovery(None, copy=copy, repaired=[*repaired, str(found)])
+            return Recovery(None, copy=copy, repaired=[*repaired, render(found, language)])
     return Recovery("", copy=copy, repaired=[*repaired])
 
 

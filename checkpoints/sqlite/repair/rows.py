@@ -9,6 +9,8 @@ from segue.core.events import ErrorRaised, StateChanged, to_dict
 from segue.core.ids import Ids
 from segue.core.records import Json, Task, listed_faults, to_row
 from segue.core.task_status import OPEN, TaskStatus
+from segue.prompts.language import Language
+from segue.prompts.terminal import sentence
 
 from ..event_log import event_row, insert_event
 from ..integrity import ReadRow, rows_of
@@ -46,7 +48,7 @@ _NAMELESS = """
 _LATEST = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 
 
-def replace_damaged(connection: sqlite3.Connection, thread_id: str, now: float) -> list[str]:
+def replace_damaged(connection: sqlite3.Connection, thread_id: str, now: float, language: Language) -> list[str]:
     """Replace what is damaged, in the caller's transaction; returns what was done, a sentence each.
 
     An event that cannot be read keeps its number and says so. A task that lost what it needs ends with an error. A
@@ -57,9 +59,9 @@ def replace_damaged(connection: sqlite3.Connection, thread_id: str, now: float) 
         for table in ("events", "tasks", "calls")
     }
     return [
-        *_replace_events(connection, thread_id, damaged["events"], now),
-        *[_replace_task(connection, thread_id, row, now) for row in damaged["tasks"]],
-        *[_replace_call(connection, thread_id, row, now) for row in damaged["calls"]],
+        *_replace_events(connection, thread_id, damaged["events"], now, language),
+        *[_replace_task(connection, thread_id, row, now, language) for row in damaged["tasks"]],
+        *[_replace_call(connection, thread_id, row, now, language) for row in damaged["calls"]],
     ]
 
 
@@ -69,7 +71,9 @@ def _update(connection: sqlite3.Connection, table: str, row: ReadRow, new: Json)
     connection.execute(f"UPDATE {table} SET {columns} WHERE position = :position", values)
 
 
-def _replace_events(connection: sqlite3.Connection, thread_id: str, rows: Iterable[ReadRow], now: float) -> list[str]:
+def _replace_events(
+    connection: sqlite3.Connection, thread_id: str, rows: Iterable[ReadRow], now: float, language: Language
+) -> list[str]:
     dropped = 0
     for row in rows:
         dropped += connection.execute(_DROP_EVENT, (row.stored["task_id"], row.stored["seq"])).rowcount
@@ -85,13 +89,14 @@ def _replace_events(connection: sqlite3.Connection, thread_id: str, rows: Iterab
             filled.setdefault(task_id, []).append(str(gap))
         numbers[task_id], moment = seq, at
     said = [
-        f"Events of task '{task}' that cannot be read, and say so now: {', '.join(n)}." for task, n in filled.items()
+        sentence("events_replaced", language, task=task, numbers=", ".join(numbered))
+        for task, numbered in filled.items()
     ]
     left = dropped - sum(map(len, filled.values()))
-    return [*said, f"Events dropped: {left}."] if left > 0 else said
+    return [*said, sentence("events_dropped", language, n=left)] if left > 0 else said
 
 
-def _replace_task(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float) -> str:
+def _replace_task(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
     task_id = row.task_id or _nameless(connection, thread_id)
     whole = {**_EMPTY, "task_id": task_id, "thread_id": thread_id, "created_at": now, "updated_at": now}
     new: Json = {column: whole.get(column) for column in row.faults}
@@ -104,8 +109,8 @@ def _replace_task(connection: sqlite3.Connection, thread_id: str, row: ReadRow, 
     if ended:
         old = status or TaskStatus.PENDING
         insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR))
-    what = "it ended with an error, send its message again" if ended else "they are empty now"
-    return f"Task '{task_id}': damaged: {', '.join(row.faults)}; {what}."
+    what = "task_ended_damaged" if ended else "task_emptied"
+    return sentence(what, language, task=task_id, fields=", ".join(row.faults))
 
 
 def _nameless(connection: sqlite3.Connection, thread_id: str) -> str:
@@ -114,7 +119,7 @@ def _nameless(connection: sqlite3.Connection, thread_id: str) -> str:
     return str(row["task_id"]) if row and isinstance(row["task_id"], str) else Ids().task()
 
 
-def _replace_call(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float) -> str:
+def _replace_call(connection: sqlite3.Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
     lost = f"damaged#{row.stored['position']}"
     name = row.values.get("name", "unknown")
     latest = connection.execute(_LATEST, (thread_id,)).fetchone()
@@ -141,8 +146,12 @@ def _replace_call(connection: sqlite3.Connection, thread_id: str, row: ReadRow, 
         _update(connection, "calls", row, new)
     except sqlite3.IntegrityError:  # it was made again while it could not be found
         _update(connection, "calls", row, {**new, "scope": lost, "orphaned": 1})
-    unknown = (
-        "; it counts as made, its outcome is unknown" if "outcome" in new and not row.values.get("outcome") else ""
+    return sentence(
+        "call_repaired",
+        language,
+        name=name,
+        task=row.task_id or whole["task_id"],
+        fields=", ".join(row.faults),
+        unknown=sentence("call_unknown", language) if "outcome" in new and not row.values.get("outcome") else "",
+        stuck=sentence("call_stuck", language) if row.faults.keys() & {"name", "arguments"} else "",
     )
-    stuck = "; its task may stop there, cancel it then" if row.faults.keys() & {"name", "arguments"} else ""
-    return f"Call {name} of task '{row.task_id or whole['task_id']}': damaged: {', '.join(row.faults)}{unknown}{stuck}."

@@ -4,6 +4,7 @@ from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.ports import Storage
 from ..core.records import Recovery
+from ..prompts.language import Language
 from .runner import Runner, thread_config
 from .thread_state import state_at
 
@@ -11,7 +12,7 @@ _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
 """LangGraph's channels of what a step that has not ended may write."""
 
 
-async def recover_session(storage: Storage, runner: Runner, thread_id: str) -> Recovery:
+async def recover_session(storage: Storage, runner: Runner, thread_id: str, language: Language) -> Recovery:
     """Repair the records and go back to the newest state that can be read.
 
     Raises:
@@ -22,7 +23,7 @@ async def recover_session(storage: Storage, runner: Runner, thread_id: str) -> R
         await state_at(runner.graph, config)
 
     async with runner.leased(thread_id):
-        return await storage.sessions.recover(runner.saver, readable, thread_id)
+        return await storage.sessions.recover(runner.saver, readable, thread_id, language)
 
 
 async def make_again(runner: Runner, thread_id: str) -> None:

@@ -9,6 +9,7 @@ from ..checkpoints.ports import Storage
 from ..core.errors import InvalidExport, InvalidMessage
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json
+from ..prompts.language import Language
 from .recovery import recover_session
 from .runner import Runner
 from .thread_state import state_at
@@ -86,13 +87,13 @@ class Sessions:
             return {"thread_id": thread_id, "task_id": None, "status": None}
         return (await self._storage.tasks.get(task_id)).json()
 
-    async def recover(self, session_id: str) -> Json:
+    async def recover(self, session_id: str, language: Language) -> Json:
         """Repair a damaged session; the database is copied first.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
-        return (await recover_session(self._storage, self._runner, session_id)).json()
+        return (await recover_session(self._storage, self._runner, session_id, language)).json()
 
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
         """Delete every row of the session, and rewrite the file without them; first what its tasks remember.

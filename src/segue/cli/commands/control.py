@@ -40,7 +40,7 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 
     Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
     """
-    back: dict[str, Any] = await app.recover(session)
+    back: dict[str, Any] = await app.recover(session, language=settings.language_for(""))
     if not back["dropped"] and not back["repaired"]:
         return [settings.say("nothing_damaged", session=session)], 0
     dropped = [

@@ -83,7 +83,7 @@ class Manifest:
         file = folder / FILE
         if not file.is_file():
             raise ConfigurationError(
-                f"There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`."
+                "There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`.", folder=folder
             )
         try:
             form = json.loads(file.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ class Manifest:
                 raise ValueError(f"its version is not {VERSION}")
             return cls(**{**form, "scenarios": tuple(form["scenarios"])})
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise ConfigurationError(f"The manifest {file} cannot be read: {error}.") from error
+            raise ConfigurationError("The manifest {file} cannot be read: {error}.", file=file, error=error) from error
 
     def write(self, folder: Path) -> None:
         """Write the manifest, in place of an earlier one."""
@@ -134,7 +134,7 @@ def _digest(files: Iterable[Path]) -> str:
         try:
             found.update(sha256(file.read_bytes()).digest())
         except OSError as error:
-            raise ConfigurationError(f"The file {file} cannot be read: {error}.") from error
+            raise ConfigurationError("The file {file} cannot be read: {error}.", file=file, error=error) from error
     return found.hexdigest()
 
 
@@ -152,15 +152,18 @@ def settle(folder: Path, wanted: Manifest) -> Manifest:
     if not (folder / FILE).is_file():
         if folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()):
             raise ConfigurationError(
-                f"The folder {folder} is not empty and holds no batch: name another one with --out."
+                "The folder {folder} is not empty and holds no batch: name another one with --out.", folder=folder
             )
         wanted.write(folder)
         return wanted
     present = Manifest.read(folder)
     if name := present.difference(wanted):
         raise ConfigurationError(
-            f"The folder {folder} holds another batch, with {name} {_shown(present, name)}: use the same options to "
-            "continue it, or name another folder with --out."
+            "The folder {folder} holds another batch, with {name} {value}: use the same options to continue it, "
+            "or name another folder with --out.",
+            folder=folder,
+            name=name,
+            value=_shown(present, name),
         )
     if wanted.n > present.n:
         present = replace(present, n=wanted.n)

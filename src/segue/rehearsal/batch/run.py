@@ -47,7 +47,9 @@ async def rehearse(
         with _lock(folder).acquire(timeout=0):
             return await _held(folder, settle(folder, wanted), heard)
     except Timeout:
-        raise ConfigurationError(f"Another process works on the batch in {folder}: wait for it to end.") from None
+        raise ConfigurationError(
+            "Another process works on the batch in {folder}: wait for it to end.", folder=folder
+        ) from None
 
 
 def _lock(folder: Path) -> FileLock:

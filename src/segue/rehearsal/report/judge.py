@@ -55,7 +55,7 @@ def read_verdicts(folder: Path, model: str) -> dict[str, Verdict]:
         return {name: Verdict(**form) for name, form in json.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"The verdicts {file} cannot be read: {error}. Delete the file to ask again."
+            "The verdicts {file} cannot be read: {error}. Delete the file to ask again.", file=file, error=error
         ) from error
 
 
@@ -71,7 +71,9 @@ async def judge_batch(
     agent = Agent(agent_id="judge", description="The judge of a rehearsal", temperature=0.0)
     judge = Registry((agent,)).model_for(agent, model)
     if not judge.is_language_model:
-        raise ConfigurationError(f"{judge.name} cannot judge: name a language model, such as --judge openai:<name>.")
+        raise ConfigurationError(
+            "{name} cannot judge: name a language model, such as --judge openai:<name>.", name=judge.name
+        )
     verdicts = read_verdicts(folder, model)
     for planned in manifest.conversations():
         file = log_file(folder, planned)
