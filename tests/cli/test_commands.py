@@ -187,6 +187,15 @@ def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     assert "MAKE_PLAN" in run("graph", "plan").stdout
 
 
+def test_a_shipped_workflow_is_listed_and_printed_to_be_changed(here: Path) -> None:
+    assert "travel_change: Change or cancel" in run("workflows").stdout
+    (here / "mine.md").write_text(run("workflows", "travel_change").stdout, encoding="utf-8")
+    assert run("workflows", "mine.md").stdout == run("workflows", "travel_change").stdout
+    (here / "mine.md").write_text("no front matter", encoding="utf-8")
+    wrong = run("workflows", "mine.md")
+    assert wrong.exit_code and "mine.md, line 1" in wrong.stderr
+
+
 def test_modes_of_the_agents_file_are_listed_and_drawn(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (here / "shouting.py").write_text(

@@ -13,6 +13,7 @@ from .commands.memory import memory
 from .commands.report import report
 from .commands.simulate import simulate
 from .commands.waiting import waiting
+from .commands.workflows import workflows
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, report_errors
 from .settings import DEFAULT_DATABASE, Settings
@@ -253,6 +254,7 @@ for command in (
     inspect.agents,
     inspect.doctor,
     report,
+    workflows,
 ):
     app.command()(command)
 app.add_typer(memory)

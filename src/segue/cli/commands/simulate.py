@@ -24,10 +24,13 @@ Config = Annotated[
 ]
 User = Annotated[
     str | None,
-    typer.Option("--user", help=f"dummy_user, input_user, scripted_user, llm_profile, llm_oow, {_OWN}."),
+    typer.Option("--user", help=f"dummy_user, input_user, scripted_user, llm_profile, llm_oow, rule_user, {_OWN}."),
 ]
-Bot = Annotated[str | None, typer.Option("--bot", help=f"dummy_bot, input_bot, react_bot, segue:MODE, {_OWN}.")]
-Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, {_OWN}.")]
+Bot = Annotated[
+    str | None,
+    typer.Option("--bot", help=f"dummy_bot, input_bot, react_bot, workflow_bot, rule_bot, segue:MODE, {_OWN}."),
+]
+Api = Annotated[str | None, typer.Option("--api", help=f"dummy_api, tools, llm, request, backend, {_OWN}.")]
 Turns = Annotated[int | None, typer.Option("--turns", min=1, metavar="N", help="The user's turns at most; 20.")]
 Agent = Annotated[str | None, typer.Option("--agent", help="The agent that is the bot: see `segue agents`.")]
 UserModel = Annotated[str | None, typer.Option("--user-model", help="The simulated user's model, such as openai:NAME.")]
