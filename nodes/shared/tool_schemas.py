@@ -56,6 +56,12 @@ def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
     return _object({"action_type": {"const": kind}, "output": output, **progress}, *progress)
 
 
+def _planned(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's step, which may name the tool and the parameters of its call."""
+    call = {"action": _TEXT, "params": {"type": "object"}}
+    return _object({"step_id": _TEXT, "description": _TEXT, "status": status, **call}, *call)
+
+
 _STATUS = {"enum": [status.value for status in Status]}
 _UPDATES = {"type": "array", "items": _object({"step_id": _TEXT, "status": _STATUS})}
 ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
@@ -63,7 +69,7 @@ ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
 
 def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTIONS) -> dict[str, Any]:
     """The JSON schema of a decision: one arm an action that is offered, one a tool."""
-    step = _object({"step_id": _TEXT, "description": _TEXT, "status": {"enum": ["pending", "done"]}})
+    step = _planned({"enum": ["pending", "done"]})
     plan = {"type": "array", "items": step, "minItems": 1}
     outputs = {"ANSWER": [_object({"answer": _TEXT})], "PLAN": [_object({"plan": plan, "notes": _TEXT})]}
     if tools:
@@ -111,8 +117,7 @@ def _control_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
 
 
-_STEP = _object({"step_id": _TEXT, "description": _TEXT, "status": _STATUS})
-_STEPS = {"type": "array", "items": _STEP, "minItems": 1}
+_STEPS = {"type": "array", "items": _planned(_STATUS), "minItems": 1}
 _CALLS = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type": "object"}})}
 
 CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {

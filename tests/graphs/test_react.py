@@ -166,6 +166,15 @@ async def test_a_call_counts_for_the_step_that_the_model_names(bed: Make) -> Non
     assert [event["step_id"] for event in test.of_type("tool_result")] == ["2", "3"]
 
 
+async def test_a_call_counts_for_the_step_whose_tool_and_parameters_it_has(bed: Make) -> None:
+    steps = [{"description": f"double {n}", "action": "double", "params": {"number": n}} for n in (1, 2)]
+    script = [plan([*steps, "tell"]), call_tool(("double", {"number": 2})), answer("4")]
+    with (test := bed(build_react, script)).model:
+        out = await test.send("go")
+    assert [step["status"] for step in out["result"]["plan"]] == ["pending", "done", "done"]
+    assert [event["step_id"] for event in test.of_type("tool_call")] == ["2"]
+
+
 async def test_a_call_that_no_one_accounts_for_changes_no_step(bed: Make) -> None:
     script = [plan(["double it", "tell"]), call_tool(("double", {"number": 2})), answer("4")]
     with (test := bed(build_react, script)).model:

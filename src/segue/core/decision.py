@@ -82,7 +82,7 @@ class Decision(BaseModel):
     def output(self) -> dict[str, Any]:
         """The action's output in the form of the envelope."""
         calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in self.tool_calls]
-        plan = [{"step_id": s.step_id, "description": s.description, "status": s.status.value} for s in self.plan]
+        plan = [_shown(step) for step in self.plan]
         match self.action_type:
             case ActionType.CALL_TOOL:
                 return {"tool_calls": calls}
@@ -94,6 +94,12 @@ class Decision(BaseModel):
                 return {"answer": self.answer}
             case ActionType.REFLECT:
                 return {"summary": self.notes} if self.notes else {}
+
+
+def _shown(step: Step) -> dict[str, Any]:
+    """A step as the envelope has it; its tool and parameters only where the plan names them."""
+    named = {"action": step.action, "params": step.params} if step.action else {}
+    return {"step_id": step.step_id, "description": step.description, "status": step.status.value, **named}
 
 
 _FENCE = re.compile(r"^\s*```[\w-]*\s*\n?|\n?\s*```\s*$")
@@ -315,4 +321,6 @@ def _step(item: Any, place: int) -> Step:
         step_id=str(next((name for name in named if name not in (None, "")), place)),
         description=str(item.get("description") or item.get("general_goal") or item.get("title") or ""),
         status=Status(status) if status in set(Status) else Status.PENDING,
+        action=item["action"] if isinstance(item.get("action"), str) else "",
+        params=item["params"] if isinstance(item.get("params"), dict) else {},
     )
