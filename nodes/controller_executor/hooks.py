@@ -5,7 +5,15 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from segue.core.errors import ConfigurationError
-from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig, early_exit
+from segue.core.flows import (
+    BUILT_INS,
+    BranchInput,
+    ControllerDecision,
+    EarlyExit,
+    FlowConfig,
+    OnReachMaxRound,
+    early_exit,
+)
 from segue.prompts.phrases import phrase
 
 from .state import FlowState
@@ -14,11 +22,14 @@ from .state import FlowState
 async def finish_or_continue(
     config: FlowConfig, decision: ControllerDecision, state: FlowState
 ) -> EarlyExit | BranchInput:
-    """What the flow's `detect_finish_or_continue` says.
+    """What the flow's `detect_finish_or_continue` says; the default one ignores built-in branches that are left out.
 
     Raises:
         ConfigurationError: it returned something else than the two.
     """
+    left_out = {*BUILT_INS} - {*config.subflows_config.executor.built_ins}
+    if config.finish_detector is None and decision.command in left_out:
+        return BranchInput(decision.command, decision.command_args)
     hook = config.finish_detector or detect_finish_or_continue
     given = hook(decision, cast(Mapping[str, Any], state))
     found = await given if isawaitable(given) else given
@@ -36,7 +47,7 @@ async def finish_or_continue(
 
 async def at_max_round(config: FlowConfig, state: FlowState) -> EarlyExit:
     """What the flow's `on_reach_max_round` says."""
-    hook = config.on_reach_max_round or on_reach_max_round
+    hook: OnReachMaxRound = config.on_reach_max_round or on_reach_max_round
     given = hook(cast(Mapping[str, Any], state))
     return early_exit(await given if isawaitable(given) else given)
 

@@ -115,6 +115,14 @@ async def test_the_hook_behind_the_controller_can_be_replaced(bed: Make, as_inte
     assert [event["data"]["name"] for event in made.of_type("tool_result")] == ["double"]
 
 
+async def test_a_built_in_branch_that_is_left_out_does_not_end_the_flow(bed: Make) -> None:
+    config = {"subflows_config": {"Executor": {"built_ins": ["final_answer"]}}}
+    made = bed(flow(**config), [FINISH, choose("final_answer", answer="42")])
+    out = await made.start({"goal": "Answer"})
+    assert (out["result"], out["status"]) == ("42", "finished")
+    assert 'There is no branch "finish"' in prompts(made)[1]
+
+
 async def test_a_hook_that_returns_something_else_is_named(bed: Make) -> None:
     made = bed(flow(detect_finish_or_continue=lambda decision, state: {"result": 1}), [FINISH])
     with pytest.raises(ConfigurationError, match="return a BranchInput, an EarlyExit"):
