@@ -166,6 +166,15 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "resume_it": ("继续它：", "resume it:"),
     "add_and_resume": ("补充这条消息并继续：", "add the message to it, and resume it:"),
     "unended": ("对话尚未结束，继续请运行：{command}", "The conversation has not ended. To continue it: {command}"),
+    "batch_stopped": ("已停止：再次运行同一命令即可继续。", "Stopped: run the same command to continue the batch."),
+    "batch_unfinished": (
+        "{total} 个对话中有 {n} 个尚未结束：请再次运行同一命令。",
+        "{n} of {total} conversations have not ended: run the same command again.",
+    ),
+    "batch_finished": (
+        "{total} 个对话都已结束。下一步：segue report {folder}",
+        "{total} conversations ended. Next: segue report {folder}",
+    ),
     "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
     # A conversation that does not go on by itself.
     "not_sent": (

@@ -98,13 +98,8 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
 
 
-def pick_mode(message: str) -> Picked:
-    """A mere greeting goes direct, a wish for a plan goes plan, all else goes react."""
-    return rule_for(message) or DEFAULT
-
-
 def rule_for(message: str) -> Picked | None:
-    """The mode that the words of a message call for, if they do."""
+    """The mode that the words of a message call for: direct for a mere greeting, plan for a wish for one, else none."""
     text = message.replace("’", "'")
     if _is_greeting(text):
         return "direct"

@@ -17,7 +17,7 @@ from segue import Agent, Budget, ChatMode
 from segue.app import App
 from segue.core.errors import ModelRefused
 from segue.core.events import AttemptRestarted, ModeSelected, Token
-from segue.nodes.chat.select_mode import pick_mode
+from segue.nodes.chat.select_mode import DEFAULT, rule_for
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import Deltas, LoopbackServer, Text, ToolCalls
 from tests.server.serving import Served, prescribed_client
@@ -445,7 +445,7 @@ async def test_auto_asks_the_model_where_the_rules_do_not_tell(
 
 @pytest.mark.parametrize("mode", PICKED)
 def test_auto_picks_the_mode_by_rules(mode: str) -> None:
-    assert [message for message in PICKED[mode] if pick_mode(message) != mode] == []
+    assert [message for message in PICKED[mode] if (rule_for(message) or DEFAULT) != mode] == []
 
 
 @pytest.mark.parametrize(

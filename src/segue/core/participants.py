@@ -61,9 +61,8 @@ class Setting:
     """What a participant is built from.
 
     `argument` is the part of the mode after the colon. `agent` carries its model calls and tools, by its own model or
-    the one named `model`. `specs` are the
-    functions that the API offers, for a bot or a controller; `tools` are those of the configuration or of the bot's
-    agent, for an API.
+    the one named `model`. `specs` are the functions that the API offers, for a bot or a controller; `tools` are those
+    of the configuration or of the bot's agent, for an API.
     """
 
     role: Role

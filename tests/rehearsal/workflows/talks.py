@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, UserOutput, Utterance
-from segue.rehearsal.workflows import Scenario, backend_of, load_workflow
+from segue.rehearsal.workflows import Backend, Scenario, backend_of, load_workflow
 from segue.rehearsal.workflows.persona_user import PersonaUser
 from segue.rehearsal.workflows.policy import Call, next_move
 from segue.rehearsal.workflows.workflow import Json
 
 TURNS = 20
+
+
+def replayed(backend: Backend, seed: int, calls: Sequence[tuple[str, Json]]) -> Json:
+    """The backend's state after these calls, in their order."""
+    state = backend.initial(seed)
+    for name, arguments in calls:
+        state = backend.call(state, name, arguments).state
+    return state
 
 
 class Talk:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from segue.rehearsal.workflows import backend_of, find_backend, load_workflow, shipped_names
+from tests.rehearsal.workflows.talks import replayed
 
 REFUSED: list[tuple[str, str, dict[str, Any], int]] = [
     ("travel_change", "find_booking", {"reference": "AA0000", "surname": "Keller"}, 404),
@@ -59,7 +60,7 @@ def test_a_call_changes_a_copy_and_cannot_be_made_twice(name: str, api: str, arg
     assert first.status_code == 200
     again = backend.call(first.state, api, arguments)
     assert again.status_code in (404, 409)
-    assert again.state == first.state == backend.replay(0, [(api, arguments)])
+    assert again.state == first.state == replayed(backend, 0, [(api, arguments)])
 
 
 @pytest.mark.parametrize("name", shipped_names())

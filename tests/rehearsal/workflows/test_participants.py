@@ -11,9 +11,10 @@ from segue.core.conversation import BotOutput, Conversation, Role
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Setting
 from segue.rehearsal import ConversationConfig, converse
-from segue.rehearsal.workflows import RuleBot, final_state, find_scenario
+from segue.rehearsal.workflows import RuleBot, find_backend, find_scenario
 from tests.fakes import ScriptedChatModel
 from tests.rehearsal.participants import Does, calls, says
+from tests.rehearsal.workflows.talks import replayed
 
 CANCEL = ConversationConfig(workflow="travel_change", scenario="cancel_flexible", seed=3)
 FIND = calls("find_booking", reference="QP6618", surname="Lindqvist")
@@ -99,7 +100,9 @@ async def test_the_state_survives_an_interruption_and_no_call_is_repeated(tmp_pa
         (u.text, u.action, u.data) for u in whole.utterances
     ]
     assert [u.action for u in done.results] == [call.name for call in scenario.expected_calls]
-    assert done.state["API"] == whole.state["API"] == final_state(done.config, done.utterances)
+    made = [(u.action, u.action_input) for u in done.results if u.ok]
+    expected = replayed(find_backend("travel_change"), done.config.seed or 0, made)
+    assert done.state["API"] == whole.state["API"] == expected
     assert done.state["API"]["bookings"]["QP6618"]["status"] == "cancelled"
 
 

@@ -4,7 +4,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from segue.rehearsal.workflows import Scenario, backend_of, find_scenario, load_scenarios, load_workflow, shipped_names
-from tests.rehearsal.workflows.talks import Talk
+from tests.rehearsal.workflows.talks import Talk, replayed
 
 SHIPPED = [pytest.param(name, one, id=f"{name}-{one.name}") for name in shipped_names() for one in load_scenarios(name)]
 
@@ -36,7 +36,7 @@ def test_the_expected_calls_make_the_expected_state(name: str, scenario: Scenari
     """The two are written down apart; a scenario without changes expects the state untouched."""
     backend = backend_of(load_workflow(name))
     calls = [(call.name, call.arguments) for call in scenario.expected_calls]
-    assert backend.replay(3, calls) == scenario.expected_state(backend.initial(3))
+    assert replayed(backend, 3, calls) == scenario.expected_state(backend.initial(3))
 
 
 def test_conversations_differ_by_seed_and_repeat_with_it() -> None:

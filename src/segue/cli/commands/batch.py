@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..exits import FAILED, PAUSED, complain, remark
+from ..settings import Settings
 from ..views.consoles import complaints
 
 if TYPE_CHECKING:
@@ -15,21 +16,19 @@ if TYPE_CHECKING:
     from ...rehearsal.batch.run import Progress as Said
 
 
-def held(folder: Path, manifest: "Manifest") -> int:
+def held(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     """Hold the conversations of a batch that have not ended, and return the exit code."""
     try:
         result = asyncio.run(_held(folder, manifest))
     except KeyboardInterrupt:
-        remark("Stopped: the same command continues the batch.")
+        remark(settings.say("batch_stopped"))
         return PAUSED
     for error in result.errors:
         complain(error)
     if result.finished < result.total:
-        complain(
-            f"{result.total - result.finished} of {result.total} conversations have not ended: run the command again."
-        )
+        complain(settings.say("batch_unfinished", n=result.total - result.finished, total=result.total))
         return FAILED
-    remark(f"{result.total} conversations ended. Next: segue report {folder}")
+    remark(settings.say("batch_finished", total=result.total, folder=folder))
     return 0
 
 

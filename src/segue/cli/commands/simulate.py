@@ -102,7 +102,7 @@ def simulate(
         from ...rehearsal.batch.manifest import batch_of
         from .batch import held
 
-        raise typer.Exit(held(out, batch_of(chosen, n=n, workers=workers, agents=agents)))
+        raise typer.Exit(held(settings, out, batch_of(chosen, n=n, workers=workers, agents=agents)))
 
 
 def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:

@@ -38,7 +38,7 @@ async def work(folder: Path, worker: int) -> None:
         for planned in mine:
             if is_finished(folder, planned):
                 continue
-            _report(planned, "")
+            _report(planned, "started")
             try:
                 conversation = await converse(app, planned.config, conversation_id=planned.conversation_id)
             except SegueError as error:
@@ -57,7 +57,7 @@ async def _why(app: App, conversation: Conversation) -> str:
 
 
 def _report(planned: Planned, status: str, error: str = "") -> None:
-    line = {"conversation_id": planned.conversation_id, "status": status or "started", "error": error}
+    line = {"conversation_id": planned.conversation_id, "status": status, "error": error}
     print(json.dumps(line, ensure_ascii=True), flush=True)  # noqa: T201 - the protocol with the process that started it
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,7 @@ def read_verdicts(folder: Path, model: str) -> dict[str, Verdict]:
         ) from error
 
 
-async def judge_batch(
-    folder: Path, manifest: Manifest, model: str, heard: Callable[[str], None] = lambda conversation_id: None
-) -> dict[str, Verdict]:
+async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str, Verdict]:
     """Have a model judge every conversation that has ended; one that it judged before is not asked about again.
 
     Raises:
@@ -83,7 +81,6 @@ async def judge_batch(
         if conversation.ending:
             verdicts[planned.conversation_id] = await judge_one(judge, conversation)
             _write(_file(folder, model), verdicts)
-            heard(planned.conversation_id)
     return verdicts
 
 

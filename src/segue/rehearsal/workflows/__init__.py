@@ -6,7 +6,7 @@ from .backends import Backend, Refused, find_backend, register_backend
 from .configuration import with_workflow
 from .instructions import instructions
 from .loader import find_scenario, load_scenarios, load_workflow, read_workflow, shipped_names, workflow_file
-from .participants import BackendAPI, NodeDependency, RuleBot, RuleUser, WorkflowBot, backend_of, final_state
+from .participants import BackendAPI, NodeDependency, RuleBot, RuleUser, WorkflowBot, backend_of
 from .scenario import ExpectedCall, Persona, Scenario
 from .workflow import Api, Slot, Step, Workflow
 
@@ -27,7 +27,6 @@ __all__ = [
     "Step",
     "Workflow",
     "backend_of",
-    "final_state",
     "find_backend",
     "find_scenario",
     "instructions",

@@ -12,7 +12,6 @@ from segue.core.conversation import (
     EndReason,
     Role,
     UserOutput,
-    Utterance,
 )
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Setting
@@ -149,9 +148,3 @@ def specs_of(workflow: Workflow) -> list[Json]:
         {"type": "function", "function": {"name": name, "description": api.description, "parameters": api.parameters}}
         for name, api in workflow.apis.items()
     ]
-
-
-def final_state(config: ConversationConfig, utterances: Sequence[Utterance]) -> Json:
-    """The backend's state after a conversation, from the calls in its transcript that succeeded."""
-    made = [(u.action, u.action_input) for u in utterances if u.role is Role.API and u.ok]
-    return backend_of(workflow_of(config)).replay(config.seed or 0, made)

@@ -1,6 +1,6 @@
 """Simulated systems behind workflows: a state that is JSON, and the functions that read and change it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +49,3 @@ class Backend:
         except Refused as refused:
             return Response(refused.status, {"error": str(refused)}, dict(state))
         return Response(200, data, changed)
-
-    def replay(self, seed: int, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Json:
-        """The state after the calls that succeeded, in their order."""
-        state = self.initial(seed)
-        for name, arguments in calls:
-            state = self.call(state, name, arguments).state
-        return state
