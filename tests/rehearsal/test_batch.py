@@ -19,8 +19,9 @@ pytest.importorskip("scipy")
 
 from segue.cli.main import app
 from segue.core.errors import ConfigurationError
-from segue.rehearsal import read_log
+from segue.rehearsal import ConversationConfig, read_log
 from segue.rehearsal.batch.manifest import Manifest, batch_of, settle
+from segue.rehearsal.batch.worker import work
 from segue.rehearsal.workflows.loader import workflow_file
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +138,15 @@ def _without_verification(text: str) -> str:
     """The workflow without the step that verifies the passenger, and without the preconditions on it."""
     text = re.sub(r"requires: \[[^\]]*\]", "requires: []", text)
     return re.sub(r"(?m)^  - name: verify.*\n(?:    .*\n)+", "", text)
+
+
+async def test_a_worker_knows_the_flows_of_the_agents_file(tmp_path: Path) -> None:
+    agents = tmp_path / "agents.toml"
+    agents.write_text("[flows.mine]\nmax_round = 3\n", encoding="utf-8")
+    config = ConversationConfig(user_mode="scripted_user", script=("Hello",), bot_mode="segue:mine")
+    settle(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
+    await work(tmp_path / "out", 1)
+    assert read_log(tmp_path / "out/logs/conversation-001.jsonl").ending
 
 
 def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ...app import open as open_app
 from ...core.agents import load_agents, load_modes
 from ...core.conversation import Conversation
 from ...core.errors import SegueError
+from ...core.flows import load_flows
 from ..log import write_log
 from ..simulate import converse
 from .manifest import Manifest, Planned, is_finished, log_file
@@ -33,7 +34,7 @@ async def work(folder: Path, worker: int) -> None:
     if manifest.agents:
         sys.path.append(str(Path(manifest.agents).parent))
     agents = load_agents(manifest.agents) if manifest.agents else []
-    modes = load_modes(manifest.agents) if manifest.agents else {}
+    modes = {**load_modes(manifest.agents), **load_flows(manifest.agents)} if manifest.agents else {}
     async with open_app(database(folder, worker), agents=agents, modes=modes) as app:
         for planned in mine:
             if is_finished(folder, planned):
