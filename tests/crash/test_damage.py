@@ -168,7 +168,10 @@ DAMAGES: dict[str, tuple[Damage, frozenset[str]]] = {
 
 
 READING = ("tasks", "threads", "history", "trace")
-SAID = ("is damaged", "is not a SQLite database", "belongs to another program", "check the disk")
+SAID = (
+    *("is damaged", "is not a SQLite database", "belongs to another program", "check the disk"),
+    *("已损坏", "不是 SQLite 数据库", "属于其他程序", "检查磁盘"),
+)
 
 
 @pytest.mark.parametrize("name", DAMAGES)

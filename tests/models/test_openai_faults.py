@@ -64,7 +64,7 @@ class Replied:
 
 Outcome = Retried | Refused | Replied
 INVALID = Retried(r"sent an invalid reply \(.+: .+\)")
-SILENT = Retried("sent nothing new for 0.2 s.* check the endpoint, then resume")
+SILENT = Retried("sent nothing new for 0.4 s.* check the endpoint, then resume")
 Row = tuple[Scripted, dict[tuple[str, bool], Outcome]]
 
 
@@ -221,8 +221,8 @@ async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outc
 async def retried(fault: Any, request: ModelRequest, streaming: bool, silent: bool) -> CallLog:
     """What comes of three faults in a row, after it was seen that a good reply cures one."""
     async with LoopbackServer([fault, Text("good"), fault, fault, fault]) as server:
-        cured = await record(model_at(server, streaming, read_timeout=0.4 if silent else 10), request)
-        lost = await record(model_at(server, streaming, read_timeout=0.2 if silent else 10), request)
+        cured = await record(model_at(server, streaming, read_timeout=0.6 if silent else 10), request)
+        lost = await record(model_at(server, streaming, read_timeout=0.4 if silent else 10), request)
         server.assert_spent()
     assert cured.reply.text == "good" and len(cured.retries) == 1
     assert isinstance(lost.error, ModelUnreachable) and [retry.seconds for retry in lost.retries] == [1.0, 2.0]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from io import StringIO
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ async def test_a_worker_knows_the_flows_of_the_agents_file(tmp_path: Path) -> No
     agents.write_text("[flows.mine]\nmax_round = 3\n", encoding="utf-8")
     config = ConversationConfig(user_mode="scripted_user", script=("Hello",), bot_mode="segue:mine")
     settle(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
-    await work(tmp_path / "out", 1)
+    await work(tmp_path / "out", 1, StringIO())
     assert read_log(tmp_path / "out/logs/conversation-001.jsonl").ending
 
 

@@ -33,7 +33,6 @@ def held(settings: Settings, folder: Path, manifest: "Manifest") -> int:
 
 
 async def _held(folder: Path, manifest: "Manifest") -> "BatchResult":
-    from ...rehearsal.batch.manifest import settle, unfinished
     from ...rehearsal.batch.run import rehearse
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -41,8 +40,6 @@ async def _held(folder: Path, manifest: "Manifest") -> "BatchResult":
         bar = progress.add_task("", total=manifest.n)
 
         def heard(said: "Said") -> None:
-            progress.update(bar, advance=said.status == "finished", description=said.conversation_id)
+            progress.update(bar, completed=said.finished, total=said.total, description=said.conversation_id)
 
-        settled = settle(folder, manifest)
-        progress.update(bar, total=settled.n, completed=settled.n - len(unfinished(folder, settled)))
         return await rehearse(folder, manifest, heard)

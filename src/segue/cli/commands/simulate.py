@@ -99,6 +99,8 @@ def simulate(
         chosen = load_config(config, **values) if config else config_of(values)
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
+        if session or log:
+            raise typer.BadParameter("a batch names its sessions and logs itself: see --out", param_hint="--session")
         from ...rehearsal.batch.manifest import batch_of
         from .batch import held
 

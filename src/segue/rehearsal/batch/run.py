@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,6 +21,9 @@ class Progress:
     conversation_id: str
     status: str
     error: str = ""
+    finished: int = 0
+    """Conversations of the batch that have ended, of `total`."""
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ def _lock(folder: Path) -> FileLock:
 
 async def _held(folder: Path, manifest: Manifest, heard: Callable[[Progress], None]) -> BatchResult:
     todo = unfinished(folder, manifest)
-    errors: list[str] = []
+    finished, errors = manifest.n - len(todo), list[str]()
 
     def note(progress: Progress) -> None:
+        nonlocal finished
+        finished += progress.status == "finished"
         if progress.status == "failed":
             errors.append(f"{progress.conversation_id}: {progress.error}")
-        heard(progress)
+        heard(replace(progress, finished=finished, total=manifest.n))
 
     async with asyncio.TaskGroup() as group:
         for worker in sorted({planned.worker for planned in todo}):
@@ -84,8 +89,7 @@ async def _watch(folder: Path, worker: int, heard: Callable[[Progress], None], e
     complaints = asyncio.create_task(process.stderr.read())
     try:
         async for line in process.stdout:
-            if progress := _read(line):
-                heard(progress)
+            heard(_read(line))
         if await process.wait():
             said = (await complaints).decode("utf-8", "replace").strip().splitlines()
             errors.append(f"worker {worker}: {said[-1] if said else f'ended with code {process.returncode}'}")
@@ -95,10 +99,6 @@ async def _watch(folder: Path, worker: int, heard: Callable[[Progress], None], e
             await process.wait()
 
 
-def _read(line: bytes) -> Progress | None:
-    """A worker's line; what a tool prints to standard output is passed over."""
-    try:
-        form: Json = json.loads(line)
-        return Progress(form["conversation_id"], form["status"], form["error"])
-    except (ValueError, LookupError, TypeError):
-        return None
+def _read(line: bytes) -> Progress:
+    form: Json = json.loads(line)
+    return Progress(form["conversation_id"], form["status"], form["error"])

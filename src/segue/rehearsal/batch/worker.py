@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import TextIO
 
 from ...app import App
 from ...app import open as open_app
@@ -27,7 +28,7 @@ def database(folder: Path, worker: int) -> Path:
     return folder / f"worker-{worker}.db"
 
 
-async def work(folder: Path, worker: int) -> None:
+async def work(folder: Path, worker: int, reports: TextIO) -> None:
     """Hold the worker's conversations that have not ended; one that fails leaves the others alone."""
     manifest = Manifest.read(folder)
     mine = [planned for planned in manifest.conversations() if planned.worker == worker]
@@ -39,14 +40,15 @@ async def work(folder: Path, worker: int) -> None:
         for planned in mine:
             if is_finished(folder, planned):
                 continue
-            _report(planned, "started")
+            _report(reports, planned, "started")
             try:
                 conversation = await converse(app, planned.config, conversation_id=planned.conversation_id)
             except SegueError as error:
-                _report(planned, "failed", error=str(error))
+                _report(reports, planned, "failed", error=str(error))
                 continue
             write_log(conversation, log_file(folder, planned))
-            _report(planned, "finished" if conversation.ending else "failed", error=await _why(app, conversation))
+            status, error = "finished" if conversation.ending else "failed", await _why(app, conversation)
+            _report(reports, planned, status, error)
 
 
 async def _why(app: App, conversation: Conversation) -> str:
@@ -57,9 +59,10 @@ async def _why(app: App, conversation: Conversation) -> str:
     return task["error"] or f"its task is {task['status']}"
 
 
-def _report(planned: Planned, status: str, error: str = "") -> None:
+def _report(reports: TextIO, planned: Planned, status: str, error: str = "") -> None:
     line = {"conversation_id": planned.conversation_id, "status": status, "error": error}
-    print(json.dumps(line, ensure_ascii=True), flush=True)  # noqa: T201 - the protocol with the process that started it
+    reports.write(json.dumps(line) + "\n")
+    reports.flush()
 
 
 def _end_with_parent() -> None:
@@ -68,11 +71,18 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def _only_reports() -> TextIO:
+    """Standard output for reports; what tools print goes to standard error from now on."""
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return reports
+
+
 def main() -> None:
     """Work until the conversations are done, or the process that started this one is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2])))
+        asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2]), _only_reports()))
     except SegueError as error:
         sys.exit(str(error))
 
