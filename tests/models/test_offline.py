@@ -109,6 +109,7 @@ CASES: list[tuple[Any, str, Calls]] = [
     (MACHINES, "move load from M-01 to M-02", [("move_load", {"source": "M-01", "target": "M-02"})]),
     (MACHINES, "2024-05-01 or 24/7?", []),
     (PLAIN, "ship order 82\nship order 84", [("ship", {"order_id": 82}), ("ship", {"order_id": 84})]),
+    (PLAIN, "1. Say hello\n2) ship order 84", [("ship", {"order_id": 84})]),
     (PLAIN, "search flights to Rome below 200", [("search_flights", {"destination": "Rome", "max_price": 200})]),
     (PLAIN, "search me a joke about flights", []),
     (

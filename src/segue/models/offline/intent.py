@@ -25,6 +25,7 @@ _NO_REPLY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PREPOSITION = re.compile(r"(?:\b(?:in|for|of|about|to|at|from|on)(?: the)?|:)\s+$", re.IGNORECASE)
+_LIST_NUMBER = re.compile(r"(?m)^[ \t]*\d{1,2}[.)、．]\s*(?=[^\d\s])")
 _AMOUNT = re.compile(r"\d\s*(?:元|块钱?|yuan|cny|rmb)", re.IGNORECASE)
 
 
@@ -117,6 +118,7 @@ def interpret(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent
     """
     if explicit := _written_out(cards, text):
         return Intent(calls=explicit)
+    text = _LIST_NUMBER.sub("", text)
     own, passages, turns = Intent(), _passages(cards, text), turns[-_REMEMBERED_TURNS:]
     for place, passage in enumerate(passages):
         own += _of_passage(cards, passage, passages[:place], turns)

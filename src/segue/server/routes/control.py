@@ -27,7 +27,7 @@ class ResumeRequest(BaseModel):
 class AnswerRequest(BaseModel):
     """To an approval a verdict on each call, or one word for all; to a question an answer, or the end of the task."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"verdicts": "approve"}]})
 
     verdicts: list[Verdict] | Literal["approve", "reject"] | None = None
     answer: str | None = None
