@@ -219,7 +219,7 @@ async def test_who_does_not_hold_the_thread_changes_nothing(done: Left) -> None:
         with pytest.raises(ThreadBusy):
             await app.recover("s")
         with pytest.raises(StaleOwner):
-            await recover(database, FencedSqliteSaver(database), readable, "s")
+            await recover(database, FencedSqliteSaver(database), readable, "s", "en")
     assert rows(path, "SELECT * FROM checkpoints") == before
 
 

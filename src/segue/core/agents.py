@@ -191,7 +191,8 @@ def read_file(file: Path) -> dict[str, Any]:
             )
         return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigurationError("The agents file {file} cannot be read: {error}.", file=file, error=error) from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ConfigurationError("The agents file {file} cannot be read: {error}.", file=file, error=why) from error
 
 
 def _agent_of(table: dict[str, Any], file: Path) -> Agent:

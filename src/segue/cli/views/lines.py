@@ -245,7 +245,7 @@ def status_line(task: Mapping[str, Any], seconds: float, language: str) -> Text:
     reasoning = result.get("reasoning") or {}
     usage = result.get("usage") or {}
     mode, steps = result.get("mode") or task["mode"], reasoning.get("total_steps", 0)
-    parts = [f"{word('mode', language)} {mode}", sentence("steps", language, n=steps)]
+    parts = [f"{word('mode', language)} {mode}", sentence("step" if steps == 1 else "steps", language, n=steps)]
     if tools := reasoning.get("tools_used"):
         parts.append(f"{word('tools', language)} {', '.join(tools)}")
     if usage.get("input") or usage.get("output"):

@@ -47,8 +47,8 @@ async def work(folder: Path, worker: int, reports: TextIO) -> None:
                 _report(reports, planned, "failed", error=str(error))
                 continue
             write_log(conversation, log_file(folder, planned))
-            status, error = "finished" if conversation.ending else "failed", await _why(app, conversation)
-            _report(reports, planned, status, error)
+            why = await _why(app, conversation)
+            _report(reports, planned, "failed" if why else "finished", why)
 
 
 async def _why(app: App, conversation: Conversation) -> str:
