@@ -23,8 +23,8 @@ from .judge import Finding
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
 """A child that takes longer hangs."""
-SHORT = 0.3
-"""Seconds that a lease lives whose renewals fail: they are tried each 10 ms from 0.1 s on."""
+SHORT = 0.15
+"""Seconds that a lease lives whose renewals fail: they are tried each 10 ms from 0.05 s on."""
 
 Status = int | str
 T = TypeVar("T")
