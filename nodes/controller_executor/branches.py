@@ -9,7 +9,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig
-from segue.core.json_schema import NOISE, plain_schema
+from segue.core.json_schema import NOISE, object_schema, plain_schema
 from segue.core.plan import Status
 from segue.core.ports import Tool
 from segue.prompts.phrases import phrase
@@ -18,30 +18,19 @@ from segue.tools.builtin import BUILTIN
 from ..shared.context import NodeContext
 
 _TEXT = {"type": "string"}
-
-
-def _object(*required: str, **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-_STEP = _object("step_id", "description", step_id=_TEXT, description=_TEXT)
-_UPDATE = _object("step_id", "status", step_id=_TEXT, status={"enum": [status.value for status in Status]})
+_STEP = object_schema("step_id", "description", step_id=_TEXT, description=_TEXT)
+_UPDATE = object_schema("step_id", "status", step_id=_TEXT, status={"enum": [status.value for status in Status]})
 PARAMETERS: Mapping[str, dict[str, Any]] = {
-    "ask_user": _object("question", question=_TEXT),
-    "re_plan": _object("plan", plan={"type": "array", "items": _STEP, "minItems": 1}, reason=_TEXT),
-    "update_plan": _object("updates", updates={"type": "array", "items": _UPDATE, "minItems": 1}),
-    "intermediate_answer": _object("answer", answer=_TEXT),
-    "final_answer": _object("answer", answer=_TEXT),
-    "finish": _object("summary", summary=_TEXT, result={}),
-    "manual_finish": _object(),
+    "ask_user": object_schema("question", question=_TEXT),
+    "re_plan": object_schema("plan", plan={"type": "array", "items": _STEP, "minItems": 1}, reason=_TEXT),
+    "update_plan": object_schema("updates", updates={"type": "array", "items": _UPDATE, "minItems": 1}),
+    "intermediate_answer": object_schema("answer", answer=_TEXT),
+    "final_answer": object_schema("answer", answer=_TEXT),
+    "finish": object_schema("summary", summary=_TEXT, result={}),
+    "manual_finish": object_schema(),
 }
 _NODES = {"ask_user": "ASK_USER", "re_plan": "PLAN", "update_plan": "PLAN", "intermediate_answer": "ANSWER"}
-_GOAL = _object("goal", goal=_TEXT)
+_GOAL = object_schema("goal", goal=_TEXT)
 
 
 @dataclass(frozen=True)

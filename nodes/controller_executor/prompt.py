@@ -6,6 +6,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.flows import FlowConfig
+from segue.core.json_schema import object_schema
 from segue.core.ports import ModelRequest
 from segue.core.tokens import tokens
 from segue.prompts.load import agent_prompt, render
@@ -127,14 +128,8 @@ def _line(branch: Branch) -> str:
 
 def decision_schema(branches: Mapping[str, Branch]) -> dict[str, Any]:
     """The JSON schema of a decision: one arm a branch."""
-    arms = [_object(command={"const": b.name}, command_args={**b.parameters}) for b in branches.values()]
-    return _object(thought=_TEXT, decision={"anyOf": arms})
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+    arms = [
+        object_schema("command", "command_args", command={"const": b.name}, command_args={**b.parameters})
+        for b in branches.values()
+    ]
+    return object_schema("thought", "decision", thought=_TEXT, decision={"anyOf": arms})

@@ -1,10 +1,9 @@
 """BOT: the bot answers, or calls an API."""
 
-import re
 import time
 from dataclasses import replace
 
-from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance
+from segue.core.conversation import BotOutput, BotOutputType, Conversation, EndReason, Role, Utterance, without_end
 from segue.core.events import Uttered
 from segue.prompts.phrases import phrase
 
@@ -13,7 +12,6 @@ from .roles import bot_of, controllers_of
 from .state import ConversationState, conversation_of, keeping
 
 ACTION_LIMIT = "bot_action_limit"
-_END = re.compile(r"(?:\s*\[END\])+\s*\Z")
 
 
 async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
@@ -32,7 +30,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
         index=len(conversation.utterances),
         turn=conversation.turn,
         role=Role.BOT,
-        text=_END.sub("", output.text),
+        text=without_end(output.text),
         thought=output.thought,
         action=output.action,
         action_input=output.action_input,

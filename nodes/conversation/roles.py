@@ -58,7 +58,7 @@ def controllers_of(config: ConversationConfig, work: NodeContext, language: str)
         ConfigurationError.
     """
     tables: tuple[Table[Controller], ...] = (work.services.participants.controllers, BUILTIN.controllers)
-    specs = api_of(config, work, language).specs
+    specs = api_of(config, work, language).specs if config.controllers else ()
     found = {}
     for name in config.controllers:
         factory, argument = factory_of(name, *tables)

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from segue.core.conversation import BotOutput, BotOutputType
+from segue.core.conversation import BotOutput, BotOutputType, without_end
 from segue.core.errors import UnreadableReply
 
 _FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*$\n?", re.MULTILINE)
@@ -12,7 +12,6 @@ _LABEL = re.compile(
     r"^[ \t]*\**(Thought|Response|Action[ _]?Input|Action|Observation)\**[ \t]*[:：][ \t]*\**",
     re.IGNORECASE | re.MULTILINE,
 )
-_END = re.compile(r"(?:\s*\[END\])+\s*\Z")
 _PREFIX = "API_"
 
 
@@ -24,7 +23,7 @@ def read_output(text: str) -> BotOutput:
     Raises:
         UnreadableReply: saying what is missing or wrong.
     """
-    plain = _END.sub("", _FENCE.sub("", text)).strip()
+    plain = without_end(_FENCE.sub("", text)).strip()
     if not plain:
         raise UnreadableReply("The reply is empty.")
     labels = list(_LABEL.finditer(plain))
@@ -54,7 +53,7 @@ def _output(block: dict[str, str]) -> BotOutput:
             action=action.removeprefix(_PREFIX),
             action_input=_arguments(block.get("actioninput")),
         )
-    if response := _END.sub("", block.get("response", "")).strip():
+    if response := without_end(block.get("response", "")).strip():
         return BotOutput(action_type=BotOutputType.RESPONSE, thought=thought, text=response)
     raise UnreadableReply("It has neither a Response nor an Action.")
 

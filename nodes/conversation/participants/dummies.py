@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.conversation import APIOutput, BotOutput, BotOutputType, Conversation, UserOutput
+from segue.core.conversation import END, APIOutput, BotOutput, BotOutputType, Conversation, UserOutput
 from segue.core.participants import Setting
 
 TURNS = 2
@@ -17,7 +17,7 @@ class DummyUser:
         pass
 
     async def process(self, conversation: Conversation) -> UserOutput:
-        return UserOutput(text="user query..." if conversation.turn < TURNS else "[END]")
+        return UserOutput(text="user query..." if conversation.turn < TURNS else END)
 
 
 class DummyBot:

@@ -7,14 +7,14 @@ from typing import Any
 
 from langgraph.types import interrupt
 
-from segue.core.conversation import BotOutput, BotOutputType, Conversation, UserOutput
+from segue.core.conversation import END, BotOutput, BotOutputType, Conversation, UserOutput
 from segue.core.participants import Setting
 from segue.core.transcript import spoken
 from segue.prompts.phrases import phrase
 
 KIND = "question"
 """The kind of interrupt that a person answers with a text."""
-_ENDS = ("END", "[END]")
+_ENDS = ("END", END)
 _CALL = re.compile(r"\A\s*(\w[\w.-]*)\s*\((\{.*\})?\)\s*\Z", re.DOTALL)
 
 
@@ -26,7 +26,7 @@ class PersonUser:
 
     async def process(self, conversation: Conversation) -> UserOutput:
         text = _ask(self._setting, conversation)
-        return UserOutput(text="[END]" if text.strip() in _ENDS else text)
+        return UserOutput(text=END if text.strip() in _ENDS else text)
 
 
 class PersonBot:

@@ -1,6 +1,6 @@
 """The user who says what a script says."""
 
-from segue.core.conversation import Conversation, UserOutput
+from segue.core.conversation import END, Conversation, UserOutput
 from segue.core.participants import Setting
 
 
@@ -12,4 +12,4 @@ class ScriptedUser:
 
     async def process(self, conversation: Conversation) -> UserOutput:
         said = conversation.turn
-        return UserOutput(text=self._script[said] if said < len(self._script) else "[END]")
+        return UserOutput(text=self._script[said] if said < len(self._script) else END)

@@ -15,7 +15,15 @@ from .errors import ConfigurationError
 from .records import Json
 
 USER_LIMIT, ACTION_LIMIT, RETRY_LIMIT = 20, 5, 3
-_END = re.compile(r"(?m)^[ \t]*\[END\][ \t]*$")
+END = "[END]"
+"""Alone on a line, it ends the conversation."""
+_END_LINE = re.compile(r"(?m)^[ \t]*\[END\][ \t]*$")
+_END_OF_TEXT = re.compile(r"(?:\s*\[END\])+\s*\Z")
+
+
+def without_end(text: str) -> str:
+    """A bot's text without the [END] that it may close with: only the user ends a conversation."""
+    return _END_OF_TEXT.sub("", text)
 
 
 class Role(StrEnum):
@@ -177,12 +185,12 @@ class UserOutput:
     @property
     def ends(self) -> bool:
         """Whether the user ends the conversation."""
-        return bool(_END.search(self.text))
+        return bool(_END_LINE.search(self.text))
 
     @property
     def said(self) -> str:
         """The text without the line that ends the conversation."""
-        return _END.sub("", self.text).strip()
+        return _END_LINE.sub("", self.text).strip()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,16 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 _VALUES = ("default", "enum", "const", "required")
 
 
+def object_schema(*required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 def plain_schema(schema: Any, noise: Collection[str] = NOISE) -> Any:
     """A schema without its noise; a parameter that is called `keywords` stays."""
     if isinstance(schema, list):

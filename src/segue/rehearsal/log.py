@@ -1,7 +1,6 @@
 """The log of a conversation: JSON lines, first what it is about, then each utterance, last how it ended."""
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from pathlib import Path
 from ..core.conversation import Conversation, Ending, EndReason, Utterance, config_of
 from ..core.errors import ConfigurationError
 from ..core.records import Json
+from .text_file import replace_text
 
 VERSION = 1
 """The version of the format."""
@@ -17,12 +17,8 @@ VERSION = 1
 
 def write_log(conversation: Conversation, path: str | Path, *, time: str = "") -> None:
     """Write the log, in place of an earlier one; a conversation that has not ended has no last line."""
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(conversation, time))
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, file)
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(conversation, time))
+    replace_text(Path(path), "".join(lines))
 
 
 def _lines(conversation: Conversation, time: str) -> Iterator[Json]:

@@ -100,7 +100,8 @@ def simulate(
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
         if session or log:
-            raise typer.BadParameter("a batch names its sessions and logs itself: see --out", param_hint="--session")
+            hint = "--session" if session else "--log"
+            raise typer.BadParameter("a batch names its sessions and logs itself: see --out", param_hint=hint)
         from ...rehearsal.batch.manifest import batch_of
         from .batch import held
 

@@ -1,7 +1,6 @@
 """The manifest of a batch: which conversations its folder holds, and how each is configured."""
 
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ from ...core.conversation import ConversationConfig, config_of
 from ...core.errors import ConfigurationError
 from ...core.records import Json
 from ..log import read_log
+from ..text_file import replace_text
 from ..workflows.configuration import with_workflow
 from ..workflows.loader import files_of, load_scenarios
 
@@ -95,12 +95,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest, in place of an earlier one."""
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f".{FILE}.new"
-        beside.write_text(
-            json.dumps({"version": VERSION, **asdict(self)}, ensure_ascii=False, indent=2) + "\n", "utf-8"
-        )
-        os.replace(beside, folder / FILE)
+        form = {"version": VERSION, **asdict(self)}
+        replace_text(folder / FILE, json.dumps(form, ensure_ascii=False, indent=2) + "\n")
 
 
 def batch_of(config: ConversationConfig, *, n: int, workers: int = 1, agents: str = "") -> Manifest:

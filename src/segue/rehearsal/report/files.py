@@ -1,13 +1,13 @@
 """The report's files: JSON, Markdown and one page of HTML."""
 
 import json
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import MissingExtra
+from ..text_file import replace_text
 from .comparison import Comparison
 from .statistics import Estimate
 from .summary import Report
@@ -30,7 +30,7 @@ def write_report(report: Report, folder: Path, comparison: Comparison | None = N
         "report.md": markdown_of(report, comparison),
         "report.html": page_of(report, comparison),
     }
-    return [_write(folder / name, text) for name, text in texts.items()]
+    return [replace_text(folder / name, text) for name, text in texts.items()]
 
 
 def markdown_of(report: Report, comparison: Comparison | None = None) -> str:
@@ -102,10 +102,3 @@ def _share(value: float | None) -> str:
 def _cell(value: Any) -> str:
     """Text for a Markdown table's cell, in one line."""
     return " ".join(str(value).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-
-
-def _write(file: Path, text: str) -> Path:
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, file)
-    return file

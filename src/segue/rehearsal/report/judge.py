@@ -1,7 +1,6 @@
 """The judge: a language model that reads a transcript and says whether the user's goal was reached."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,27 +12,25 @@ from ...core.agents import Agent
 from ...core.conversation import Conversation
 from ...core.decision import read_object
 from ...core.errors import ConfigurationError, ModelError, UnreadableReply
+from ...core.json_schema import object_schema
 from ...core.ports import Model, ModelReply, ModelRequest
 from ...core.transcript import transcript
 from ...prompts.load import render
 from ...registry import Registry
 from ..batch.manifest import Manifest, log_file
 from ..log import read_log
+from ..text_file import replace_text
 from ..workflows.loader import find_scenario, load_workflow
 
 PARTIES = ("agent", "user", "tool")
 ATTEMPTS = 3
-_REPLY = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string"},
-        "success": {"type": "boolean"},
-        "party": {"enum": ["none", *PARTIES]},
-        "turn": {"type": "integer"},
-    },
-    "required": ["reason", "success", "party", "turn"],
-    "additionalProperties": False,
-}
+_REPLY = object_schema(
+    *("reason", "success", "party", "turn"),
+    reason={"type": "string"},
+    success={"type": "boolean"},
+    party={"enum": ["none", *PARTIES]},
+    turn={"type": "integer"},
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +143,5 @@ def _file(folder: Path, model: str) -> Path:
 
 
 def _write(file: Path, verdicts: Mapping[str, Verdict]) -> None:
-    file.parent.mkdir(exist_ok=True)
-    beside = file.with_name(f".{file.name}.new")
     forms = {name: asdict(verdict) for name, verdict in verdicts.items()}
-    beside.write_text(json.dumps(forms, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, file)
+    replace_text(file, json.dumps(forms, ensure_ascii=False, indent=2) + "\n")

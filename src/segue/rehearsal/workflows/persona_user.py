@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from segue.core.conversation import Conversation, Role
+from segue.core.conversation import END, Conversation, Role
 from segue.prompts.rehearsal import ANYTHING_ELSE, rehearsed
 
 from .references import fill
@@ -12,7 +12,6 @@ from .workflow import Workflow
 
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+|(?<=[。？！])|\n+")
 _REQUEST = re.compile(r"[?？]|\bplease\b|\btell me\b|请", re.IGNORECASE)
-END = "[END]"
 PATIENCE = 2
 """How often the user says the same thing, or that it does not know, before it ends the conversation."""
 

@@ -41,7 +41,7 @@ class Reply:
     """Whether the user's request is settled with it, one way or the other."""
 
 
-class Case:
+class DialogueState:
     """What a conversation has established so far."""
 
     def __init__(self, workflow: Workflow, utterances: Iterable[Utterance] = ()) -> None:
@@ -179,7 +179,7 @@ class Case:
 
 def next_move(workflow: Workflow, utterances: Iterable[Utterance]) -> Call | Reply:
     """What a bot that follows the workflow does next in a conversation."""
-    return Case(workflow, utterances).move()
+    return DialogueState(workflow, utterances).move()
 
 
 def _key(arguments: Mapping[str, Any]) -> str:
