@@ -7,53 +7,28 @@ from typing import Any
 import pytest
 
 import segue
-from segue import Agent
-from tests.fakes import ScriptedChatModel, answer
+from tests.fakes import answer
+
+from .golden.agents import Tools
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.db.gz"))
-
-
-class Tools:
-    """The tools that the databases' agent had, and what they did since."""
-
-    def __init__(self) -> None:
-        self.effects: list[str] = []
-
-    def agent(self, *replies: str) -> Agent:
-        def double(number: int) -> dict[str, int]:
-            """Double a number."""
-            self.effects.append("double")
-            return {"doubled": number * 2}
-
-        @segue.tool(needs_approval=True)
-        def refund(order: int) -> str:
-            """Refund an order."""
-            self.effects.append(f"refund {order}")
-            return f"refunded {order}"
-
-        def deposit(amount: int) -> str:
-            """Deposit an amount."""
-            self.effects.append("deposit")
-            return f"deposited {amount}"
-
-        def hold(number: int) -> dict[str, int]:
-            """Hold a number."""
-            self.effects.append("hold")
-            return {"held": number}
-
-        return Agent(
-            agent_id="golden",
-            model=ScriptedChatModel(list(replies)),
-            mode="react",
-            tools=[double, refund, deposit, hold],
-            prompt="You work with numbers.",
-        )
+SINCE_SCHEMA_3 = [path for path in GOLDEN if path.name != "0.1.0.db.gz"]
+"""Those that also hold a task of plan mode and one of the native protocol."""
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.name)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / "segue.db"
-    path.write_bytes(gzip.decompress(request.param.read_bytes()))
+    return unpacked(request.param, tmp_path)
+
+
+@pytest.fixture(params=SINCE_SCHEMA_3, ids=lambda path: path.name)
+def newer_database(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return unpacked(request.param, tmp_path)
+
+
+def unpacked(packed: Path, folder: Path) -> Path:
+    path = folder / "segue.db"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
     return path
 
 
@@ -95,6 +70,16 @@ async def test_a_paused_task_goes_on_without_repeating_its_call(database: Path) 
         await app.resume(task_id)
         assert (await result_of(app, task_id))["answer"] == "14"
         assert tools.effects == []
+
+
+@pytest.mark.parametrize(("session", "protocol"), [("native", "native"), ("planned", "json")])
+async def test_a_batch_and_a_plan_go_on_in_the_middle(newer_database: Path, session: str, protocol: str) -> None:
+    tools = Tools()
+    async with segue.open(newer_database, agents=[tools.agent("14", protocol=protocol)]) as app:
+        task_id = await newest(app, session)
+        await app.resume(task_id)
+        assert (await result_of(app, task_id))["answer"] == "14"
+        assert tools.effects == ["double"]
 
 
 async def test_a_waiting_task_runs_its_call_once_when_approved(database: Path) -> None:
