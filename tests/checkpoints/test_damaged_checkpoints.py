@@ -22,6 +22,7 @@ from .damage import ANSWER, INNER, LABELS, OUTER, Work, copied, garble, rows
 Left = tuple[Path, str]
 """A database, and the task of its session s."""
 MINE, OTHERS = "thread_id = 's'", "thread_id != 's'"
+OUTERMOST = "SELECT * FROM checkpoints WHERE checkpoint_ns = '' ORDER BY checkpoint_id"
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ async def test_damage_to_an_older_checkpoint_costs_no_message(done: Left) -> Non
         for n in range(3):
             await app.ask(f"again {n}", session_id="s", agent="a")
         history = await app.history("s")
-    old = rows(path, "SELECT type, checkpoint, checkpoint_id FROM checkpoints ORDER BY checkpoint_id")[4:7]
+    old = rows(path, f"SELECT type, checkpoint, checkpoint_id FROM ({OUTERMOST})")[4:7]
     for kind, value, _ in old:
         garble(path, kind, value)
     async with Work().opened(path) as app:
@@ -124,8 +125,8 @@ async def test_a_damaged_checkpoint_that_a_log_begins_in_takes_what_came_after_i
     path, _ = done
     async with Work().opened(path) as app:
         await app.ask("again", session_id="s", agent="a")
-    fifth = "SELECT checkpoint_id FROM checkpoints ORDER BY checkpoint_id LIMIT 1 OFFSET 4"
-    ((before,),) = rows(path, f"SELECT count(*) FROM checkpoints WHERE checkpoint_id < ({fifth})")
+    fifth = f"SELECT checkpoint_id FROM ({OUTERMOST}) LIMIT 1 OFFSET 4"
+    ((before,),) = rows(path, f"SELECT count(*) FROM ({OUTERMOST}) WHERE checkpoint_id < ({fifth})")
     without = "CAST(json_remove(CAST(metadata AS TEXT), '$.counters_since_delta_snapshot.messages') AS BLOB)"
     change(path, f"UPDATE checkpoints SET metadata = {without}, checkpoint = x'00' WHERE checkpoint_id IN ({fifth})")
     async with Work().opened(path) as app:
@@ -149,7 +150,9 @@ async def test_damage_within_a_subgraph_costs_only_the_steps_after_it(paused: Le
 
 async def test_a_step_whose_writes_are_damaged_runs_again_and_its_calls_do_not(done: Left) -> None:
     path, task_id = done
-    said = "SELECT type, value FROM writes WHERE channel = 'messages' ORDER BY checkpoint_id DESC"
+    said = """
+        SELECT type, value FROM writes WHERE channel = 'messages' AND checkpoint_ns = '' ORDER BY checkpoint_id DESC
+    """
     garble(path, *rows(path, said)[0])
     change(path, "UPDATE tasks SET status = 'running', result = NULL")
     work = Work()

@@ -174,7 +174,7 @@ class Snapshot:
     """A checkpoint of a thread; of a damaged one little else than `damaged` is known.
 
     `source` is input, loop or update, `nodes` ran last, `next` would run. `inside` names the node whose own graph it is
-    a checkpoint of: those are dropped when their task has ended.
+    a checkpoint of.
     """
 
     checkpoint_id: str

@@ -217,7 +217,6 @@ class Runner:
 
     async def _end(self, row: Task, result: Json) -> Json:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
-        await self.saver.drop_subgraphs(row.thread_id)
         await self.move(row, status, result=result, error=result.get("error"))
         return result
 
@@ -320,7 +319,6 @@ class Runner:
         state = await state_at(self.graph, config)
         if knows(state, row.task_id):  # else the thread has gone on, or the task never began
             await close_turn(self.graph, config, state, row, calls, partial, result)
-            await self.saver.drop_subgraphs(row.thread_id)
         return result
 
     async def drain(self, seconds: float | None) -> None:
