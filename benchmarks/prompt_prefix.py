@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, convert_to_openai_messages
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from segue.core.agents import Agent
-from segue.core.ports import AppContext
+from segue.core.context import AppContext
 from segue.graphs.react import build_react
 from segue.registry import Registry, RunServices
 from tests.fakes import ScriptedChatModel, answer, call_tool

@@ -7,9 +7,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from segue.core.events import Event
-from segue.core.ports import CallKey, Claim
 from segue.core.records import Call, Json, NewTask, Recovery, Snapshot, Task, Thread
 from segue.core.task_status import TaskStatus
+from segue.core.tools import CallKey, Claim
 from segue.prompts.language import Language
 
 Readable = Callable[[RunnableConfig], Any]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.chat.finish import finish
 from segue.nodes.chat.init import init
 from segue.nodes.chat.routes import after_mode, after_select_mode

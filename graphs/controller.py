@@ -5,8 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
+from segue.core.context import RunContext
 from segue.core.flows import FlowConfig, flow_config
-from segue.core.ports import RunContext
 from segue.nodes.controller.controller_executor import controller_executor
 from segue.nodes.controller.given_plan import given_plan
 from segue.nodes.controller.routes import after_init

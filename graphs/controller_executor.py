@@ -6,9 +6,9 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.context import RunContext
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig, flow_config, with_branches
-from segue.core.ports import RunContext
 from segue.nodes.controller_executor.answer import answer
 from segue.nodes.controller_executor.ask_user import ask_user
 from segue.nodes.controller_executor.controller import controller

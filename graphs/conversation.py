@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.conversation.api import api
 from segue.nodes.conversation.bot import bot
 from segue.nodes.conversation.finish import finish

@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.direct.answer import answer
 from segue.nodes.direct.init import init
 from segue.nodes.direct.state import DirectState

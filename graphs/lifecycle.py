@@ -2,8 +2,8 @@
 
 from langgraph.graph import END, START
 
+from segue.core.context import RunContext
 from segue.core.lifecycle import Coordinator
-from segue.core.ports import RunContext
 from segue.nodes.lifecycle.carry_out import carry_out
 from segue.nodes.lifecycle.completed import completed
 from segue.nodes.lifecycle.context_fetching import context_fetching

@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.plan.answer import answer
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.execute_step import execute_step

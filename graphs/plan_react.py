@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.plan.decompose import decompose
 from segue.nodes.plan.give_up import give_up
 from segue.nodes.plan.init import init

@@ -2,7 +2,7 @@
 
 from langgraph.graph import END, START
 
-from segue.core.ports import RunContext
+from segue.core.context import RunContext
 from segue.nodes.react.answer import answer
 from segue.nodes.react.call_llm import call_llm
 from segue.nodes.react.call_tool import call_tool

@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from segue.core import records
 from segue.core.ids import Ids, TaskId, ThreadId, TraceId
-from segue.core.ports import CallKey, Claim
+from segue.core.tools import CallKey, Claim
 
 PIECE = 7
 """Characters in a streamed piece."""

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from segue.core.errors import StorageError
-from segue.core.ports import CallKey, Claim
 from segue.core.records import Call, Json, from_row
+from segue.core.tools import CallKey, Claim
 
 from .database import Database, fetched
 from .leases import check_fence

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.errors import ModelError, UnknownMode
 from segue.core.events import ModeSelected
-from segue.core.ports import ModelRequest
+from segue.core.models import ModelRequest
 from segue.prompts.language import own_words
 from segue.prompts.load import render
 from segue.prompts.phrases import phrase

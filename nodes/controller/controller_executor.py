@@ -7,21 +7,21 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.events import Answer, ErrorRaised, TaskComplete, Token
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation, truncate_result
 from ..shared.task import STEER, before_objective, compose_result
 from ..shared.tool_messages import Settled, exchange
-from .state import CarriedOut, ControlledTask, FlowNode
+from .state import CarriedOut, ControlledTask, TaskNode
 
 FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
 SHOWN = ("result", "summary", "status", "steps", "records", "added", "round", "usage", "early_exit", "events")
 """What streams show of the flow's nodes; `events` is never a part of the output."""
 
 
-def controller_executor(graph: FlowGraph, mode: str) -> FlowNode:
+def controller_executor(graph: FlowGraph, mode: str) -> TaskNode:
     """The node over this flow, which carries the mode of that name."""
 
     async def carry_out(state: ControlledTask, runtime: NodeRuntime) -> CarriedOut:

@@ -32,7 +32,7 @@ class CarriedOut(TypedDict):
     events: list[dict[str, Any]]
 
 
-class FlowNode(Protocol):
+class TaskNode(Protocol):
     """The node over one flow's graph."""
 
     def __call__(self, state: ControlledTask, runtime: NodeRuntime) -> Awaitable[CarriedOut]: ...

@@ -11,7 +11,7 @@ from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig
 from segue.core.json_schema import NOISE, object_schema, plain_schema
 from segue.core.plan import Status
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.builtin import BUILTIN
 

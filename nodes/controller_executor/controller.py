@@ -6,7 +6,7 @@ from segue.core.decision import check_storable, read_object
 from segue.core.errors import UnreadableReply
 from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, Thought, ToolCall
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
-from segue.core.ports import ModelReply
+from segue.core.models import ModelReply
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce

@@ -6,7 +6,7 @@ from segue.core.errors import listed
 from segue.core.events import ApprovalGiven, ToolResult
 from segue.core.flows import FlowConfig
 from segue.core.plan import FINAL, Status, Step, set_status
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
 

@@ -5,7 +5,7 @@ from typing import Any
 from segue.core.errors import MemoryUnavailable
 from segue.core.events import ErrorRaised
 from segue.core.flows import FlowConfig
-from segue.core.ports import MemoryEntry
+from segue.core.memory import MemoryEntry
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .outcome import log_of

@@ -7,7 +7,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.flows import FlowConfig
 from segue.core.json_schema import object_schema
-from segue.core.ports import ModelRequest
+from segue.core.models import ModelRequest
 from segue.core.tokens import tokens
 from segue.prompts.load import agent_prompt, render
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from segue.core.context import AppContext
 from segue.core.flows import FlowConfig
-from segue.core.ports import AppContext
 
 from ..shared.context import NodeContext, NodeRuntime, node_context
 from ..shared.part_services import PartServices

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from segue.core.context import RunContext
 from segue.core.conversation import Conversation
 from segue.core.errors import ConfigurationError, UnreadableReply
+from segue.core.models import ModelRequest
 from segue.core.participants import Setting
-from segue.core.ports import ModelRequest, RunContext
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext

@@ -7,7 +7,7 @@ from typing import Any
 from segue.core.agents import Agent
 from segue.core.conversation import ConversationConfig, Role
 from segue.core.participants import API, Bot, Controller, Setting, Table, User, factory_of
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from segue.core.errors import ModelRefused, UnreadableReply
 from segue.core.events import Answer, ErrorRaised, TaskComplete, Thinking
-from segue.core.ports import ModelRequest
+from segue.core.models import ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 

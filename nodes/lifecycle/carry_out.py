@@ -8,11 +8,11 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.context import AppContext
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import StepUpdate, Thinking
 from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
-from segue.core.ports import AppContext
 from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 

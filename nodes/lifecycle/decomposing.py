@@ -9,7 +9,7 @@ from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, PlanUpdate, Thinking
 from segue.core.lifecycle import EngineEventType, EngineState
-from segue.core.ports import ModelReply, ModelRequest
+from segue.core.models import ModelReply, ModelRequest
 from segue.core.subtasks import SubTask, read_tasks
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase

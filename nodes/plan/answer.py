@@ -6,8 +6,8 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from segue.core.events import Answer, TaskComplete, Thinking, Token
+from segue.core.models import ModelRequest
 from segue.core.plan import Status, Step, set_status
-from segue.core.ports import ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 

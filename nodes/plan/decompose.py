@@ -9,7 +9,7 @@ from segue.core.errors import InvalidPlan
 from segue.core.events import ErrorRaised, Thinking
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context

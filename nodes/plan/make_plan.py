@@ -8,7 +8,7 @@ from segue.core.agents import Budget
 from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
 from segue.core.events import ErrorRaised, Thinking
-from segue.core.ports import ModelReply, ModelRequest
+from segue.core.models import ModelReply, ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 

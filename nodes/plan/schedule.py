@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage
 
 from segue.core.events import ApprovalGiven, Durable, ToolCall
 from segue.core.plan import Status, Step, ready, set_status
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.approval import ask_person, because, decided, question_of, undecided, verdicts_of

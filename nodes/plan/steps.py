@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.core.events import StepUpdate, Thinking
 from segue.core.plan import Status, Step, ready, set_status
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext

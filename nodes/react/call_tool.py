@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage
 from segue.core.decision import Decision
 from segue.core.events import ApprovalGiven, ToolResult
 from segue.core.plan import Step
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from segue.core.ports import CallKey, Ledger
 from segue.core.records import Call
+from segue.core.tools import CallKey, Ledger
 
 from ..shared.prompt_budget import as_json, ref_of, truncate
 from ..shared.tool_messages import recall_ref

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from segue.core.decision import Decision, decode
 from segue.core.errors import UnreadableReply
-from segue.core.ports import ModelReply, ModelRequest
+from segue.core.models import ModelReply, ModelRequest
 from segue.prompts.load import agent_prompt, has_slot, render, template
 
 from ..shared.context import NodeContext

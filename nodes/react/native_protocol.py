@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, check_storable, read_steps
 from segue.core.errors import UnreadableReply
-from segue.core.ports import ModelReply, ModelRequest, RawCall
+from segue.core.models import ModelReply, ModelRequest, RawCall
 from segue.prompts.load import agent_prompt, render
 
 from ..shared.context import NodeContext

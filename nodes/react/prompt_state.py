@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.recall import recall_tool
 

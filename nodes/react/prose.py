@@ -1,7 +1,7 @@
 """Plain text in the place of decisions: after some unreadable replies in a row it is the answer."""
 
 from segue.core.decision import ActionType, Decision, holds_object
-from segue.core.ports import ModelReply
+from segue.core.models import ModelReply
 
 from ..shared.context import NodeContext
 from ..shared.model_call import whole_answer

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from segue.core.decision import Decision
-from segue.core.ports import ModelReply, ModelRequest
+from segue.core.models import ModelReply, ModelRequest
 
 from ..shared.context import NodeContext
 from ..shared.live_reply import Listener, LiveCalls, LiveEnvelope, LiveReply

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.plan import Step
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 
 from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result

@@ -8,7 +8,7 @@ from langgraph.types import interrupt
 
 from segue.core.approval import Verdict, settled, unfit
 from segue.core.errors import InvalidAnswer
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import misfit
 

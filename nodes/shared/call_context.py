@@ -4,7 +4,7 @@ from typing import Any
 
 from langgraph.config import get_config
 
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.tools.calls.context import CallContext, idempotency_key
 
 from .context import NodeContext

@@ -7,9 +7,11 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from segue.core.agents import Agent
+from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
-from segue.core.ports import AppContext, Model, RunContext, Services, Tool
+from segue.core.models import Model
+from segue.core.tools import Tool
 
 NodeRuntime = Runtime[RunContext]
 

@@ -12,8 +12,7 @@ from langgraph.types import interrupt
 from segue.core.agents import Budget
 from segue.core.errors import UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, Waiting
-from segue.core.ports import (
-    PAUSE,
+from segue.core.models import (
     CallDelta,
     Hidden,
     ModelPiece,
@@ -24,6 +23,7 @@ from segue.core.ports import (
     TextDelta,
     Withdrawn,
 )
+from segue.core.question import PAUSE
 from segue.prompts.phrases import phrase
 
 from .context import NodeContext

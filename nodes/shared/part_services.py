@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from segue.core.agents import Agent
+from segue.core.context import Services
 from segue.core.events import Event, Thinking, Token
 from segue.core.ids import Ids
-from segue.core.ports import CallKey, Claim, Ledger, Memory, Model, Services, Tool
+from segue.core.memory import Memory
+from segue.core.models import Model
 from segue.core.records import Call
+from segue.core.tools import CallKey, Claim, Ledger, Tool
 from segue.tools.calls.run import unknown_outcome
 
 OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from segue.core.ports import CallKey, Ledger
+from segue.core.tools import CallKey, Ledger
 
 from .prompt_budget import KEPT_CHARS, as_json, ref_of, truncate_result
 

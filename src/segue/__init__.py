@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from .core import errors, events
     from .core.agents import Agent, Budget, McpServer, Prices, load_agents
     from .core.chat_mode import ChatMode
+    from .core.context import RunContext
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
-    from .core.ports import RunContext
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
     from .tools.calls.context import NOT_DONE, CallContext
@@ -34,7 +34,7 @@ _HOMES = {
     "FlowConfig": "core.flows",
     "McpServer": "core.agents",
     "Prices": "core.agents",
-    "RunContext": "core.ports",
+    "RunContext": "core.context",
     "SegueError": "core.errors",
     "ask": "app",
     "graph": "runtime.modes",

@@ -15,7 +15,7 @@ from .checkpoints.ports import Storage
 from .core.agents import Agent
 from .core.errors import AppClosed, ConfigurationError, InsideEventLoop
 from .core.events import Event
-from .core.ports import Model
+from .core.models import Model
 from .core.records import Json
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder, root_of
@@ -340,9 +340,9 @@ class App:
     async def recover(self, session_id: str, *, language: Language = "en") -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
 
-        Returns {checkpoint_id, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a sentence in
-        `language` for each record, is empty where nothing was damaged. What ran since is not run again. Where only the
-        records could be repaired, `checkpoint_id` is None and the last sentence says why.
+        Returns {checkpoint_id, readable, created_at, dropped, copy, repaired}; `dropped` is 0 and `repaired`, a
+        sentence in `language` for each record, is empty where nothing was damaged. What ran since is not run again.
+        Where only the records could be repaired, `readable` is False and the last sentence says why.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.

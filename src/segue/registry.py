@@ -13,12 +13,15 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
+from .core.context import AppContext, GivenAgent, RunContext
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
+from .core.memory import Memory
+from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
-from .core.ports import AppContext, GivenAgent, Ledger, Memory, Model, RunContext, Tool
+from .core.tools import Ledger, Tool
 from .memory.transient import TransientMemory
 from .models.build import build_model, chosen_model
 from .prompts.language import Language, language_named

@@ -141,7 +141,12 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
         assert task["status"] == ("error" if lost else "paused")
         kept = (column, "status", "error", "created_at", "updated_at")
         assert left(task, *kept) == left(sound.tasks[0], *kept)
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "repaired": []}
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {
+            "readable": True,
+            "dropped": 0,
+            "copy": "",
+            "repaired": [],
+        }
     assert set(check_rows(Path(back["copy"]))) == {"s"}
     await (go_on(path) if lost else finish(path, sound.paused))
 
@@ -287,7 +292,7 @@ async def test_rows_are_replaced_also_where_no_checkpoint_can_be_read(sound: Sou
     )
     async with Work().opened(path) as app:
         back = await app.recover("s")
-        assert (back["checkpoint_id"], back["dropped"]) == (None, 0)
+        assert (back["checkpoint_id"], back["readable"], back["dropped"]) == (None, False, 0)
         assert "damaged: notes; they are empty now" in back["repaired"][0]
         assert "continue in a new session. None of them was deleted" in back["repaired"][1]
         assert left(await app.task(sound.paused), "notes") == left(sound.tasks[0], "notes")
@@ -396,7 +401,12 @@ async def test_what_no_state_needs_any_more_keeps_only_an_unfinished_task_from_b
             UnreadableState, match=r"segue recover s\. Where that finds nothing, end the task or cancel"
         ):
             await app.export("s")
-        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {"dropped": 0, "copy": "", "repaired": []}
+        assert left(await app.recover("s"), "checkpoint_id", "created_at") == {
+            "readable": True,
+            "dropped": 0,
+            "copy": "",
+            "repaired": [],
+        }
         await app.cancel(sound.paused)
         document = json.loads(json.dumps(await app.export("s")))
         await app.import_(document, session_id="t")

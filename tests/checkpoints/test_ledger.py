@@ -9,7 +9,7 @@ from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.ledger import LedgerConflict, ToolLedger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
-from segue.core.ports import CallKey, Claim, Ledger
+from segue.core.tools import CallKey, Claim, Ledger
 
 from .conftest import Clock, locked
 from .damage import damage

@@ -7,7 +7,7 @@ from pathlib import Path
 from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.ledger import ToolLedger
-from segue.core.ports import CallKey, Claim
+from segue.core.tools import CallKey, Claim
 
 KEY, LATER = CallKey("t1", "trace", 0), CallKey("t1", "trace later", 0)
 

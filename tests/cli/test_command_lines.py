@@ -40,7 +40,7 @@ def test_the_first_agent_of_the_file_is_the_default(tmp_path: Path) -> None:
 def test_a_message_is_sent_again_by_the_command_that_was_used() -> None:
     chat = Settings(session="s1", mode="plan", user="ann")
     assert send_command(chat, "hi", "--steer") == "segue chat --steer --user ann --mode plan hi"
-    run = Settings(verb="run", mode="lifecycle", agent="data", files=("a b.csv", "c.csv"), said="look at it")
+    run = Settings(verb="run", mode="lifecycle", agent="data", files=("a b.csv", "c.csv"), message="look at it")
     sent = send_command(run, "look at it\n\n(data files: a-b.csv, c.csv)", "--wait", "60")
     assert sent == "segue run --wait 60 --agent data --file 'a b.csv' --file c.csv 'look at it'"
     assert continue_command(run, "s1") == 'segue chat --session s1 --agent data "…"'

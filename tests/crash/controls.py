@@ -7,7 +7,7 @@ from segue import registry as bootstrap
 from segue.checkpoints.sqlite import leases
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.errors import DatabaseUnavailable
-from segue.core.ports import CallKey, Claim
+from segue.core.tools import CallKey, Claim
 from segue.runtime.heartbeat import Heartbeat
 
 NO_LEDGER = "ledger"

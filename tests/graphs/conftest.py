@@ -16,8 +16,8 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from segue.core.agents import Agent
+from segue.core.context import AppContext
 from segue.core.events import Event
-from segue.core.ports import AppContext
 from segue.registry import Registry, RunServices
 from segue.tools.registry import tool
 from tests.fakes import CountedIds, ScriptedChatModel

@@ -13,7 +13,7 @@ from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.agents import Budget
 from segue.core.errors import InvalidAnswer
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.graphs.chat import build_chat
 from segue.graphs.plan import build_plan
 from segue.graphs.plan_react import build_plan_react

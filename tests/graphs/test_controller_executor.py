@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from segue.core.agents import Budget
 from segue.core.errors import ConfigurationError, MemoryUnavailable
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
-from segue.core.ports import Memory, MemoryEntry
+from segue.core.memory import Memory, MemoryEntry
 from segue.core.tokens import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.transient import TransientMemory

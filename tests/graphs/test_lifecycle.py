@@ -9,8 +9,9 @@ import pytest
 from langgraph.runtime import RunControl, Runtime
 
 from segue.core.agents import Budget
+from segue.core.context import RunContext
 from segue.core.errors import ModelUnreachable
-from segue.core.ports import CallKey, Claim, RunContext
+from segue.core.tools import CallKey, Claim
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle.executing import executing
 from segue.nodes.lifecycle.scheduling import scheduling

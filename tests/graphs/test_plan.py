@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from segue.core.agents import Budget
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.tools.registry import tool
 from tests.fakes import MemoryLedger, plan_json

@@ -8,7 +8,7 @@ from jsonschema import ValidationError as JsonSchemaError
 from jsonschema import validate
 
 from segue.core.agents import Budget
-from segue.core.ports import ModelRequest
+from segue.core.models import ModelRequest
 from segue.graphs.react import build_react
 from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool

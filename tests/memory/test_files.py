@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from segue.core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
-from segue.core.ports import MemoryEntry
+from segue.core.memory import MemoryEntry
 from segue.memory import files as module
 from segue.memory.entries import as_markdown, blocks_of
 from segue.memory.files import Limits, MemoryFiles

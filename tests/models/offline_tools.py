@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from pydantic import Field
 
 from segue.core.decision import decode
-from segue.core.ports import ModelReply, ModelRequest
+from segue.core.models import ModelReply, ModelRequest
 from segue.models.offline import OfflinePlanner
 from segue.nodes.shared.tool_schemas import CONTROL_TOOLS, envelope_schema
 from segue.prompts.language import language_of

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from segue.core.agents import Agent
 from segue.core.errors import ModelError
-from segue.core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from segue.core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.openai.model import OpenAIModel
 from segue.models.openai.retry import RetryPolicy

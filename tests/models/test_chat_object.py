@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import invalid_tool_call
 
 from segue.core.errors import ModelRefused
-from segue.core.ports import ModelReply, RawCall
+from segue.core.models import ModelReply, RawCall
 from segue.models.chat_object import ChatObject
 from tests.fakes import ScriptedChatModel
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, ModelRefused, UnknownModel
-from segue.core.ports import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
+from segue.core.models import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
 from segue.models.local.llama import Completion, Message, engine_of
 from segue.models.local.model import LocalModel, answer_only, stripped

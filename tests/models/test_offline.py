@@ -9,7 +9,7 @@ from pydantic import Field
 
 from segue.core.decision import ActionType, decode
 from segue.core.errors import ModelRefused
-from segue.core.ports import ModelRequest, TextDelta
+from segue.core.models import ModelRequest, TextDelta
 from segue.models.offline import OfflinePlanner
 from segue.nodes.lifecycle.decomposing import TASKS_SCHEMA
 from segue.nodes.shared.tool_schemas import plan_schema

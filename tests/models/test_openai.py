@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
 
 from segue.core.errors import ModelRefused, ModelUnreachable
-from segue.core.ports import ModelReply, ModelRequest, RawCall, TextDelta
+from segue.core.models import ModelReply, ModelRequest, RawCall, TextDelta
 from segue.models.openai import transport
 from segue.models.openai.capabilities import capabilities_of
 from segue.models.openai.model import OpenAIModel

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from segue.core.errors import ModelRefused, ModelUnreachable
-from segue.core.ports import ModelRequest
+from segue.core.models import ModelRequest
 from tests import loopback_script
 from tests.loopback import (
     BadJson,

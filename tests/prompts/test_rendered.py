@@ -10,7 +10,7 @@ from langgraph.graph import StateGraph
 from syrupy.assertion import SnapshotAssertion
 
 from segue.core.agents import Agent
-from segue.core.ports import AppContext
+from segue.core.context import AppContext
 from segue.graphs.direct import build_direct
 from segue.graphs.lifecycle import build_lifecycle
 from segue.graphs.plan import build_plan

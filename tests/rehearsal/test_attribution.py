@@ -6,7 +6,7 @@ pytest.importorskip("scipy")
 
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
 from segue.rehearsal.batch.manifest import Planned
-from segue.rehearsal.report.grading import outcome_of
+from segue.rehearsal.report.grades import outcome_of
 from segue.rehearsal.report.judge import Verdict
 from segue.rehearsal.report.outcome import Outcome
 from segue.rehearsal.workflows import find_backend, find_scenario

@@ -21,7 +21,7 @@ pytest.importorskip("scipy")
 from segue.cli.main import app
 from segue.core.errors import ConfigurationError
 from segue.rehearsal import ConversationConfig, read_log
-from segue.rehearsal.batch.manifest import Manifest, batch_of, settle
+from segue.rehearsal.batch.manifest import Manifest, batch_of, open_batch
 from segue.rehearsal.batch.worker import work
 from segue.rehearsal.workflows.loader import workflow_file
 
@@ -145,22 +145,22 @@ async def test_a_worker_knows_the_flows_of_the_agents_file(tmp_path: Path) -> No
     agents = tmp_path / "agents.toml"
     agents.write_text("[flows.mine]\nmax_round = 3\n", encoding="utf-8")
     config = ConversationConfig(user_mode="scripted_user", script=("Hello",), bot_mode="segue:mine")
-    settle(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
+    open_batch(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
     await work(tmp_path / "out", 1, StringIO())
     assert read_log(tmp_path / "out/logs/conversation-001.jsonl").ending
 
 
 def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> None:
     config = batch_of(_config(), n=4, workers=2)
-    settled = settle(tmp_path / "b", config)
+    settled = open_batch(tmp_path / "b", config)
     assert [planned.worker for planned in settled.conversations()] == [1, 2, 1, 2]
-    grown = settle(tmp_path / "b", batch_of(_config(), n=6, workers=2))
+    grown = open_batch(tmp_path / "b", batch_of(_config(), n=6, workers=2))
     assert list(grown.conversations())[:4] == list(settled.conversations())
     assert Manifest.read(tmp_path / "b").n == 6
     with pytest.raises(ConfigurationError, match=r"holds another batch, with seed 0.*use the same options"):
-        settle(tmp_path / "b", batch_of(_config(seed=1), n=6, workers=2))
+        open_batch(tmp_path / "b", batch_of(_config(seed=1), n=6, workers=2))
     with pytest.raises(ConfigurationError, match="is not empty and holds no batch"):
-        settle(tmp_path, config)
+        open_batch(tmp_path, config)
     with pytest.raises(ConfigurationError, match="There is no batch in"):
         Manifest.read(tmp_path)
 

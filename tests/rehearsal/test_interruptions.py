@@ -141,7 +141,7 @@ def listen(utterance):
 
 async def main():
     async with segue.open(sys.argv[1]) as app:
-        write_log(await converse(app, KILLED, conversation_id="talk", heard=listen), sys.argv[1] + ".jsonl")
+        write_log(await converse(app, KILLED, conversation_id="talk", on_utterance=listen), sys.argv[1] + ".jsonl")
 
 asyncio.run(main())
 """

@@ -8,7 +8,7 @@ import pytest
 
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.errors import DatabaseUnavailable
-from segue.core.ports import Claim
+from segue.core.tools import Claim
 from tests.checkpoints import worlds
 
 

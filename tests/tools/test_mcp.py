@@ -14,7 +14,7 @@ import segue
 from segue import Agent
 from segue.core.agents import McpServer, load_agents
 from segue.core.errors import ConfigurationError, SegueError, ToolServerUnavailable
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from segue.tools.calls.run import run_call
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json

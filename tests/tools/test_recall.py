@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.tools.bound_tool import BadArguments
 from segue.tools.calls.run import run_call
 from segue.tools.recall import recall_tool

@@ -19,7 +19,7 @@ from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.tools.calls import run as calls_run
 from segue.tools.calls.failures import STACK_CHARS
 from segue.tools.calls.run import Outcome, misfit, run_call

@@ -16,7 +16,7 @@ SEEN = contextvars.ContextVar("SEEN", default="nothing")
 
 HANGS = """
 import asyncio, time
-from segue.core.ports import CallKey
+from segue.core.tools import CallKey
 from segue.tools.registry import as_tool, tool
 from segue.tools.calls.run import run_call
 

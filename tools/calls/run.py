@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 
 from segue.core.errors import listed
-from segue.core.ports import CallKey, Claim, Ledger, Tool
+from segue.core.tools import CallKey, Claim, Ledger, Tool
 
 from ..bound_tool import BadArguments, BoundTool
 from .context import NOT_DONE, CallContext, current_call, idempotency_key

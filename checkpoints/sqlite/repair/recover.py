@@ -92,10 +92,10 @@ def _recovery(found: Found, language: Language, copy: str = "", repaired: Sequen
     match found:
         case Damage():
             place = found.outermost.checkpoint_id
-            return Recovery(place, found.created_at, found.size, copy, [*repaired])
+            return Recovery(place, True, found.created_at, found.size, copy, [*repaired])
         case NothingReadable():
-            return Recovery(None, copy=copy, repaired=[*repaired, render(found, language)])
-    return Recovery("", copy=copy, repaired=[*repaired])
+            return Recovery(None, readable=False, copy=copy, repaired=[*repaired, render(found, language)])
+    return Recovery(None, copy=copy, repaired=[*repaired])
 
 
 def copy_aside(database: Database, now: float) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.types import Interrupt, Send
 
-from segue.core.ports import PAUSE
+from segue.core.question import PAUSE
 
 from ..serializer import CheckedSerializer
 from .export_format import Blob, CheckpointPart, StatePart

@@ -11,7 +11,7 @@ import httpx
 from segue.core.conversation import APIOutput
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Setting
-from segue.core.ports import Tool
+from segue.core.tools import Tool
 from segue.tools.bound_tool import Marked, Marks
 
 from .specs import spec_of

@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.core.conversation import APIOutput, Conversation
 from segue.core.participants import Setting
-from segue.core.ports import CallKey, Tool
+from segue.core.tools import CallKey, Tool
 from segue.tools.calls.run import run_call
 
 from .call_check import refused

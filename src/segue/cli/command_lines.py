@@ -17,7 +17,7 @@ def continue_command(settings: Settings, session_id: str) -> str:
 
 def send_command(settings: Settings, message: str, *options: str) -> str:
     """Send a message again; one that does not fit a command line is left for the person to write."""
-    message = settings.said or message
+    message = settings.message or message
     mode = ["--mode", settings.mode] if settings.mode and settings.verb == "chat" else []
     files = [word for file in settings.files for word in ("--file", file)]
     words = ["segue", settings.verb, *options, *_places(settings), *_chosen(settings), *mode, *files]

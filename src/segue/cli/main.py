@@ -8,11 +8,11 @@ from typer.core import TyperCommand
 
 from . import options
 from .commands import inspect
+from .commands.inbox import waiting
 from .commands.inspect import ask
 from .commands.memory import memory
 from .commands.report import report
 from .commands.simulate import simulate
-from .commands.waiting import waiting
 from .commands.workflows import workflows
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, report_errors
@@ -158,14 +158,14 @@ def answer(
     option names. Without either you are asked.
     """
     settings = Settings(db, agents)
-    said: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
+    answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
     if (text is not None) + finish + any((approve, edit, reject)) > 1:
         raise typer.BadParameter("give a text, --finish, or what becomes of the calls", param_hint="ANSWER")
     with report_errors(settings):
         from .dialog.loop import answered
 
         verdicts = (approve or (), edit or (), reject or ())
-        raise typer.Exit(answered(settings, task_id, verdicts, said, as_json=as_json))
+        raise typer.Exit(answered(settings, task_id, verdicts, answer_to, as_json=as_json))
 
 
 @app.command()

@@ -37,7 +37,7 @@ class Settings:
     """The command that sends messages."""
     files: tuple[str, ...] = ()
     """The files that come with the message."""
-    said: str = ""
+    message: str = ""
     """The message as it was given, where the files' names were added to it."""
 
     def language_for(self, text: str) -> Language:

@@ -9,7 +9,8 @@ from .conversation import APIOutput, BotOutput, Conversation, ConversationConfig
 from .errors import ConfigurationError, listed
 
 if TYPE_CHECKING:
-    from .ports import Services, Tool
+    from .context import Services
+    from .tools import Tool
 
 Output = TypeVar("Output", covariant=True)
 Made = TypeVar("Made")

@@ -14,6 +14,10 @@ ANSWER_FORMS: Mapping[str, str] = {
     "utterance": '{"answer": "…"}',
 }
 """How each kind of question is answered."""
+API_CALL = "api_call"
+"""The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
+PAUSE = "pause"
+"""The kind of interrupt that is no question: a node stops, since a pause was requested."""
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
 
 

@@ -200,12 +200,13 @@ _SELDOM = ("forked_from", "damaged")
 class Recovery:
     """What a recovery did to a thread.
 
-    `checkpoint_id` is where the thread is now: "" where it has no checkpoint, None where none can be read. `created_at`
-    is the time of the oldest state that something went back to. `dropped` counts checkpoints and results of steps,
-    `copy` is the path of the database as it was, `repaired` has a sentence for each replaced record.
+    `checkpoint_id` is where the thread is now; `readable` is False if it has checkpoints, none of which can be read.
+    `created_at` is the time of the oldest state that something went back to. `dropped` counts checkpoints and results
+    of steps, `copy` is the path of the database as it was, `repaired` has a sentence for each replaced record.
     """
 
     checkpoint_id: str | None
+    readable: bool = True
     created_at: float = 0.0
     dropped: int = 0
     copy: str = ""

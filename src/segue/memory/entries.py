@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
-from segue.core.ports import MemoryEntry
+from ..core.memory import MemoryEntry
 
 _DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 _ENTRY = re.compile(

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from segue.core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
-from segue.core.ports import MemoryEntry
-
+from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
+from ..core.memory import MemoryEntry
 from ..passages.text_files import Unreadable, read_text
 from .entries import Block, as_markdown, blocks_of
 from .names import parts_of

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from segue.core.errors import InvalidMemory, UnknownMemory
-from segue.core.ports import MemoryEntry
-from segue.core.records import Json
-
+from ..core.errors import InvalidMemory, UnknownMemory
+from ..core.memory import MemoryEntry
+from ..core.records import Json
 from .entries import blocks_of
 from .excerpt import Piece, chosen, pieces_of, whole
 from .files import Limits, MemoryFiles

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from segue.core.errors import InvalidMemory
+from ..core.errors import InvalidMemory
 
 DEEPEST = 4
 """Folders and file in a name."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from segue.core.ports import MemoryEntry
-from segue.core.tokens import tokens as count
+from ..core.memory import MemoryEntry
+from ..core.tokens import tokens as count
 
 
 class TransientMemory:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..core.agents import Agent
 from ..core.errors import MissingKey, UnknownModel
-from ..core.ports import Model
+from ..core.models import Model
 from .openai.retry import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:

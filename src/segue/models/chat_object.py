@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelRefused
-from ..core.ports import ModelPiece, ModelRequest
+from ..core.models import ModelPiece, ModelRequest
 from .reply import GrowingReply
 from .tool_specs import plain_specs
 
@@ -102,8 +102,8 @@ def _calls(message: "AIMessage") -> list[tuple[object, Any]]:
 
 
 def _finish_reason(metadata: Mapping[str, Any]) -> str:
-    said = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
-    return _FINISH_REASONS.get(said, said)
+    reason = next((str(metadata[name]).lower() for name in _FINISH_FIELDS if metadata.get(name)), "")
+    return _FINISH_REASONS.get(reason, reason)
 
 
 def _counted(usage: Mapping[str, Any] | None) -> dict[str, int]:

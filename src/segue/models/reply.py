@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from ..core.ports import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta, Withdrawn
+from ..core.models import CallDelta, Hidden, ModelPiece, ModelReply, RawCall, ReasoningDelta, TextDelta, Withdrawn
 from .think_tags import ThinkTags
 
 HIDDEN_CHARS = 1000

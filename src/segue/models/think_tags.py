@@ -15,7 +15,7 @@ class ThinkTags:
     def __init__(self, opened: bool = False) -> None:
         self._opened = opened
         self._state: Literal["begin", "thought", "between", "text"] = "begin"
-        self._held = ""
+        self._buffer = ""
         self._untagged = ""
         """What arrived before any tag."""
         self.withdrawn = False
@@ -29,7 +29,7 @@ class ThinkTags:
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Return what the piece adds to the thoughts, and to the text."""
-        self._held += piece
+        self._buffer += piece
         thoughts = ""
         while True:
             if self._state == "thought":
@@ -38,7 +38,7 @@ class ThinkTags:
                     return thoughts, ""
             elif self._state == "text":
                 if not self._take_lone_thought():
-                    text, self._held = self._held, ""
+                    text, self._buffer = self._buffer, ""
                     return thoughts, text
                 thoughts += self._untagged
             elif not self._begin():
@@ -46,41 +46,41 @@ class ThinkTags:
 
     def close(self) -> tuple[str, str]:
         """Return what was held back, now that nothing follows."""
-        held, self._held = self._held, ""
-        self._untagged += held
-        return (held, "") if self._state == "thought" else ("", held)
+        rest, self._buffer = self._buffer, ""
+        self._untagged += rest
+        return (rest, "") if self._state == "thought" else ("", rest)
 
     def _begin(self) -> bool:
         """Distinguish a thought from a text, or return False until that is possible."""
-        begun = self._held.lstrip()
+        begun = self._buffer.lstrip()
         if begun.startswith(OPENING):
-            self._state, self._opened, self._held = "thought", False, begun.removeprefix(OPENING)
+            self._state, self._opened, self._buffer = "thought", False, begun.removeprefix(OPENING)
         elif OPENING.startswith(begun):
             return False
         elif self._state == "between":
-            self._state, self._held = "text", begun
+            self._state, self._buffer = "text", begun
         else:
             self._state = "thought" if self._opened and not begun.startswith("{") else "text"
         return True
 
     def _take_thought(self) -> str:
         """Take the thought up to its end, or up to what may be the beginning of the closing tag."""
-        thought, closing, rest = self._held.partition(CLOSING)
+        thought, closing, rest = self._buffer.partition(CLOSING)
         if closing:
-            self._state, self._held = "between", rest
+            self._state, self._buffer = "between", rest
             self.lone |= self._opened
             return thought
         most = min(len(thought), len(CLOSING) - 1)
         kept = next((n for n in range(most, 0, -1) if thought.endswith(CLOSING[:n])), 0)
         end = len(thought) - kept
-        self._held = thought[end:]
+        self._buffer = thought[end:]
         self._untagged += thought[:end]
         return thought[:end]
 
     def _take_lone_thought(self) -> bool:
         """Whether a text turns out to be a thought; a closing tag in code, JSON or after a thought is just text."""
         since = max(0, len(self._untagged) - len(CLOSING))
-        self._untagged += self._held
+        self._untagged += self._buffer
         end = self._untagged.find(CLOSING, since)
         if end < 0:
             return False
@@ -88,6 +88,6 @@ class ThinkTags:
         inside = before.lstrip().startswith("{") and not before.endswith(("\n", "}"))
         if self.lone or inside or OPENING in before or before.endswith("`"):
             return False
-        self._state, self._untagged, self._held = "between", before, rest
+        self._state, self._untagged, self._buffer = "between", before, rest
         self.lone = self.withdrawn = True
         return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.ports import ModelRequest
+from ..core.models import ModelRequest
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

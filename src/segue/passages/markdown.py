@@ -21,17 +21,17 @@ class Passage:
 def rules_of(text: str) -> list[str]:
     """Each item of a list and each paragraph; headings only say where they are."""
     rules: list[str] = []
-    goes_on = False
+    continued = False
     for line in text.splitlines():
-        said = line.strip()
+        stripped = line.strip()
         item = _ITEM.match(line)
-        if not said or _HEADING.match(said):
-            goes_on = False
-        elif item or not goes_on:
-            rules.append(line[item.end() :].strip() if item else said)
-            goes_on = True
+        if not stripped or _HEADING.match(stripped):
+            continued = False
+        elif item or not continued:
+            rules.append(line[item.end() :].strip() if item else stripped)
+            continued = True
         else:
-            rules[-1] = f"{rules[-1]} {said}"
+            rules[-1] = f"{rules[-1]} {stripped}"
     return rules
 
 

@@ -17,7 +17,7 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.conversation import BotOutput, BotOutputType, Conversation, Role
 from ..core.participants import Setting
-from ..core.ports import API_CALL, PAUSE
+from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
 from ..core.task_status import OPEN, TaskStatus
 from ..core.transcript import as_text

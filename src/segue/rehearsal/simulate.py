@@ -28,15 +28,15 @@ async def converse(
     config: ConversationConfig,
     *,
     conversation_id: str = "",
-    heard: Callable[[Utterance], None] = lambda utterance: None,
+    on_utterance: Callable[[Utterance], None] = lambda utterance: None,
     person: Person | None = None,
 ) -> Conversation:
     """Run a conversation to its end, and return it.
 
     The conversation is the session of that id: one that was interrupted goes on where it stopped, and one that ended is
-    only read. `heard` is called with every utterance, also with those before an interruption. `person` answers for
-    `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as it got. A
-    workflow fills in what the configuration leaves open.
+    only read. `on_utterance` is called with every utterance, also with those before an interruption. `person`
+    answers for `input_user` and `input_bot`; without it, or if it gives None, the conversation is returned as far as
+    it got. A workflow fills in what the configuration leaves open.
 
     Raises:
         ConfigurationError: it names what is not there.
@@ -52,7 +52,7 @@ async def converse(
         async for event in app.follow(task_id, seen):
             seen = max(seen, event.seq)
             if isinstance(event, Uttered):
-                heard(Utterance.of(event.utterance))
+                on_utterance(Utterance.of(event.utterance))
         if begun:
             await app.control.result(*begun)
         if (begun := await _answered(app, task_id, person)) is None:
@@ -108,10 +108,10 @@ async def _answered(app: App, task_id: str, person: Person | None) -> Started | 
     if person is None or (await app.task(task_id))["status"] != TaskStatus.WAITING:
         return None
     question = await app.question(task_id)
-    said = await person(question)
-    if said is None:
+    reply = await person(question)
+    if reply is None:
         return None
-    return await app.control.resume_with(task_id, {"interrupt_id": question["interrupt_id"], "value": said})
+    return await app.control.resume_with(task_id, {"interrupt_id": question["interrupt_id"], "value": reply})
 
 
 async def load_conversation(app: App, conversation_id: str) -> Conversation:

@@ -10,8 +10,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from ..core.agents import Budget
-from ..core.ports import CallKey
 from ..core.records import Call, Json, Task
+from ..core.tools import CallKey
 from ..nodes.shared.prompt_budget import truncate_result
 from ..nodes.shared.task import STEER, additions, compose_result
 from ..nodes.shared.tool_messages import Settled, exchange
@@ -38,10 +38,10 @@ async def close_turn(
         return  # it had ended, or was closed before
     mark = phrase("interrupted", row.language or values.get("language") or "en")
     closing = AIMessage(f"{partial}\n\n{mark}".strip(), additional_kwargs={"interrupted": True})
-    said = values.get("messages", [])
-    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row.notes[len(additions(said)) :]]
+    messages = values.get("messages", [])
+    added = [HumanMessage(note, additional_kwargs={STEER: True}) for note in row.notes[len(additions(messages)) :]]
     update = {
-        "messages": [*added, *_missing(said, row, calls), closing],
+        "messages": [*added, *_missing(messages, row, calls), closing],
         "result": result,
         "assignment": None,
     }

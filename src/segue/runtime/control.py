@@ -190,8 +190,8 @@ class Control:
         """The answer to a task's question in the form that is stored."""
         question = await self._queries.question(task_id)
         if question["kind"] != "approval":
-            said = read_answer(answer)
-            value: Any = said.json() if question["kind"] == "question" else said.text
+            reply = read_answer(answer)
+            value: Any = reply.json() if question["kind"] == "question" else reply.text
             return {"interrupt_id": question["interrupt_id"], "value": value}
         agent = self._registry.agent((await self._runner.tasks.get(task_id)).agent_id)
         await self._registry.prepare(agent)

@@ -12,10 +12,10 @@ from langgraph.types import Checkpointer
 from pydantic import Field, create_model
 
 from ..core.agents import Agent
+from ..core.context import AppContext, RunContext
 from ..core.errors import ConfigurationError, UnknownMode
 from ..core.events import to_dict
 from ..core.flows import FlowConfig
-from ..core.ports import AppContext, RunContext
 from ..graphs.chat import MODES, UNLISTED, build_chat
 from ..graphs.controller import build_controller
 from ..graphs.controller_executor import build_controller_executor

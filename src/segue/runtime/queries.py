@@ -9,8 +9,7 @@ from langchain_core.messages import convert_to_openai_messages
 from ..checkpoints.ports import Storage
 from ..core.errors import StorageError, TaskError, UnknownThread
 from ..core.events import Event, to_dict
-from ..core.ports import API_CALL
-from ..core.question import ANSWER_FORMS
+from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, Task, Thread, WaitingTask
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from .event_stream import until_end

@@ -11,7 +11,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from ..core.events import AttemptRestarted, Event, Fallback, Token
-from ..core.ports import PAUSE
+from ..core.question import PAUSE
 from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
 from .capacity import Place

@@ -11,9 +11,10 @@ from langgraph.errors import GraphDrained
 
 from ..checkpoints.ports import Storage
 from ..core.agents import Budget
+from ..core.context import AppContext
 from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
-from ..core.ports import API_CALL, AppContext
+from ..core.question import API_CALL
 from ..core.records import Json, Task
 from ..core.task_status import TaskStatus
 from ..graphs.chat import build_chat

@@ -7,7 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
-from segue.core.errors import DamagedCheckpoint
+from ..core.errors import DamagedCheckpoint
 
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError)
 """What a channel or reducer makes of values that are not of its kind."""

@@ -13,13 +13,13 @@ from ..views.consoles import complaints
 if TYPE_CHECKING:
     from ...rehearsal.batch.manifest import Manifest
     from ...rehearsal.batch.run import BatchResult
-    from ...rehearsal.batch.run import Progress as Said
+    from ...rehearsal.batch.run import Progress as Report
 
 
-def held(settings: Settings, folder: Path, manifest: "Manifest") -> int:
+def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     """Hold the conversations of a batch that have not ended, and return the exit code."""
     try:
-        result = asyncio.run(_held(folder, manifest))
+        result = asyncio.run(_rehearse(folder, manifest))
     except KeyboardInterrupt:
         remark(settings.say("batch_stopped"))
         return PAUSED
@@ -32,14 +32,14 @@ def held(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     return 0
 
 
-async def _held(folder: Path, manifest: "Manifest") -> "BatchResult":
+async def _rehearse(folder: Path, manifest: "Manifest") -> "BatchResult":
     from ...rehearsal.batch.run import rehearse
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=complaints()) as progress:
         bar = progress.add_task("", total=manifest.n)
 
-        def heard(said: "Said") -> None:
-            progress.update(bar, completed=said.finished, total=said.total, description=said.conversation_id)
+        def show(report: "Report") -> None:
+            progress.update(bar, completed=report.finished, total=report.total, description=report.conversation_id)
 
-        return await rehearse(folder, manifest, heard)
+        return await rehearse(folder, manifest, show)

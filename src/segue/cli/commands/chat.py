@@ -12,7 +12,7 @@ from ..dialog.loop import ConversationLoop
 from ..exits import complain, sentence_of
 from ..settings import Settings
 from ..views.consoles import read_line
-from ..views.heading import greet, header
+from ..views.header import greet, header
 from ..views.tables import print_history
 
 PROMPT = "you> "

@@ -48,14 +48,13 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
         settings.say("dropped", n=back["dropped"]),
     ]
     kept = [settings.say("copy_kept", copy=back["copy"])] if back["copy"] else []
-    lost = back["checkpoint_id"] is None
     lines = [
         *(dropped if back["dropped"] else []),
         *(printable(sentence) for sentence in back["repaired"]),
         *kept,
-        *([] if lost else await _next_command(app, settings, session)),
+        *(await _next_command(app, settings, session) if back["readable"] else []),
     ]
-    return lines, FAILED if lost else 0
+    return lines, 0 if back["readable"] else FAILED
 
 
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:

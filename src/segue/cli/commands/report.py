@@ -50,7 +50,7 @@ def report(folder: Folder, against: Against = None, judge: Judge = "") -> None:
 
 async def _report(folder: Path, judge: str) -> "Report":
     from ...rehearsal.batch.manifest import Manifest
-    from ...rehearsal.report.grading import outcomes_of
+    from ...rehearsal.report.grades import outcomes_of
     from ...rehearsal.report.judge import judge_batch
     from ...rehearsal.report.summary import report_of
 

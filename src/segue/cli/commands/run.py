@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from unicodedata import normalize
 
-from segue.prompts.language import language_of
-
+from ...prompts.language import language_of
 from ...prompts.terminal import sentence
 from ..dialog.conversation import LIFECYCLE
 from ..dialog.loop import one_shot
@@ -27,7 +26,7 @@ def run_goal(settings: Settings, text: str, files: Sequence[Path], *, as_json: b
     settings = replace(settings, mode=LIFECYCLE, verb="run")
     if files:
         given = tuple(str(file) for file in files)
-        settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, said=text)
+        settings = replace(settings, agent=settings.agent or DATA_AGENT, files=given, message=text)
         text = _naming(settings, text, _copied(files))
     return one_shot(settings, text, as_json=as_json, steer=steer)
 

@@ -90,9 +90,9 @@ def simulate(
     """
     settings = Settings(db, agents, session=session, language=language)
     who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
-    said = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
+    script = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
     course = {"conversation_turn_limit": turns, "workflow": workflow, "scenario": scenario, "seed": seed}
-    values = who | said | course | {"language": language or None}
+    values = who | script | course | {"language": language or None}
     with report_errors(settings):
         from ...core.conversation import config_of, load_config
 
@@ -103,9 +103,9 @@ def simulate(
             hint = "--session" if session else "--log"
             raise typer.BadParameter("a batch names its sessions and logs itself: see --out", param_hint=hint)
         from ...rehearsal.batch.manifest import batch_of
-        from .batch import held
+        from .batch import run_batch
 
-        raise typer.Exit(held(settings, out, batch_of(chosen, n=n, workers=workers, agents=agents)))
+        raise typer.Exit(run_batch(settings, out, batch_of(chosen, n=n, workers=workers, agents=agents)))
 
 
 def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:
@@ -130,7 +130,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     from ...rehearsal import converse, load_conversation, write_log
     from ..views.transcript import print_footer, print_header, print_utterance
 
-    def heard(utterance: "Utterance") -> None:
+    def show(utterance: "Utterance") -> None:
         if not _typed(utterance, shown):
             print_utterance(console, utterance)
 
@@ -143,7 +143,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             app,
             config,
             conversation_id=session,
-            heard=heard,
+            on_utterance=show,
             person=_asked,
         )
         status = (await app.task(conversation.task_id))["status"]

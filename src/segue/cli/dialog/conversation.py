@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from segue.prompts.language import Language
-
 from ...core.events import Event, Paused, StateChanged, from_dict
 from ...core.records import Json
+from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import word
 from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
 from ..settings import Settings
-from ..views.heading import greet, header
+from ..views.header import greet, header
 from ..views.lines import signs_for, status_line, unknown_calls
 from ..views.live import LiveView
 from ..views.plain import JsonView, PlainView, View

@@ -90,8 +90,8 @@ async def unfinished_hint(app: "App", settings: Settings, session_id: str) -> li
     from ...runtime.queries import is_over
 
     open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
-    said = settings.say("unfinished_hidden")
-    return [line for task_id in open_ones for line in _choice(said, task_command(settings, "trace", task_id))]
+    hint = settings.say("unfinished_hidden")
+    return [line for task_id in open_ones for line in _choice(hint, task_command(settings, "trace", task_id))]
 
 
 def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:

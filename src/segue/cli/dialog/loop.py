@@ -123,21 +123,21 @@ def answered(
     settings: Settings,
     task_id: str,
     verdicts: tuple[Iterable[str], Iterable[str], Iterable[str]],
-    said: Answer | None,
+    reply: Answer | None,
     *,
     as_json: bool,
 ) -> int:
     """Answer the question that a task waits with, and return the exit code.
 
-    `verdicts` are the options that approve, edit and reject, `said` is the answer to a question; without any the person
-    is asked.
+    `verdicts` are the options that approve, edit and reject, `reply` is the answer to a question; without any the
+    person is asked.
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(talk.app.find_task(task_id))
         question = loop.run(talk.app.question(found))
-        if said is not None or any(verdicts):
-            given = answer_of(question.get("calls", ()), *verdicts) if said is None else said
+        if reply is not None or any(verdicts):
+            given = answer_of(question.get("calls", ()), *verdicts) if reply is None else reply
             code = loop.run_turns(talk.answer(found, given))
         else:
             code = loop.run_turns(talk.resume(found))

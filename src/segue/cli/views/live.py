@@ -12,8 +12,6 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from segue.prompts.language import Language
-
 from ...core.events import (
     Answer,
     Cancelled,
@@ -24,6 +22,7 @@ from ...core.events import (
     Thought,
     ToolResult,
 )
+from ...prompts.language import Language
 from ...runtime.projection import PlanItem
 from . import lines
 from .sanitize import markdown_text, one_line

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
-from segue.prompts.language import Language
-
 from ...core.events import (
     Answer,
     AttemptRestarted,
@@ -24,6 +22,7 @@ from ...core.events import (
     ToolResult,
     to_dict,
 )
+from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...runtime.projection import PlanItem, Projection
 from ..exits import complain

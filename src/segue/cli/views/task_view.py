@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from segue.prompts.language import Language
-from segue.prompts.phrases import PHRASES, RULE
-
 from ...core.events import (
     Answer,
     AttemptRestarted,
@@ -15,6 +12,8 @@ from ...core.events import (
     Thought,
     Token,
 )
+from ...prompts.language import Language
+from ...prompts.phrases import PHRASES, RULE
 from ...runtime.projection import Projection
 
 _BANNERS = (RULE, *PHRASES["direct"])

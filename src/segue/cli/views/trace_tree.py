@@ -8,8 +8,6 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from segue.prompts.language import Language
-
 from ...core.conversation import Utterance
 from ...core.events import (
     Action,
@@ -44,6 +42,7 @@ from ...core.events import (
 )
 from ...core.task_status import ACTIVE
 from ...core.transcript import PREFIXES, spoken
+from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word
 from ...runtime.projection import CallId, call_id
@@ -80,8 +79,8 @@ def _task_label(task: Mapping[str, Any], language: str) -> Text:
     text = Text.assemble(*named, "  ", status_text(task, language))
     text.append(f"\n{one_line(task['message'], MOST)}\n")
     facts = {"session": task["thread_id"], "agent": task["agent_id"], "user": task["user_id"], "mode": task["mode"]}
-    said = "  ".join(f"{word(name, language)} {one_line(value)}" for name, value in facts.items())
-    return text.append(f"{said}  {when(task['created_at'])}", style="dim")
+    summary = "  ".join(f"{word(name, language)} {one_line(value)}" for name, value in facts.items())
+    return text.append(f"{summary}  {when(task['created_at'])}", style="dim")
 
 
 class _Drawing:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ...core.agents import Agent
 from ...core.lifecycle import Context
-from ...core.ports import Tool
+from ...core.tools import Tool
 
 _SLOT = "{{"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.agents import Agent
 from ...core.decision import decode
 from ...core.errors import MissingExtra, ModelRefused, UnreadableReply
-from ...core.ports import ModelPiece, ModelReply, ModelRequest, Retry
+from ...core.models import ModelPiece, ModelReply, ModelRequest, Retry
 from ..reply import GrowingReply
 from ..transcript import read_transcript
 from .llama import Engine, Message, engine_of

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...core.errors import ModelRefused
-from ...core.ports import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
+from ...core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
 from ...prompts.offline import sentence
 from ..transcript import Made, Transcript, read_transcript

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import HumanMessage
 
-from ...core.ports import ModelRequest
+from ...core.models import ModelRequest
 from .faults import Fault
 
 if TYPE_CHECKING:

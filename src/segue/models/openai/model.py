@@ -9,7 +9,7 @@ import openai
 from pydantic import SecretStr
 
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
-from ...core.ports import ModelPiece, ModelRequest, Retry
+from ...core.models import ModelPiece, ModelRequest, Retry
 from ..tool_specs import plain_specs
 from .capabilities import (
     Capabilities,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...core.ports import ModelPiece, ModelReply
+from ...core.models import ModelPiece, ModelReply
 from ..reply import GrowingReply
 from .faults import AttemptFailed, Fault, Redactor, body_fault
 from .wire_format import Choice, Completion, Message, ToolCall

@@ -10,7 +10,7 @@ from typing import Any, Self
 import anyio
 import openai
 
-from ...core.ports import ModelReply, TextDelta
+from ...core.models import ModelReply, TextDelta
 from .faults import AttemptFailed, Fault, Redactor, fault_of, timeout_fault, too_long
 from .reply_reader import ReplyReader
 from .retry import RetryPolicy

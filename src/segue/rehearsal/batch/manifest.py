@@ -139,7 +139,7 @@ def seed_of(seed: int, scenario: str, trial: int) -> int:
     return random.Random(f"{seed}/{scenario}/{trial}").getrandbits(31)
 
 
-def settle(folder: Path, wanted: Manifest) -> Manifest:
+def open_batch(folder: Path, manifest: Manifest) -> Manifest:
     """Begin a batch in an empty folder, or go on with the one that is there; `n` may have grown.
 
     Raises:
@@ -150,10 +150,10 @@ def settle(folder: Path, wanted: Manifest) -> Manifest:
             raise ConfigurationError(
                 "The folder {folder} is not empty and holds no batch: name another one with --out.", folder=folder
             )
-        wanted.write(folder)
-        return wanted
+        manifest.write(folder)
+        return manifest
     present = Manifest.read(folder)
-    if name := present.difference(wanted):
+    if name := present.difference(manifest):
         raise ConfigurationError(
             "The folder {folder} holds another batch, with {name} {value}: use the same options to continue it, "
             "or name another folder with --out.",
@@ -161,8 +161,8 @@ def settle(folder: Path, wanted: Manifest) -> Manifest:
             name=name,
             value=_shown(present, name),
         )
-    if wanted.n > present.n:
-        present = replace(present, n=wanted.n)
+    if manifest.n > present.n:
+        present = replace(present, n=manifest.n)
         present.write(folder)
     return present
 

@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from ...core.errors import ConfigurationError
 from ...core.records import Json
-from .manifest import Manifest, settle, unfinished
+from .manifest import Manifest, open_batch, unfinished
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BatchResult:
 
 
 async def rehearse(
-    folder: Path, wanted: Manifest, heard: Callable[[Progress], None] = lambda progress: None
+    folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> BatchResult:
     """Hold the conversations of a batch that have not ended yet.
 
@@ -48,7 +48,7 @@ async def rehearse(
     """
     try:
         with _lock(folder).acquire(timeout=0):
-            return await _held(folder, settle(folder, wanted), heard)
+            return await _run_workers(folder, open_batch(folder, manifest), on_progress)
     except Timeout:
         raise ConfigurationError(
             "Another process works on the batch in {folder}: wait for it to end.", folder=folder
@@ -60,7 +60,7 @@ def _lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock")
 
 
-async def _held(folder: Path, manifest: Manifest, heard: Callable[[Progress], None]) -> BatchResult:
+async def _run_workers(folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None]) -> BatchResult:
     todo = unfinished(folder, manifest)
     finished, errors = manifest.n - len(todo), list[str]()
 
@@ -69,7 +69,7 @@ async def _held(folder: Path, manifest: Manifest, heard: Callable[[Progress], No
         finished += progress.status == "finished"
         if progress.status == "failed":
             errors.append(f"{progress.conversation_id}: {progress.error}")
-        heard(replace(progress, finished=finished, total=manifest.n))
+        on_progress(replace(progress, finished=finished, total=manifest.n))
 
     async with asyncio.TaskGroup() as group:
         for worker in sorted({planned.worker for planned in todo}):
@@ -77,7 +77,7 @@ async def _held(folder: Path, manifest: Manifest, heard: Callable[[Progress], No
     return BatchResult(manifest.n, manifest.n - len(unfinished(folder, manifest)), tuple(errors))
 
 
-async def _watch(folder: Path, worker: int, heard: Callable[[Progress], None], errors: list[str]) -> None:
+async def _watch(folder: Path, worker: int, on_progress: Callable[[Progress], None], errors: list[str]) -> None:
     """Start a worker and pass on what it says; its standard input stays open as long as this process lives."""
     command = (sys.executable, "-m", "segue.rehearsal.batch.worker", str(folder), str(worker))
     pipe = asyncio.subprocess.PIPE
@@ -86,13 +86,13 @@ async def _watch(folder: Path, worker: int, heard: Callable[[Progress], None], e
     )
     assert process.stdout
     assert process.stderr
-    complaints = asyncio.create_task(process.stderr.read())
+    stderr = asyncio.create_task(process.stderr.read())
     try:
         async for line in process.stdout:
-            heard(_read(line))
+            on_progress(_read(line))
         if await process.wait():
-            said = (await complaints).decode("utf-8", "replace").strip().splitlines()
-            errors.append(f"worker {worker}: {said[-1] if said else f'ended with code {process.returncode}'}")
+            lines = (await stderr).decode("utf-8", "replace").strip().splitlines()
+            errors.append(f"worker {worker}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
     finally:
         if process.returncode is None:
             process.kill()

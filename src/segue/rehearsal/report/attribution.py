@@ -105,11 +105,11 @@ def _knows(question: str, case: Case) -> bool:
 
 def _stuck(case: Case) -> Fault | None:
     """The user repeats itself though the bot does not."""
-    said = [u for u in case.conversation.utterances if u.role is Role.USER][-_STUCK:]
+    utterances = [u for u in case.conversation.utterances if u.role is Role.USER][-_STUCK:]
     answers = [u.text for u in case.conversation.utterances if u.role is Role.BOT and not u.is_action][-_STUCK:]
-    if len(said) < _STUCK or len({u.text for u in said}) > 1 or len(set(answers)) < len(answers):
+    if len(utterances) < _STUCK or len({u.text for u in utterances}) > 1 or len(set(answers)) < len(answers):
         return None
-    return _cite(USER, said[-1], f"the simulated user said the same {_STUCK} times to different answers")
+    return _cite(USER, utterances[-1], f"the simulated user said the same {_STUCK} times to different answers")
 
 
 def _refused(case: Case) -> Fault | None:
@@ -124,10 +124,10 @@ def _wrong_call(case: Case) -> Fault | None:
     expected = {name for name, _ in case.expectation.calls}
     surplus = [case.conversation.utterances[index] for index in case.calls.surplus]
     for call in surplus:
-        if call.action in expected and any(missing.startswith(f"{call.action}(") for missing in case.calls.missing):
+        if call.action in expected and any(m.startswith(f"{call.action}(") for m in case.calls.missing):
             made = f"{call.action}({canonical(call.action_input)})"
-            wanted = next(m for m in case.calls.missing if m.startswith(f"{call.action}("))
-            return _cite(AGENT, call, f"it called {made}, expected {wanted}")
+            missing = next(m for m in case.calls.missing if m.startswith(f"{call.action}("))
+            return _cite(AGENT, call, f"it called {made}, expected {missing}")
     if case.state_differences and surplus:
         call = surplus[0]
         return _cite(AGENT, call, f"it called {call.action}, which was not expected; {case.state_differences[0]}")

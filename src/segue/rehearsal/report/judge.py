@@ -13,7 +13,7 @@ from ...core.conversation import Conversation
 from ...core.decision import read_object
 from ...core.errors import ConfigurationError, ModelError, UnreadableReply
 from ...core.json_schema import object_schema
-from ...core.ports import Model, ModelReply, ModelRequest
+from ...core.models import Model, ModelReply, ModelRequest
 from ...core.transcript import transcript
 from ...prompts.load import render
 from ...registry import Registry

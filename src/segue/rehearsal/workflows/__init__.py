@@ -1,7 +1,6 @@
 """Workflows for bots: their files, their simulated systems, their scenarios, and the participants that follow them."""
 
-from segue.core.participants import REGISTERED
-
+from ...core.participants import REGISTERED
 from .backends import Backend, Refused, find_backend, register_backend
 from .configuration import with_workflow
 from .instructions import instructions

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from segue.core.conversation import ConversationConfig
-
+from ...core.conversation import ConversationConfig
 from .instructions import persona_text
 from .loader import find_scenario, load_scenarios, load_workflow
 from .participants import specs_of

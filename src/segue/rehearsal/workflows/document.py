@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from segue.core.errors import InvalidWorkflow
-
+from ...core.errors import InvalidWorkflow
 from .workflow import Location
 
 _FENCE = "---"

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from segue.prompts.load import render
-from segue.prompts.rehearsal import rehearsed
-
+from ...prompts.load import render
+from ...prompts.rehearsal import rehearsed
 from .scenario import Persona
 from .workflow import Step, Workflow
 

@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import ValidationError
 
-from segue.core.errors import UnknownScenario, UnknownWorkflow
-
+from ...core.errors import UnknownScenario, UnknownWorkflow
 from .document import Document, read_document
 from .scenario import Scenario
 from .workflow import Record, Workflow

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.conversation import (
+from ...core.conversation import (
     APIOutput,
     BotOutput,
     BotOutputType,
@@ -13,13 +13,12 @@ from segue.core.conversation import (
     Role,
     UserOutput,
 )
-from segue.core.errors import ConfigurationError
-from segue.core.participants import Setting
-from segue.core.records import Json
-from segue.nodes.conversation.participants.call_check import refused
-from segue.nodes.conversation.participants.react_bot import ReactBot
-from segue.prompts.phrases import phrase
-
+from ...core.errors import ConfigurationError
+from ...core.participants import Setting
+from ...core.records import Json
+from ...nodes.conversation.participants.call_check import refused
+from ...nodes.conversation.participants.react_bot import ReactBot
+from ...prompts.phrases import phrase
 from .backends import Backend, find_backend
 from .instructions import instructions
 from .loader import find_scenario, load_workflow

@@ -3,9 +3,8 @@
 import re
 from random import Random
 
-from segue.core.conversation import END, Conversation, Role
-from segue.prompts.rehearsal import ANYTHING_ELSE, rehearsed
-
+from ...core.conversation import END, Conversation, Role
+from ...prompts.rehearsal import ANYTHING_ELSE, rehearsed
 from .references import fill
 from .scenario import Persona
 from .workflow import Workflow
@@ -32,7 +31,7 @@ class PersonaUser:
             return self._opening(random)
         asked = self._asked(replies[-1])
         if not asked:
-            return self._goes_on(replies)
+            return self._next_request(replies)
         earlier = [name for reply in replies[:-1] for name in self._asked(reply)]
         if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
             return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
@@ -42,7 +41,7 @@ class PersonaUser:
         opening = random.choice(self._persona.opening)
         return " ".join([opening, *(self._answer(name, 0, random) for name in self._persona.volunteers)])
 
-    def _goes_on(self, replies: list[str]) -> str:
+    def _next_request(self, replies: list[str]) -> str:
         """The next request, or the end."""
         language = self._workflow.language
         unasked = sum(not self._asked(reply) for reply in replies) - 1

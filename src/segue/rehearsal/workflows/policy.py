@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from segue.core.conversation import Role, Utterance
-from segue.core.records import Json
-
+from ...core.conversation import Role, Utterance
+from ...core.records import Json
 from .references import MISSING, fill, look_up, references
 from .slot_values import value_in
 from .workflow import Step, Workflow
@@ -49,7 +48,7 @@ class DialogueState:
         self._slots: dict[str, str] = {}
         self._results: dict[str, Any] = {}
         self._calls: dict[str, dict[str, Utterance]] = {}
-        self._told: set[str] = set()
+        self._answered: set[str] = set()
         self._last = Reply("")
         for utterance in utterances:
             self._take(utterance)
@@ -64,7 +63,7 @@ class DialogueState:
 
     def _take(self, utterance: Utterance) -> None:
         if utterance.role is Role.USER:
-            self._hear(utterance.text)
+            self._read_slots(utterance.text)
         elif utterance.role is Role.API:
             calls = self._calls.setdefault(utterance.action, {})
             calls[_key(utterance.action_input)] = utterance
@@ -74,17 +73,17 @@ class DialogueState:
             move = self.move()
             if isinstance(move, Reply):
                 self._last = move
-                self._told |= {move.tells} - {""}
+                self._answered |= {move.tells} - {""}
 
-    def _hear(self, text: str) -> None:
-        heard = {
+    def _read_slots(self, text: str) -> None:
+        values = {
             name: value
             for name, slot in self._workflow.slots.items()
             if (name in self._last.asks or slot.volunteered) and (value := value_in(text, slot)) is not None
         }
-        if self._last.settles and heard.keys() & self._requests:
-            self._begin_anew()
-        self._slots |= {name: value for name, value in heard.items() if name in self._last.asks or self._open_to(name)}
+        if self._last.settles and values.keys() & self._requests:
+            self._start_request()
+        self._slots |= {name: value for name, value in values.items() if name in self._last.asks or self._open_to(name)}
 
     def _open_to(self, name: str) -> bool:
         """Whether a slot takes a value that nobody asked for: one that is filled changes only with a new request."""
@@ -97,7 +96,7 @@ class DialogueState:
         first = steps.get(self._workflow.repeat_from)
         return frozenset(first.collect if first else ())
 
-    def _begin_anew(self) -> None:
+    def _start_request(self) -> None:
         """Forget what belongs to the request that is settled."""
         names = [step.name for step in self._workflow.procedure]
         place = names.index(self._workflow.repeat_from)
@@ -105,7 +104,7 @@ class DialogueState:
         for step in self._workflow.procedure[place:]:
             self._results.pop(step.call, None)
             self._calls.pop(step.call, None)
-            self._told.discard(step.name)
+            self._answered.discard(step.name)
         self._slots = {name: value for name, value in self._slots.items() if name in kept}
 
     def _slots_of(self, step: Step) -> list[str]:
@@ -127,7 +126,7 @@ class DialogueState:
         applies = self._applies(step)
         if isinstance(applies, str):
             return self._ask(applies)
-        if not applies or step.name in self._told:
+        if not applies or step.name in self._answered:
             return None
         missing = [name for name in self._slots_of(step) if name not in self._slots]
         if missing:
@@ -138,14 +137,14 @@ class DialogueState:
 
     def _applies(self, step: Step) -> bool | str:
         """Whether a step's conditions hold; the slot to ask for where that is still open."""
-        for reference, wanted in step.when.items():
+        for reference, expected in step.when.items():
             value = look_up(reference, self._values)
-            if wanted in (PRESENT, ABSENT):
-                if (value is MISSING) is (wanted == PRESENT):
+            if expected in (PRESENT, ABSENT):
+                if (value is MISSING) is (expected == PRESENT):
                     return False
             elif value is MISSING:
                 return reference if reference in self._workflow.slots else False
-            elif value not in (wanted if isinstance(wanted, list | tuple) else [wanted]):
+            elif value not in (expected if isinstance(expected, list | tuple) else [expected]):
                 return False
         return True
 
@@ -158,9 +157,9 @@ class DialogueState:
 
     def _failed(self, step: Step, made: Utterance) -> Reply:
         failure = step.failures.get(made.status_code or 0)
-        told = self._answer(failure.answer if failure else "failed", error=_error(made.data))
+        answer = self._answer(failure.answer if failure else "failed", error=_error(made.data))
         asks = failure.ask if failure else ()
-        text = " ".join([told, *(self._question(name) for name in asks)])
+        text = " ".join([answer, *(self._question(name) for name in asks)])
         return Reply(text, asks=asks, settles=not asks)
 
     def _ask(self, name: str) -> Reply:

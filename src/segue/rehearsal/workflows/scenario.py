@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from segue.core.records import Json
-
+from ...core.records import Json
 from .workflow import Record
 
 

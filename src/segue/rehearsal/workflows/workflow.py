@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from segue.core.records import Json
+from ...core.records import Json
 
 Location = tuple[str | int, ...]
 """Where in a document a value stands: keys and places in lists."""

@@ -1,7 +1,6 @@
 """The simulated systems of the shipped workflows, and the registry that yours are added to."""
 
-from segue.core.errors import ConfigurationError, listed
-
+from ....core.errors import ConfigurationError, listed
 from .backend import Backend, Refused, Response
 from .clinic_appointment import CLINIC_APPOINTMENT
 from .device_return import DEVICE_RETURN

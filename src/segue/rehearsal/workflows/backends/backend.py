@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from segue.core.records import Json
+from ....core.records import Json
 
 Function = Callable[..., Any]
 """Takes the state, which it may change, and the call's arguments; returns JSON data, or raises `Refused`."""

@@ -2,8 +2,7 @@
 
 from random import Random
 
-from segue.core.records import Json
-
+from ....core.records import Json
 from .backend import CONFLICT, FORBIDDEN, NOT_FOUND, Backend, Refused
 
 _SURNAMES = ("赵", "钱", "孙", "周", "吴", "郑")

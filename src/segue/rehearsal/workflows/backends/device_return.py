@@ -2,8 +2,7 @@
 
 from random import Random
 
-from segue.core.records import Json
-
+from ....core.records import Json
 from .backend import CONFLICT, NOT_FOUND, Backend, Refused
 
 _DAYS = {"unwanted": 30, "defective": 730}

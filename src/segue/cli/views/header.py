@@ -10,7 +10,7 @@ from ...prompts.words import word
 from .sanitize import one_line
 
 if TYPE_CHECKING:
-    from ...core.ports import Model
+    from ...core.models import Model
 
 
 def offline_notice(*languages: str) -> Text:

@@ -1,0 +1,93 @@
+"""The context of a run: its JSON fields, and the services behind them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from .agents import Agent
+from .events import Event
+from .ids import Ids
+from .memory import Memory
+from .models import Model
+from .participants import Participants
+from .tools import Ledger, Tool
+
+
+@dataclass(frozen=True, eq=False)
+class GivenAgent:
+    """An agent that a run's context holds itself, instead of the id of a registered one."""
+
+    agent: Agent
+
+
+class RunContext(BaseModel):
+    """Options of a run; empty means the default. Studio shows these fields as a form.
+
+    `agent` may also be an `Agent`, which is registered nowhere.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    agent: str = Field(default="", description="id of a registered agent; empty: the first one, travel")
+    mode: str = Field(
+        default="", description="direct, react, plan, plan_react, lifecycle, controller or auto; empty: the agent's own"
+    )
+    user_id: str = Field(default="default", description="whose preferences apply")
+    model: str = Field(default="", description="openai:<name> or offline; empty: the agent's own")
+    language: Literal["", "zh", "en"] = Field(default="", description="zh or en; empty: that of the message")
+    _given_agent: GivenAgent | None = PrivateAttr(default=None)
+
+    def __init__(self, *, agent: str | Agent = "", **fields: Any) -> None:
+        given = GivenAgent(agent) if isinstance(agent, Agent) else None
+        super().__init__(agent=given.agent.agent_id if given else agent, **fields)
+        self._given_agent = given
+
+    @property
+    def given_agent(self) -> GivenAgent | None:
+        return self._given_agent
+
+
+class AppContext(RunContext):
+    """The context as the app passes it: the services ride along and stay out of the schema."""
+
+    _services: "Services | None" = PrivateAttr(default=None)
+
+    @classmethod
+    def carrying(cls, services: "Services", **fields: Any) -> "AppContext":
+        context = cls(**fields)
+        context._services = services
+        return context
+
+    @property
+    def services(self) -> "Services | None":
+        return self._services
+
+
+class Services(Protocol):
+    """Everything outside the state that a node may use."""
+
+    ledger: Ledger | None
+    memory: Memory
+    ids: Ids
+    began: float
+    participants: Participants
+
+    def agent(self, name: str) -> Agent: ...
+
+    def model_for(self, agent: Agent, override: str = "") -> Model: ...
+
+    def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
+
+    def emit(self, event: Event) -> None: ...
+
+    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """A node's durable events as they are stored: a part of a task says which one it is."""
+        ...
+
+    def clock(self) -> float: ...
+
+    def pausing(self) -> bool: ...
+
+    async def notes(self, task_id: str) -> Sequence[str]: ...

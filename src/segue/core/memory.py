@@ -1,0 +1,40 @@
+"""Memory files as the nodes use them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryEntry:
+    """What a round leaves in a memory file; `key` identifies it for ever: the same key again is the same entry."""
+
+    key: str
+    task_id: str
+    round: int
+    branch: str
+    text: str
+    created_at: float
+    """Unix seconds."""
+
+
+class Memory(Protocol):
+    """Files of what was done; a name is a relative path such as `logs.md`."""
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        """Add the entry to the file; one whose key is there already changes nothing.
+
+        Raises:
+            MemoryUnavailable: with the reason, as the controller is told it.
+        """
+        ...
+
+    async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
+        """The newest entries and those relevant to the goal, as Markdown of at most so many tokens.
+
+        A file that does not exist is empty.
+
+        Raises:
+            MemoryUnavailable.
+        """
+        ...

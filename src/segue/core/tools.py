@@ -1,0 +1,71 @@
+"""Tools as the graphs see them, and the ledger of their calls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from .records import Call
+
+
+class Tool(Protocol):
+    """A tool as the graphs see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def idempotent(self) -> bool: ...
+
+    @property
+    def needs_approval(self) -> bool: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+    @property
+    def spec(self) -> Mapping[str, Any]: ...
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any: ...
+
+
+@dataclass(frozen=True)
+class CallKey:
+    """What identifies one tool call for ever: fixed in the state before the call runs.
+
+    `scope` is the recursion's trace_id, or step_id#attempt; `index` the call's place in it.
+    """
+
+    task_id: str
+    scope: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The ledger's answer to an intent.
+
+    `fresh`: run it. `finished`: it ran, with `outcome`. `interrupted`: it was under way when its process ended.
+    `doubtful`: it never ran, but one like it, of the same task, may or may not have taken effect.
+    `moved`: the interrupted call was made from another place, so its idempotency key was another one.
+    """
+
+    state: Literal["fresh", "finished", "interrupted", "doubtful"]
+    outcome: Mapping[str, Any] | None = None
+    moved: bool = False
+
+
+class Ledger(Protocol):
+    """Remembers every tool call, so that none is run twice."""
+
+    async def read(self, key: CallKey) -> Mapping[str, Any] | None: ...
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim: ...
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None: ...
+
+    async def unknown(self, task_id: str) -> Sequence[Mapping[str, Any]]: ...
+
+    async def finished(self) -> Sequence[Call]: ...
