@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .app import App, ask, open
+    from .app import App
     from .core import errors, events
     from .core.agents import Agent, Budget, McpServer, Prices, load_agents
     from .core.chat_mode import ChatMode
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
+    from .entry import ask, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
     from .tools.calls.context import NOT_DONE, CallContext
@@ -36,10 +37,10 @@ _HOMES = {
     "Prices": "core.agents",
     "RunContext": "core.context",
     "SegueError": "core.errors",
-    "ask": "app",
+    "ask": "entry",
     "graph": "runtime.modes",
     "load_agents": "core.agents",
-    "open": "app",
+    "open": "entry",
     "tool": "tools.registry",
 }
 _MODULES = {"errors": "core.errors", "events": "core.events"}

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import segue.app
 import segue.cli
 import segue.cli.dialog.loop
+import segue.entry
 import segue.graphs.lifecycle
 
 Patches = Mapping[str, object]

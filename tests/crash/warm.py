@@ -4,7 +4,7 @@ import importlib
 import threading
 
 _LATE = (
-    "aiosqlite", "segue.app", "segue.graphs.chat", "segue.models.chat_object", "segue.models.build",
+    "aiosqlite", "segue.entry", "segue.graphs.chat", "segue.models.chat_object", "segue.models.build",
     "segue.tools.adapters.langchain", "segue.checkpoints.sqlite.saver", "langchain_core.tools", "uuid", "sqlite3",
 )  # fmt: skip
 

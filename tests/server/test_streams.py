@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from segue.app import open as open_app
 from segue.core.errors import ModelUnreachable
+from segue.entry import open as open_app
 from segue.server import ServerSettings
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool, choose

@@ -95,7 +95,7 @@ class Settings:
         Raises:
             SegueError: of any kind, saying what to do.
         """
-        from ..app import open as open_app
+        from ..entry import open as open_app
 
         async with open_app(self.database, agents=self.agents(), modes=self.modes()) as app:
             yield app

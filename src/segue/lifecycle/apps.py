@@ -10,10 +10,11 @@ from typing import Any, Protocol, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 
-from ..app import App, open_app
+from ..app import App
 from ..core.agents import Agent
 from ..core.errors import ConfigurationError
 from ..core.lifecycle import Context, Coordinator
+from ..entry import open_app
 from ..graphs.lifecycle import build_lifecycle
 from ..nodes.lifecycle.decomposing import Decompose
 from ..nodes.lifecycle.state import Restored

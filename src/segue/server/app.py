@@ -12,9 +12,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from ..app import open as open_app
 from ..core.agents import Agent
 from ..core.errors import SegueError
+from ..entry import open as open_app
 from .auto_resume import AutoResume
 from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .middleware.authentication import Authentication

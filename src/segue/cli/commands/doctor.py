@@ -18,13 +18,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ...app import open as open_app
 from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
 from ...checkpoints.sqlite.integrity import ReadRow
 from ...checkpoints.sqlite.repair.survey import Survey
 from ...checkpoints.sqlite.storage import open_sqlite
 from ...core.agents import Agent
 from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
+from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
 from ...prompts.errors import render

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TextIO
 
 from ...app import App
-from ...app import open as open_app
 from ...core.agents import load_agents, load_modes
 from ...core.conversation import Conversation
 from ...core.errors import SegueError
 from ...core.flows import load_flows
+from ...entry import open as open_app
 from ..log import write_log
 from ..simulate import converse
 from .manifest import Manifest, Planned, is_finished, log_file

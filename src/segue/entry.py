@@ -1,0 +1,98 @@
+"""Entry points: `segue.open()` gives an `App` over one database, `segue.ask()` asks one question."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from .app import App
+from .checkpoints.backends import open_storage
+from .core.agents import Agent
+from .core.errors import ConfigurationError, InsideEventLoop
+from .core.records import Json
+from .graphs.chat import MODES
+from .memory.folder import MemoryFolder, root_of
+from .registry import Registry
+from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
+from .runtime.modes import mode_graphs
+from .runtime.request import MessageOptions
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+
+async def open_app(
+    path: str | Path,
+    agents: Iterable[Agent],
+    modes: Mapping[str, Any] | None,
+    max_running: int | None = None,
+    max_queued: int = MAX_QUEUED,
+    memory: str | Path | None = None,
+    embeddings: "Embeddings | None" = None,
+) -> App:
+    """As `open`, for a caller that ends with `App.close`."""
+    registry = Registry()
+    for agent in agents:
+        registry.register(agent)
+    graphs = {**MODES, **mode_graphs(modes or {})}
+    capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
+    root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
+    return App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
+
+
+@asynccontextmanager
+async def open(
+    path: str | Path = "segue.db",
+    *,
+    agents: Iterable[Agent] = (),
+    modes: Mapping[str, Any] | None = None,
+    max_running: int | None = None,
+    max_queued: int = MAX_QUEUED,
+    memory: str | Path | None = None,
+    embeddings: "Embeddings | None" = None,
+) -> AsyncIterator[App]:
+    """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
+
+    The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
+    `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
+    `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those of any
+    LangChain class, they are searched by meaning as well.
+
+    Raises:
+        DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
+    """
+    app = await open_app(path, agents, modes, max_running, max_queued, memory, embeddings)
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+def _max_running() -> int:
+    """The environment's limit.
+
+    Raises:
+        ConfigurationError: it is not a whole number above 0.
+    """
+    given = os.environ.get("SEGUE_MAX_RUNNING") or str(MAX_RUNNING)
+    if not given.isdecimal() or int(given) < 1:
+        raise ConfigurationError("SEGUE_MAX_RUNNING is {given}: set a whole number above 0.", given=repr(given))
+    return int(given)
+
+
+def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Json:
+    """Ask one question and wait for the result; options as in `App.start`."""
+
+    async def once() -> Json:
+        async with open(db) as app:
+            return await app.ask(message, **options)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise InsideEventLoop
+    return asyncio.run(once())
