@@ -3,17 +3,20 @@
 import ipaddress
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from hypothesis import settings
 
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
-    *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
+    *("crash/", "recorded/", "test_readme.py", "test_studio.py", "test_wheel.py"),
     *("models/test_openai_faults.py", "checkpoints/test_damaged", "checkpoints/test_row_keys.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
@@ -22,6 +25,9 @@ SLOW = (
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
+MEMORY, ROOM = Path("/dev/shm"), 2**31
+"""A folder in memory, where databases are written without waiting for a disk; used where so many bytes are free."""
+_folder = tempfile.TemporaryDirectory(prefix="segue-tests-")
 _attempts: list[str] = []
 
 
@@ -37,8 +43,19 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if _SETTINGS.search(name) and name != RECORDED]:
         del os.environ[name]
     os.environ["LC_ALL"] = "C.UTF-8"
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        tempfile.tempdir = os.environ["TMPDIR"] = str(MEMORY)
+    os.environ["SSL_CERT_FILE"] = str(_one_certificate())
     os.environ["LANGSMITH_TRACING"] = "false"
     sys.addaudithook(_refuse_network)
+
+
+def _one_certificate() -> Path:
+    """A file of one root certificate: a client takes 40 ms to read all of them, and nothing here speaks TLS."""
+    path = Path(_folder.name, "one.pem")
+    end = "-----END CERTIFICATE-----"
+    path.write_text(certifi.contents().partition(end)[0] + end, encoding="ascii")
+    return path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
