@@ -81,9 +81,12 @@ def test_a_file_configures_the_conversation_and_options_override_it(tmp_path: Pa
     (tmp_path / "talk.toml").write_text('user_mode = "scripted_user"\nscript = ["hi"]\nconversation_turn_limit = 3\n')
     (tmp_path / "wrong.toml").write_text("bot_action_limits = 3\n")
 
-    of_yaml = load_config(tmp_path / "talk.yaml", conversation_turn_limit=4, seed=None)
+    given = ["--config", str(tmp_path / "talk.yaml"), "--turns", "1", "--log", str(tmp_path / "log")]
+    shown = CliRunner().invoke(command_line, ["simulate", *given, "--db", ":memory:"])
+    of_yaml = load_config(tmp_path / "talk.yaml", conversation_turn_limit=4, user_mode=None, seed=None)
 
     assert of_yaml == load_config(tmp_path / "talk.toml", conversation_turn_limit=4)
+    assert "[USER] hi\n[BOT] bot response..." in shown.stdout
     assert (of_yaml.script, of_yaml.conversation_turn_limit, of_yaml.bot_action_limit) == (("hi",), 4, 5)
     with pytest.raises(ConfigurationError, match=r"wrong\.toml: bot_action_limits"):
         load_config(tmp_path / "wrong.toml")

@@ -137,7 +137,8 @@ def load_config(path: str | Path, **overrides: Any) -> ConversationConfig:
         raise ConfigurationError("The configuration {file} cannot be read: {error}.", file=file, error=error) from error
     if not isinstance(table, dict):
         raise ConfigurationError("The configuration {file} is not a table of names and values.", file=file)
-    return config_of({**table, **overrides}, str(file))
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return config_of({**table, **given}, str(file))
 
 
 def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig:
