@@ -1,6 +1,6 @@
 """The SQLite implementation of the storage port."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from segue.core.events import Event
@@ -32,8 +32,10 @@ class SqliteSessions:
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
         return await snapshots(self._database, thread_id, limit, before)
 
-    async def fork(self, thread_id: str, checkpoint_id: str, new_thread_id: str) -> str | None:
-        return await fork(self._database, thread_id, checkpoint_id, new_thread_id)
+    async def fork(
+        self, thread_id: str, checkpoint_id: str, new_thread_id: str, beside: Iterable[tuple[str, str]] = ()
+    ) -> str | None:
+        return await fork(self._database, thread_id, checkpoint_id, new_thread_id, beside)
 
     async def export(self, thread_id: str) -> Json:
         return await export(self._database, thread_id)

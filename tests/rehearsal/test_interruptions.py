@@ -101,6 +101,30 @@ async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(
     assert set(counted.said.values()) == set(counted.called.values()) == {1}
 
 
+async def test_a_fork_has_the_bots_session_of_that_moment_and_repeats_no_call_and_deletion_takes_both() -> None:
+    def fail(conversation: Conversation) -> None:
+        if len(conversation.results) == 1:
+            raise RuntimeError("the backend is down")
+
+    async with segue.open(":memory:") as app:
+        Counted(fail).enter(app)
+        with pytest.raises(RuntimeError, match="backend is down"):
+            await converse(app, TRAVEL, conversation_id="talk")
+        inside = [each for each in await app.snapshots("talk") if each["nodes"] and each["inside"]]
+        after = {tuple(each["nodes"]): each["checkpoint_id"] for each in inside}
+        for place, copied, calls in (("USER", 0, [2, 6]), ("BOT", 1, [2, 6]), ("API", 1, [6])):
+            counted = Counted()
+            counted.enter(app)
+            await app.fork("talk", after[(place,)], session_id=f"after-{place}")
+            assert len(await app.tasks(session_id=f"after-{place}.bot")) == copied
+            conversation = await converse(app, ConversationConfig(), conversation_id=f"after-{place}")
+            assert [u.role for u in conversation.utterances] == ROLES
+            assert counted.called == Counter(calls)
+            await app.delete(f"after-{place}")
+        await app.delete("talk")
+        assert await app.threads() == []
+
+
 async def test_what_a_bot_leaves_unfinished_at_its_limit_is_cancelled() -> None:
     async with segue.open(":memory:") as app:
         Counted().enter(app)

@@ -1,5 +1,6 @@
 """Tasks that were cut off go on by themselves: at the start, and when a lease of another process runs out."""
 
+import asyncio
 import sqlite3
 import time
 import uuid
@@ -8,9 +9,12 @@ from typing import Any
 
 import pytest
 
+import segue
+from segue.rehearsal import converse
 from segue.server import ServerSettings
 from segue.server import auto_resume as resuming
 from segue.server.auto_resume import _is_hopeless
+from tests.rehearsal.test_interruptions import KILLED, undisturbed
 
 from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
@@ -77,6 +81,34 @@ def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, hel
             (task,) = client.get(f"/api/sessions/{session}/tasks").json()["items"]
             assert task["status"] == "paused"
         assert held.effects == ["one"]
+
+
+async def closed_after_the_first_call(database: Path) -> None:
+    """Leave a conversation with an agent unfinished."""
+    async with segue.open(database) as app:
+        called = asyncio.Event()
+        talk = asyncio.create_task(
+            converse(app, KILLED, conversation_id="talk", heard=lambda u: called.set() if u.is_action else None)
+        )
+        await called.wait()
+    await talk
+    async with segue.open(database) as app:
+        assert [row["thread_id"] for row in await app.resumable()] == ["talk"]
+
+
+def test_a_conversation_goes_on_and_its_bots_session_with_it(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
+    asyncio.run(closed_after_the_first_call(database))
+    with Served(database) as served, served.client() as client:
+        (task,) = client.get("/api/sessions/talk/tasks").json()["items"]
+        assert ending([form for _, form in follow(client, task["task_id"])])["status"] == "done"
+        talk = client.get(f"/api/tasks/{task['task_id']}").json()["task"]["result"]["answer"]
+        turns = client.get("/api/sessions/talk.bot/tasks").json()["items"]
+    effects = (tmp_path / "effects").read_text().splitlines()
+    assert talk == asyncio.run(undisturbed(KILLED))
+    assert (len(effects), [turn["status"] for turn in turns]) == (2, ["done", "done"])
 
 
 def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Held) -> None:

@@ -4,9 +4,8 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from segue.core.errors import ThreadBusy, ThreadExists
@@ -26,6 +25,7 @@ _END = "~"
 """Sorts after every checkpoint's id."""
 
 _NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+_AT = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_id <= ?"
 _LEAVES = """
     SELECT json_group_array(newest) FROM (
         SELECT max(checkpoint_id) AS newest FROM checkpoints WHERE thread_id = ? AND checkpoint_id <= ?
@@ -103,6 +103,7 @@ async def fork(
     thread_id: str,
     checkpoint_id: str,
     new_thread_id: str,
+    beside: Iterable[tuple[str, str]] = (),
     clock: Callable[[], float] = time.time,
 ) -> str | None:
     """Copy a thread, as it was at a snapshot, and return the id of its newest task; None if it has no task.
@@ -110,6 +111,7 @@ async def fork(
     All of its tasks get new ids, in every row of theirs. A task that had not ended there is a new one that is paused,
     or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. What a
     person approved and had not run by then is asked about again. A task that had ended is a `copy_of` its original.
+    `beside` names other threads and their copies: they are copied as they were at that moment.
 
     Raises:
         UnknownThread, UnknownSnapshot, ThreadExists.
@@ -117,7 +119,16 @@ async def fork(
         DamagedCheckpoint: the snapshot cannot be read.
         DamagedRow: a row of the thread cannot be read.
     """
-    return await database.write(partial(_fork, thread_id, checkpoint_id, new_thread_id, clock()))
+
+    def work(connection: sqlite3.Connection) -> str | None:
+        now = clock()
+        cut, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now)
+        for other, copy in beside:
+            if at := connection.execute(_AT, (other, cut.until)).fetchone()[0]:
+                _fork(connection, other, at, copy, now)
+        return newest
+
+    return await database.write(work)
 
 
 def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> None:
@@ -135,8 +146,9 @@ def refuse_taken(connection: sqlite3.Connection, thread_id: str, now: float) -> 
 
 
 def _fork(
-    thread_id: str, checkpoint_id: str, new_thread_id: str, now: float, connection: sqlite3.Connection
-) -> str | None:
+    connection: sqlite3.Connection, thread_id: str, checkpoint_id: str, new_thread_id: str, now: float
+) -> tuple[Cut, str | None]:
+    """What was copied, and the id of the copy's newest task."""
     refuse_damaged(connection, thread_id)
     cut = _cut(connection, find(connection, thread_id, checkpoint_id))
     refuse_taken(connection, new_thread_id, now)
@@ -159,12 +171,12 @@ def _fork(
         _copy(connection, values)
     _mark(connection, cut.snapshot, new_thread_id)
     if not tasks:
-        return None
+        return cut, None
     newest = renaming.new[tasks[-1]["task_id"]]
     connection.execute(_TOUCH, (now, newest))
     if unfinished:
         _reopen(connection, cut, unfinished, newest, new_thread_id)
-    return newest
+    return cut, newest
 
 
 def _cut(connection: sqlite3.Connection, snapshot: Checkpoint) -> Cut:

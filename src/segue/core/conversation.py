@@ -14,11 +14,24 @@ from .agents import Items
 from .errors import ConfigurationError
 from .records import Json
 
+MODE = "conversation"
+"""The mode of a conversation's task."""
+_BOT = ".bot"
 USER_LIMIT, ACTION_LIMIT, RETRY_LIMIT = 20, 5, 3
 END = "[END]"
 """Alone on a line, it ends the conversation."""
 _END_LINE = re.compile(r"(?m)^[ \t]*\[END\][ \t]*$")
 _END_OF_TEXT = re.compile(r"(?:\s*\[END\])+\s*\Z")
+
+
+def bot_session(conversation_id: str) -> str:
+    """The session of the agent that is a conversation's bot."""
+    return f"{conversation_id}{_BOT}"
+
+
+def conversation_of_bot(session_id: str) -> str:
+    """The conversation whose bot's session has this name; empty where it is the name of none."""
+    return session_id.removesuffix(_BOT) if session_id.endswith(_BOT) else ""
 
 
 def without_end(text: str) -> str:
@@ -114,6 +127,11 @@ class ConversationConfig(BaseModel):
     language: Literal["", "zh", "en"] = ""
     options: dict[str, Any] = {}
     """For participants of one's own."""
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether the bot is an agent, with a session of its own."""
+        return self.bot_mode.partition(":")[0] == "segue"
 
     def shown(self) -> dict[str, Any]:
         """The header's fields: the documented five, then whatever else was set."""

@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.conversation import BotOutput, BotOutputType, Conversation, Role
+from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance, bot_session
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
@@ -49,7 +49,7 @@ class SegueBot:
             if question["kind"] != API_CALL:
                 return BotOutput(action_type=BotOutputType.RESPONSE, text=str(question.get("question", "")))
             (call,) = question["calls"]
-            if (known := _result_of(conversation, call["call_id"])) is None:
+            if (known := await self._known(conversation, result["task_id"], call)) is None:
                 return _action(call)
             result = await _outside(self._given(result["task_id"], question, known))
         if result["status"] == TaskStatus.PAUSED:
@@ -63,7 +63,7 @@ class SegueBot:
 
     async def _next(self, conversation: Conversation) -> Json:
         """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled."""
-        session_id = session_of(conversation.conversation_id)
+        session_id = bot_session(conversation.conversation_id)
         tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
         if len(tasks) == conversation.turn:
             return await self._gone_on(tasks[0])
@@ -90,9 +90,23 @@ class SegueBot:
             return {**task["result"], "status": task["status"], "task_id": task_id}
         return await self._app.resume(task_id)
 
-    async def _given(self, task_id: str, question: Json, result: Json) -> Json:
+    async def _known(self, conversation: Conversation, task_id: str, call: Json) -> Utterance | None:
+        """The result that the conversation has for a call of the bot.
+
+        In a fork the bot may have to take its turn again from the beginning: where its nth call of the turn is the one
+        that was made before, its result is that one's.
+        """
+        results = [u for u in conversation.results if u.turn == conversation.turn]
+        if found := next((u for u in results if u.call_id == call["call_id"]), None):
+            return found
+        made = sum(row["state"] == "done" for row in (await self._app.trace(task_id))["calls"])
+        again = results[made : made + 1]
+        same = again and (again[0].action, again[0].action_input) == (call["name"], call["arguments"])
+        return again[0] if same else None
+
+    async def _given(self, task_id: str, question: Json, result: Utterance) -> Json:
         """What the task comes to with the result of its call."""
-        answer = {"interrupt_id": question["interrupt_id"], "value": result}
+        answer = {"interrupt_id": question["interrupt_id"], "value": {"ok": result.ok, "data": result.data}}
         return await self._app.control.result(*await self._app.control.resume_with(task_id, answer))
 
 
@@ -101,14 +115,9 @@ def attach(app: App) -> None:
     app.registry.participants.bots.register("segue", partial(SegueBot, app))
 
 
-def session_of(conversation_id: str) -> str:
-    """The session of a conversation's bot."""
-    return f"{conversation_id}.bot"
-
-
 async def release(app: App, conversation_id: str) -> None:
     """Cancel what the bot of a conversation that ended has left unfinished."""
-    for task in await app.tasks(session_id=session_of(conversation_id), limit=1):
+    for task in await app.tasks(session_id=bot_session(conversation_id), limit=1):
         if task["status"] in OPEN:
             await app.cancel(task["task_id"])
 
@@ -163,12 +172,6 @@ def _action(call: Json) -> BotOutput:
         action_input=call["arguments"],
         call_id=call["call_id"],
     )
-
-
-def _result_of(conversation: Conversation, call_id: str) -> Json | None:
-    """The result that the conversation has for a call."""
-    found = [u for u in conversation.results if u.call_id == call_id and u.turn == conversation.turn]
-    return {"ok": found[-1].ok, "data": found[-1].data} if found else None
 
 
 async def _outside(work: Coroutine[Any, Any, T]) -> T:

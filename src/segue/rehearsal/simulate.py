@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from ..app import App
-from ..core.conversation import Conversation, ConversationConfig, Utterance
+from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
 from ..core.ids import Ids
@@ -18,7 +18,6 @@ from .log import ending_of
 from .segue_bot import attach, release
 from .workflows import with_workflow
 
-MODE = "conversation"
 Person = Callable[[Json], Awaitable[str | None]]
 """Asks a person what they say; None if they leave."""
 

@@ -12,6 +12,7 @@ from ..core.events import Event, to_dict
 from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, Task, Thread, WaitingTask
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
+from .bot_sessions import is_bot_session
 from .event_stream import until_end
 from .lease_holder import lives
 from .projection import Projection, project
@@ -81,10 +82,13 @@ class Queries:
         return await self._runner.tasks.find(text)
 
     async def resumable(self) -> list[Json]:
-        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
-        rows = []
-        for row, owner in await self._runner.tasks.unfinished():
-            if not lives(owner) and row.wanted != "cancel":
+        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process.
+
+        Those of a conversation's bot are not among them: the conversation goes on with them.
+        """
+        rows, tasks = [], self._runner.tasks
+        for row, owner in await tasks.unfinished():
+            if not lives(owner) and row.wanted != "cancel" and not await is_bot_session(tasks, row.thread_id):
                 rows.append({**row.json(), "owner": owner, "cut_off": row.status != TaskStatus.PAUSED})
         return rows
 

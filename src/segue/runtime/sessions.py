@@ -1,15 +1,18 @@
 """What outlives a task: snapshots, forks, exports and recovery of a session, and what a user prefers."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import convert_to_openai_messages, messages_to_dict
 
 from ..checkpoints.ports import Storage
-from ..core.errors import InvalidExport, InvalidMessage
+from ..core.conversation import bot_session
+from ..core.errors import InvalidExport, InvalidMessage, UnknownThread
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json
 from ..prompts.language import Language
+from .bot_sessions import bot_session_of
 from .recovery import recover_session
 from .runner import Runner
 from .thread_state import state_at
@@ -49,12 +52,16 @@ class Sessions:
     async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
 
+        That of a conversation's bot is copied with it.
+
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
         check_session(session_id)
+        bot = await bot_session_of(self._storage.tasks, from_session)
+        beside = [(bot, bot_session(session_id))] if bot else []
         return await self._newest(
-            session_id, await self._storage.sessions.fork(from_session, checkpoint_id, session_id)
+            session_id, await self._storage.sessions.fork(from_session, checkpoint_id, session_id, beside)
         )
 
     async def export(self, session_id: str) -> Json:
@@ -98,13 +105,22 @@ class Sessions:
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
         """Delete every row of the session, and rewrite the file without them; first what its tasks remember.
 
+        That of a conversation's bot is deleted with it.
+
         Raises:
             UnknownThread, ThreadBusy, DatabaseUnavailable, MemoryUnavailable.
         """
         async with self._runner.leased(session_id):
-            if not keep_memory:
-                await self._forget(session_id)
-            await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
+            if bot := await bot_session_of(self._storage.tasks, session_id):
+                async with self._runner.leased(bot):
+                    with suppress(UnknownThread):  # it was never asked anything
+                        await self._delete(bot, keep_memory)
+            await self._delete(session_id, keep_memory)
+
+    async def _delete(self, session_id: str, keep_memory: bool) -> None:
+        if not keep_memory:
+            await self._forget(session_id)
+        await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
 
     async def _forget(self, session_id: str) -> None:
         """Delete the entries of memory files that the session's tasks wrote."""

@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..core.agents import Agent
 from ..core.errors import SegueError
 from ..entry import open as open_app
+from ..rehearsal.segue_bot import attach
 from .auto_resume import AutoResume
 from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .middleware.authentication import Authentication
@@ -92,6 +93,7 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with open_app(database, agents=agents, modes=modes) as app:
+            attach(app)
             service = application.state.service = Service(app, settings)
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []
