@@ -88,7 +88,7 @@ async def closed_after_the_first_call(database: Path) -> None:
     async with segue.open(database) as app:
         called = asyncio.Event()
         talk = asyncio.create_task(
-            converse(app, KILLED, conversation_id="talk", heard=lambda u: called.set() if u.is_action else None)
+            converse(app, KILLED, conversation_id="talk", on_utterance=lambda u: called.set() if u.is_action else None)
         )
         await called.wait()
     await talk
