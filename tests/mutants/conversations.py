@@ -80,8 +80,8 @@ CONVERSATIONS = (
     Mutant(
         "an agent is given the result of another call",
         "src/segue/rehearsal/segue_bot.py",
-        'if u.call_id == call["call_id"]',
-        "if u",
+        "u.call_id == call_id and ",
+        "",
         "tests/rehearsal/test_segue_bot.py::"
         "test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_the_seed",
     ),

@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance, bot_session
+from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, bot_session
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
@@ -49,7 +49,7 @@ class SegueBot:
             if question["kind"] != API_CALL:
                 return BotOutput(action_type=BotOutputType.RESPONSE, text=str(question.get("question", "")))
             (call,) = question["calls"]
-            if (known := await self._known(conversation, result["task_id"], call)) is None:
+            if (known := _result_of(conversation, call["call_id"])) is None:
                 return _action(call)
             result = await _outside(self._given(result["task_id"], question, known))
         if result["status"] == TaskStatus.PAUSED:
@@ -90,23 +90,9 @@ class SegueBot:
             return {**task["result"], "status": task["status"], "task_id": task_id}
         return await self._app.resume(task_id)
 
-    async def _known(self, conversation: Conversation, task_id: str, call: Json) -> Utterance | None:
-        """The result that the conversation has for a call of the bot.
-
-        In a fork the bot may have to take its turn again from the beginning: where its nth call of the turn is the one
-        that was made before, its result is that one's.
-        """
-        results = [u for u in conversation.results if u.turn == conversation.turn]
-        if found := next((u for u in results if u.call_id == call["call_id"]), None):
-            return found
-        made = sum(row["state"] == "done" for row in (await self._app.trace(task_id))["calls"])
-        again = results[made : made + 1]
-        same = again and (again[0].action, again[0].action_input) == (call["name"], call["arguments"])
-        return again[0] if same else None
-
-    async def _given(self, task_id: str, question: Json, result: Utterance) -> Json:
+    async def _given(self, task_id: str, question: Json, result: Json) -> Json:
         """What the task comes to with the result of its call."""
-        answer = {"interrupt_id": question["interrupt_id"], "value": {"ok": result.ok, "data": result.data}}
+        answer = {"interrupt_id": question["interrupt_id"], "value": result}
         return await self._app.control.result(*await self._app.control.resume_with(task_id, answer))
 
 
@@ -172,6 +158,12 @@ def _action(call: Json) -> BotOutput:
         action_input=call["arguments"],
         call_id=call["call_id"],
     )
+
+
+def _result_of(conversation: Conversation, call_id: str) -> Json | None:
+    """The result that the conversation has for a call."""
+    found = [u for u in conversation.results if u.call_id == call_id and u.turn == conversation.turn]
+    return {"ok": found[-1].ok, "data": found[-1].data} if found else None
 
 
 async def _outside(work: Coroutine[Any, Any, T]) -> T:
