@@ -32,7 +32,7 @@ def small_talk(text: str, cards: Sequence[Card], language: Language) -> str:
         return ""
     if _GREETING.fullmatch(text.strip()):
         name = "greeting" if cards else "greeting_alone"
-        return sentence(name, language, tools=_introduced(cards, language))
+        return sentence(name, language, tools=introduced(cards, language))
     return sentence("welcome", language) if _THANKS.fullmatch(text.strip()) else ""
 
 
@@ -42,7 +42,7 @@ def title(card: Card, language: Language) -> str:
     return next((half for half in halves if bool(re.search(f"[{CJK}]", half)) == (language == "zh")), halves[0])
 
 
-def _introduced(cards: Iterable[Card], language: Language) -> str:
+def introduced(cards: Iterable[Card], language: Language) -> str:
     """One line a tool; a tool without a title is introduced by the first line of its description."""
     return "\n".join(
         f"- {title(card, language) if card.title != card.name else (card.description or card.name).splitlines()[0]}"
@@ -50,7 +50,7 @@ def _introduced(cards: Iterable[Card], language: Language) -> str:
     )
 
 
-def _listed(texts: Iterable[str], language: Language) -> str:
+def listed(texts: Iterable[str], language: Language) -> str:
     return ("、" if language == "zh" else ", ").join(dict.fromkeys(texts))
 
 
@@ -81,16 +81,16 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
     """What is still needed, what was not run, and what of the message was not used."""
     parts = []
     if intent.asks:
-        tools = _listed((title(ask.card, language) for ask in intent.asks), language)
+        tools = listed((title(ask.card, language) for ask in intent.asks), language)
         missing = {p.name: p for ask in intent.asks for p in ask.missing}
         lines = (_asked(parameter, language) for parameter in missing.values())
         parts.append("\n".join([sentence("ask", language, tools=tools), "", *lines]))
     if intent.held:
         form = json.dumps({p.name: "…" for p in intent.held[0].required}, ensure_ascii=False)
-        tools = _listed((title(card, language) for card in intent.held), language)
+        tools = listed((title(card, language) for card in intent.held), language)
         parts.append(sentence("held", language, tools=tools, form=f"`{intent.held[0].name}({form})`"))
     if intent.unused and not intent.is_empty:
-        parts.append(sentence("unused", language, parts=_listed(intent.unused, language)))
+        parts.append(sentence("unused", language, parts=listed(intent.unused, language)))
     return parts
 
 
@@ -98,43 +98,27 @@ def _asked(parameter: Parameter, language: Language) -> str:
     values = [str(value) for value in parameter.values]
     own = [value for value in values if bool(re.search(f"[{CJK}]", value)) == (language == "zh")]
     line = f"- **{parameter.label.rstrip('.。')}** (`{parameter.name}`)"
-    samples = _listed((own or values)[:_SAMPLES], language)
+    samples = listed((own or values)[:_SAMPLES], language)
     return f"{line} — {sentence('sample', language, samples=samples)}" if samples else line
 
 
-def not_run(calls: Sequence[Call], language: Language) -> str:
-    """Say which tools it takes where none was run."""
-    return sentence("not_run", language, tools=_listed((title(call.card, language) for call in calls), language))
-
-
-def no_fit(cards: Sequence[Card], language: Language) -> str:
-    """Say that no tool fits, and what the tools can do."""
-    return sentence("no_fit" if cards else "no_tools", language, tools=_introduced(cards, language))
-
-
-def recap(results: Sequence[str], note: str, language: Language) -> str:
-    """What was found before, and a note below it."""
-    found = (rendered(_NOTICES.sub("\n\n", result).strip(), language) for result in results)
-    return "\n\n".join(part for part in (sentence("recap", language), *found, note) if part)
+def result_text(result: str, language: Language) -> str:
+    """An earlier result, without the planner's notice."""
+    return rendered(_NOTICES.sub("\n\n", result).strip(), language)
 
 
 def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:
     """The results one under the other, then what failed."""
-    good, parts = [call for call in made if not call.error], []
-    for call in good:
-        body = rendered(call.value, language)
-        parts.append(body if len(good) == 1 else f"### {heading(call, cards, language)}\n\n{body}")
-    failures = []
+    parts, failures = list[str](), list[str]()
     for call in made:
+        heading = call.title or call_text(call.name, call.arguments, cards, language)
         if call.error:
-            name, told = "unknown" if call.is_unknown else "failed", heading(call, cards, language)
-            failures.append(f"- {sentence(name, language, call=told, error=short_error(call.error))}")
+            name = "unknown" if call.is_unknown else "failed"
+            failures.append(f"- {sentence(name, language, call=heading, error=short_error(call.error))}")
+        else:
+            body = rendered(call.value, language)
+            parts.append(body if sum(not each.error for each in made) == 1 else f"### {heading}\n\n{body}")
     return "\n\n".join([*parts, *(["\n".join(failures)] if failures else [])])
-
-
-def heading(call: Made, cards: Sequence[Card], language: Language) -> str:
-    """What a call is named in an answer."""
-    return call.title or call_text(call.name, call.arguments, cards, language)
 
 
 def short_error(error: str) -> str:

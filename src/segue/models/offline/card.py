@@ -4,32 +4,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from .text import CJK
 
-Kind = Literal["text", "number", "boolean", "arithmetic", "language", "other"]
-
-_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "number", "number": "number", "boolean": "boolean"}
-_FORMAT_KINDS: Mapping[str, Kind] = {"arithmetic": "arithmetic", "language": "language"}
-_FORMATS = {
-    "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    "date": r"\d{4}-\d{2}-\d{2}",
-    "time": r"\d{1,2}:\d{2}(?::\d{2})?",
-    "uri": r"https?://[^\s，。！？）」]+",
-}
-_SAYS_NOTHING = frozenset(
-    re.findall(r"\w+", "get list find search query fetch look make the and for how many number min max")
-)
+_SAYS_NOTHING = frozenset(re.findall(r"\w+", "get list find search query fetch look make the and for how many min max"))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a tool; `values` are its enum (`closed`) or examples, by the word that stands for each."""
+    """One argument of a tool.
+
+    `kind` is the JSON type, or the format `arithmetic` or `language`; `values` are its enum (`closed`) or examples, by
+    the word that stands for each.
+    """
 
     name: str
     label: str
-    kind: Kind
+    kind: str
     many: bool = False
     required: bool = False
     values: Mapping[Any, Any] = field(default_factory=dict)
@@ -49,9 +41,13 @@ class Parameter:
         return (*self.keywords, *(word for word in found if word.lower() not in _SAYS_NOTHING))
 
     @property
+    def is_number(self) -> bool:
+        return self.kind in ("integer", "number") and not self.values
+
+    @property
     def is_free(self) -> bool:
         """Whether any text will do."""
-        return self.kind == "text" and not self.pattern and not self.closed
+        return self.kind == "string" and not self.pattern and not self.closed
 
 
 @dataclass(frozen=True)
@@ -75,18 +71,18 @@ def read_card(spec: Mapping[str, Any]) -> Card:
     """Read an OpenAI function specification with its `segue` key."""
     function, marks = spec["function"], spec["segue"]
     name, title = function["name"], str(marks.get("title") or function["name"])
-    schema = function.get("parameters") or {}
-    required = schema.get("required", ())
+    schema, given = function.get("parameters") or {}, tuple(marks.get("keywords", ()))
     spelled = re.findall(r"[A-Za-z][a-z]+|[A-Z]+", name)
     return Card(
         name=name,
         title=title,
         description=str(function.get("description") or "").strip(),
-        keywords=(*marks.get("keywords", ()), *({name, *title.split(" · ")} - {*spelled})),
-        words=tuple(word for word in spelled if word.lower() not in _SAYS_NOTHING) if not marks.get("keywords") else (),
+        keywords=(*given, *({name, *title.split(" · ")} - {*spelled})),
+        words=() if given else tuple(word for word in spelled if word.lower() not in _SAYS_NOTHING),
         read_only=bool(marks.get("read_only")),
         parameters=tuple(
-            _parameter(name, body, name in required) for name, body in schema.get("properties", {}).items()
+            _parameter(name, body, name in schema.get("required", ()))
+            for name, body in schema.get("properties", {}).items()
         ),
     )
 
@@ -97,7 +93,7 @@ def _merged(schema: Mapping[str, Any]) -> dict[str, Any]:
         if real := [inner for inner in schema.get(key, ()) if inner.get("type") != "null"]:
             return {**_merged(real[0]), **{name: value for name, value in schema.items() if name != key}}
     kinds = schema.get("type")
-    return {**schema, "type": next((k for k in kinds if k != "null"), "") if isinstance(kinds, list) else kinds}
+    return {**schema, "type": next((k for k in kinds if k != "null"), "") if isinstance(kinds, list) else kinds or ""}
 
 
 def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Parameter:
@@ -107,16 +103,16 @@ def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> Paramete
     examples = [*outer.get("examples", ()), *(inner.get("examples", ()) if many else ())]
     samples = [leaf for item in examples for leaf in (item if isinstance(item, list) else [item])]
     values = inner.get("enum") or (samples if inner["type"] == "string" else [])
-    kind = _KINDS.get(inner["type"] or "", "text" if values else "other")
+    form = inner.get("format", "")
     return Parameter(
         name=name,
         label=str(outer.get("description") or outer.get("title") or name).strip(),
-        kind=_FORMAT_KINDS.get(inner.get("format", ""), kind),
+        kind=form if form in ("arithmetic", "language") else inner["type"] or ("string" if values else ""),
         many=many,
         required=required,
         values=_aliases(outer.get("aliases")) or {v: v for v in values if isinstance(v, str | int | float)},
         closed="enum" in inner,
-        pattern=inner.get("pattern") or _FORMATS.get(inner.get("format", ""), ""),
+        pattern=inner.get("pattern", ""),
         keywords=tuple(outer.get("keywords", ())),
     )
 

@@ -3,11 +3,11 @@
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .arguments import Reading, read_arguments, values_of
+from .arguments import Reading, read_arguments
 from .card import Card, Parameter
 from .text import Found, arithmetic, masked, occurrences, places, quotations, unused
 
@@ -19,14 +19,13 @@ _TENTATIVE = re.compile(
     r"|如果|要是|除非|要不要|该不该|怎么|如何|为什么|会怎样",
     re.IGNORECASE,
 )
-_NO_REPLY = re.compile(
-    r"\W*(?:(?:no|nope|cancel|never ?mind|forget it|stop|don't|do not|thanks?|thank you|ok|okay|hi|hello)\b"
-    r"|算了|不|别|取消|没有|没事|谢|好的|你好)|.*(?:[?？\n]|[吗呢]\W*$)",
+_NO_VALUE = re.compile(
+    r"\W*(?:(?:no|cancel|never ?mind|stop|don't|thanks?|ok|okay|hi|hello)\b|算了|不|别|取消|没|谢|好的|你好)"
+    r"|.*(?:[?？\n]|[吗呢]\W*$)",
     re.IGNORECASE | re.DOTALL,
 )
-_PREPOSITION = re.compile(r"(?:\b(?:in|for|of|about|to|at|from|on)(?: the)?|:)\s+$", re.IGNORECASE)
+"""A message that is no answer to a question for a text."""
 _LIST_NUMBER = re.compile(r"(?m)^[ \t]*\d{1,2}[.)、．]\s*(?=[^\d\s])")
-_AMOUNT = re.compile(r"\d\s*(?:元|块钱?|yuan|cny|rmb)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -42,46 +41,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A tool that fits, and the required arguments that are missing."""
-
-    card: Card
-    missing: tuple[Parameter, ...]
-
-
-@dataclass(frozen=True)
-class Intent:
-    """What a message asks for.
-
-    `held` are tools that change something and were named by a question, a condition or an ambiguous message; `unused`
-    are the parts of the message that nothing was made of.
-    """
-
-    calls: tuple[Call, ...] = ()
-    asks: tuple[Ask, ...] = ()
-    held: tuple[Card, ...] = ()
-    unused: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.calls or self.asks or self.held)
-
-    def __add__(self, other: "Intent") -> "Intent":
-        calls = (*self.calls, *(call for call in other.calls if call not in self.calls))
-        return Intent(calls, self.asks + other.asks, self.held + other.held, self.unused + other.unused)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """An earlier message of the user, and what its calls gave."""
-
-    text: str
-    results: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """A tool that a text names: where, and what the text says of its arguments."""
+class Fit:
+    """A tool that a text names: where, and what is known of its arguments."""
 
     card: Card
     text: str
@@ -92,37 +53,83 @@ class _Fit:
     def used(self) -> frozenset[int]:
         """Where the text speaks of the tool: by its name, values, and the words that say which argument a value is."""
         words = (word for p in self.card.parameters if p.name in self.reading for word in p.words)
-        amounts = (Found(*hit.span(), "") for hit in _AMOUNT.finditer(self.text) if self.reading)
         values = (hit for hits in self.reading.values() for hit in hits)
-        return self.named | places([*values, *occurrences(self.text, *words), *amounts])
+        return self.named | places([*values, *occurrences(self.text, words)])
 
     @property
     def missing(self) -> tuple[Parameter, ...]:
         return tuple(parameter for parameter in self.card.required if parameter.name not in self.reading)
 
     @property
+    def finds(self) -> bool:
+        """Whether the text itself gives it an argument."""
+        return any(hit.end for hits in self.reading.values() for hit in hits)
+
+    @property
     def values(self) -> dict[str, list[Any]]:
-        """By parameter the values for one call each."""
-        return {p.name: values_of(p, self.reading[p.name]) for p in self.card.parameters if p.name in self.reading}
+        """By parameter the distinct values, for one call each; all of them together where the parameter is a list."""
+        given = [(p, [*dict.fromkeys(hit.value for hit in self.reading.get(p.name, ()))]) for p in self.card.parameters]
+        return {p.name: [values] if p.many else values for p, values in given if values}
 
-    def calls(self, known: Mapping[str, Any] | None = None) -> list[Call]:
-        """A call for each combination of the values, over the arguments that are known."""
+    @property
+    def is_held(self) -> bool:
+        """Whether it changes something, and it is not sure that it is to run, or with which of several values."""
+        several = sum(len(values) > 1 for values in self.values.values()) > 1
+        return not self.card.read_only and (several or bool(_TENTATIVE.search(self.text)))
+
+    @property
+    def calls(self) -> list[Call]:
+        """A call for each combination of the values."""
         every = itertools.islice(itertools.product(*self.values.values()), MOST_CALLS)
-        return [Call(self.card, {**(known or {}), **dict(zip(self.values, one, strict=True))}) for one in every]
+        return [Call(self.card, dict(zip(self.values, one, strict=True))) for one in every]
 
 
-def interpret(cards: Sequence[Card], text: str, turns: Sequence[Turn]) -> Intent:
-    """What the message asks for; a line that names a tool begins a passage of its own.
+@dataclass(frozen=True)
+class Intent:
+    """What a message asks for.
 
-    A message that only names values goes on with what an earlier one asked for.
+    `asks` lack required arguments. `held` are tools that change something and were named by a question, a condition or
+    an ambiguous message. `unused` are the parts of the message that nothing was made of.
     """
-    if explicit := _written_out(cards, text):
-        return Intent(calls=explicit)
-    text = _LIST_NUMBER.sub("", text)
-    own, passages, turns = Intent(), _passages(cards, text), turns[-_REMEMBERED_TURNS:]
+
+    calls: tuple[Call, ...] = ()
+    asks: tuple[Fit, ...] = ()
+    held: tuple[Card, ...] = ()
+    unused: tuple[str, ...] = ()
+    fits: tuple[Fit, ...] = ()
+
+    @classmethod
+    def of(cls, fits: Sequence[Fit], unused: Sequence[str] = ()) -> "Intent":
+        calls = [call for fit in fits if not fit.missing and not fit.is_held for call in fit.calls]
+        return cls(
+            calls=tuple(call for place, call in enumerate(calls) if call not in calls[:place]),
+            asks=tuple(fit for fit in fits if fit.missing),
+            held=tuple(fit.card for fit in fits if not fit.missing and fit.is_held),
+            unused=tuple(unused),
+            fits=tuple(fits),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.calls or self.asks or self.held)
+
+
+def interpret(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent:
+    """What the message asks for; `turns` are the earlier ones.
+
+    A line that names a tool begins a passage of its own. A message that only gives values goes on with what an earlier
+    one asked for.
+    """
+    if calls := _written_out(cards, text):
+        return Intent(calls)
+    turns, fits, rest = turns[-_REMEMBERED_TURNS:], list[Fit](), list[str]()
+    passages = _passages(cards, _LIST_NUMBER.sub("", text))
     for place, passage in enumerate(passages):
-        own += _of_passage(cards, passage, passages[:place], turns)
-    return own if own.calls or not turns else _follow_up(cards, text, turns, own)
+        found = _fits(cards, passage, passages[:place], turns)
+        fits += found
+        rest += [part.value for part in unused(passage, frozenset[int]().union(*(fit.used for fit in found)))]
+    own = Intent.of(fits, rest)
+    return own if own.calls or not turns else _follow_up(cards, text, turns) or own
 
 
 def _written_out(cards: Sequence[Card], text: str) -> tuple[Call, ...]:
@@ -139,124 +146,79 @@ def _written_out(cards: Sequence[Card], text: str) -> tuple[Call, ...]:
 
 
 def _passages(cards: Sequence[Card], text: str) -> list[str]:
-    """The text, divided before each line that names a tool; quotations stay whole."""
-    found, start = list[str](), 0
-    for spoken in masked(text, places(quotations(text))).split("\n"):
-        line = text[start : start + len(spoken)]
-        start += len(spoken) + 1
-        if found and not any(_named(card, spoken) for card in cards):
+    """The text, divided before each line that names a tool."""
+    found = list[str]()
+    for line in text.splitlines():
+        if found and not any(_named(card, line) for card in cards):
             found[-1] += f"\n{line}"
         else:
             found.append(line)
     return found
 
 
-def _named(card: Card, spoken: str) -> frozenset[int]:
-    """Where a text names a tool: by a keyword, by all words of its name, or by arithmetic that it works out."""
-    hits = occurrences(spoken, *card.keywords)
-    if card.words and all(occurrences(spoken, word) for word in card.words):
-        hits += occurrences(spoken, *card.words)
-    if any(parameter.kind == "arithmetic" for parameter in card.parameters) and (found := arithmetic(spoken)):
+def _named(card: Card, text: str) -> frozenset[int]:
+    """Where a text names a tool: by a keyword, by all words of its name, or by arithmetic that it works out.
+
+    One that only a negation names is declined.
+    """
+    if any(occurrences(text, [w], negated=True) and not occurrences(text, [w]) for w in (*card.keywords, *card.words)):
+        return frozenset()
+    hits = occurrences(text, card.keywords)
+    if card.words and all(occurrences(text, [word]) for word in card.words):
+        hits += occurrences(text, card.words)
+    if any(parameter.kind == "arithmetic" for parameter in card.parameters) and (found := arithmetic(text)):
         hits.append(found)
     return places(hits)
 
 
-def _of_passage(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequence[Turn]) -> Intent:
+def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequence[str]) -> list[Fit]:
+    """The tools that a passage names, without those that give way to another."""
     spoken = masked(text, places(quotations(text)))
-    fits = [_Fit(card, text, named, read_arguments(card, text)) for card in cards if (named := _named(card, spoken))]
-    fits = [_with_known(fit, before, turns) for fit in fits if not _is_declined(fit.card, spoken)]
-    able = [fit for fit in fits if not fit.missing and not _is_part_of_another(fit, fits)]
-    able = [fit for fit in able if not any(_says_more(other, fit) for other in able)]
-    covered = frozenset[int]().union(*(fit.used for fit in able))
-    lacking = [fit for fit in fits if fit.missing and not (able and fit.named <= covered)]
-    lacking = [fit for fit in lacking if not any(fit.named < other.named for other in lacking)]
-    if able:  # a word such as `calculate` is not a request for arithmetic where there is none
-        lacking = [fit for fit in lacking if not any(p.kind == "arithmetic" for p in fit.missing)]
-    held = tuple(fit.card for fit in able if not fit.card.read_only and _is_doubtful(fit))
-    calls = tuple(call for fit in able if fit.card not in held for call in fit.calls())
-    rest = unused(text, covered.union(*(fit.used for fit in lacking)))
-    asks = tuple(Ask(fit.card, fit.missing) for fit in lacking)
-    return Intent(calls, asks, held, tuple(part.value for part in rest))
+    fits = [Fit(card, text, named, read_arguments(card, text)) for card in cards if (named := _named(card, spoken))]
+    fits = [_with_known(fit, before, turns) for fit in fits]
+    return [fit for fit in fits if not any(_gives_way(fit, other) for other in fits)]
 
 
-def _is_declined(card: Card, spoken: str) -> bool:
-    """Whether a word for the tool appears only in a negation."""
-    words = (*card.keywords, *card.words)
-    return any(occurrences(spoken, word, negated=True) and not occurrences(spoken, word) for word in words)
+def _gives_way(fit: Fit, other: Fit) -> bool:
+    """Whether what speaks for a tool speaks for another one too, and for that one more."""
+    if fit.card.words and fit.named < other.named:  # `todo` in `add todo`
+        return True
+    if fit.missing:
+        covered = fit.named < other.named if other.missing else fit.named <= other.used
+        return covered or (not other.missing and any(p.kind == "arithmetic" for p in fit.missing))
+    stronger = len(other.card.required) > len(fit.card.required) == 0 or other.finds > fit.finds
+    return bool(not other.missing and stronger and fit.card.parameters and fit.used < other.used)
 
 
-def _with_known(fit: _Fit, before: Sequence[str], turns: Sequence[Turn]) -> _Fit:
-    """The fit with what the passage leaves out: from earlier ones and, for a tool that only reads, earlier messages.
-
-    For such a tool a lone part of the passage that nothing else uses is a text that is missing.
-    """
-    known, rest = dict(fit.reading), unused(fit.text, fit.used)
-    earlier = [*(turn.text for turn in turns if fit.card.read_only), *before]
+def _with_known(fit: Fit, before: Sequence[str], turns: Sequence[str]) -> Fit:
+    """The fit with what the passage leaves out: from earlier ones and, for a tool that only reads, earlier messages."""
+    known = dict(fit.reading)
     for parameter in fit.missing:
-        readings = (read_arguments(fit.card, said).get(parameter.name) for said in reversed(earlier))
-        hits = next(filter(None, readings), [])
-        lone = rest if len(rest) == 1 and fit.card.read_only and parameter.is_free else []
-        if lone and (lone[0].value[0].isupper() or (not hits and _is_object(lone[0], fit.text))):
-            known[parameter.name], rest = lone, []
-        elif hits:
+        earlier = reversed([*(turns if fit.card.read_only else ()), *before])
+        readings = (read_arguments(fit.card, text).get(parameter.name) for text in earlier)
+        if hits := next(filter(None, readings), None):
             known[parameter.name] = [replace(hit, start=0, end=0) for hit in hits]
     return replace(fit, reading=known)
 
 
-def _is_object(part: Found, text: str) -> bool:
-    """Whether a preposition leads to a part of a text; in Chinese nothing has to."""
-    return not part.value.isascii() or bool(_PREPOSITION.search(text[: part.start]))
+def _follow_up(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent | None:
+    """The latest request again, with the message's values added or in place of its own; None if it is none.
 
-
-def _says_more(other: _Fit, fit: _Fit) -> bool:
-    """Whether all that speaks for a tool speaks for another one too, which needs or finds an argument there."""
-    found = [any(hit.end for hits in each.reading.values() for hit in hits) for each in (other, fit)]
-    stronger = (other.card.required and not fit.card.required) or found == [True, False]
-    return bool(fit.card.parameters and stronger and fit.used < other.used)
-
-
-def _is_part_of_another(fit: _Fit, fits: Sequence[_Fit]) -> bool:
-    """Whether the words of a tool's name stand only in a longer one: `todo` in `add todo`."""
-    return bool(fit.card.words) and any(fit.named < other.named for other in fits)
-
-
-def _is_doubtful(fit: _Fit) -> bool:
-    """Whether it is not sure that, or with which of several values, the tool is to run."""
-    return bool(_TENTATIVE.search(fit.text)) or sum(len(values) > 1 for values in fit.values.values()) > 1
-
-
-def _follow_up(cards: Sequence[Card], text: str, turns: Sequence[Turn], own: Intent) -> Intent:
-    """The message as an answer to what was asked, or as new values for what was called."""
-    earlier = ((n, interpret(cards, turns[n].text, turns[:n])) for n in reversed(range(len(turns))))
-    place, before = next(((place, intent) for place, intent in earlier if not intent.is_empty), (-1, Intent()))
-    found = Intent()
-    if not own.asks:
-        found = sum((_answered(ask, turns[place].text, text) for ask in before.asks), found)
-    if not found.calls:
-        found = Intent(tuple(call for card in _cards(before.calls) for call in _changed(card, before.calls, text)))
-    return found if found.calls else own
-
-
-def _cards(calls: Iterable[Call]) -> list[Card]:
-    return list({call.card.name: call.card for call in calls}.values())
-
-
-def _answered(ask: Ask, asked: str, text: str) -> Intent:
-    """The calls that were asked about, with what the message gives of the missing arguments."""
-    given = read_arguments(ask.card, text)
-    lone = ask.missing[0] if len(ask.missing) == 1 and ask.missing[0].is_free else None
-    if lone and lone.name not in given and 0 < len(text.strip()) <= 60 and not _NO_REPLY.match(text):
-        given = {lone.name: [Found(0, len(text), text.strip())]}
-    fit = _Fit(ask.card, text, frozenset(), read_arguments(ask.card, asked) | given)
-    return Intent(tuple(fit.calls()) if given and not fit.missing else ())
-
-
-def _changed(card: Card, calls: Sequence[Call], text: str) -> list[Call]:
-    """The earlier calls of a tool that only reads, with the message's values in place of theirs, if it says nothing
-    else.
+    A tool that changes something takes only what it lacked.
     """
-    fit = _Fit(card, text, frozenset(), read_arguments(card, text))
-    if not card.read_only or not fit.reading or unused(text, fit.used):
-        return []
-    every = [new for call in calls if call.card == card for new in fit.calls(call.arguments)]
-    return [call for place, call in enumerate(every) if call not in every[:place] and call not in calls]
+    earlier = (interpret(cards, turns[place], turns[:place]) for place in reversed(range(len(turns))))
+    before = next((intent for intent in earlier if not intent.is_empty), Intent())
+    fits = [found for fit in before.fits if (found := _continued(fit, text))]
+    found = Intent.of(fits)
+    return replace(found, calls=tuple(c for c in found.calls if c not in before.calls)) if found.calls else None
+
+
+def _continued(fit: Fit, text: str) -> Fit | None:
+    given = read_arguments(fit.card, text)
+    lone = fit.missing[0] if len(fit.missing) == 1 and fit.missing[0].is_free else None
+    if lone and lone.name not in given and 0 < len(text.strip()) <= 60 and not _NO_VALUE.match(text):
+        given = {lone.name: [Found(0, len(text), text.strip())]}
+    elif unused(text, Fit(fit.card, text, frozenset(), given).used) or not (fit.card.read_only or fit.missing):
+        return None
+    found = replace(fit, reading=fit.reading | given, text=text)
+    return found if given and not found.missing else None

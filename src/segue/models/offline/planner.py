@@ -15,17 +15,13 @@ from ...prompts.offline import sentence
 from ..transcript import Made, Transcript, read_transcript
 from . import answers
 from .card import Card, read_card
-from .intent import Call, Intent, Turn, interpret
+from .intent import Call, Intent, interpret
 from .text import CJK
 
 _READ = 2_000
 """Characters of a message that are searched for keywords and values."""
 _PIECES = re.compile(rf"\s*[^\s{CJK}]{{1,16}}|\s*[{CJK}]{{1,3}}|\s+")
-_RECAP = re.compile(
-    r"总结|概括|回顾|刚才|之前|上面|前面|再说一遍|结果"
-    r"|\b(?:summar\w+|recap|repeat|earlier|previous|so far|above|results?)\b",
-    re.IGNORECASE,
-)
+_RECAP = re.compile(r"总结|概括|回顾|结果|\b(?:summar\w+|recap|repeat|results?)\b", re.IGNORECASE)
 _BRIEF = re.compile(r"\A.*^#+ [^\n]+\n", re.DOTALL | re.MULTILINE)
 _CALL_LINE = re.compile(r"^- (.+?): \w+\(\{.*?\}\): ", re.MULTILINE)
 
@@ -67,36 +63,25 @@ class Task:
         cards = tuple(read_card(spec) for spec in request.tools if "segue" in spec)  # a protocol's own tools have none
         return cls(cards, language, _readable(transcript.objective), transcript)
 
+    def say(self, name: str, **slots: object) -> str:
+        return sentence(name, self.language, **slots)
+
     @cached_property
     def small_talk(self) -> str:
         return answers.small_talk(self.objective, self.cards, self.language)
 
     @cached_property
-    def turns(self) -> tuple[Turn, ...]:
-        """The earlier messages of the user, each with the results that it led to."""
-        turns: list[Turn] = []
-        for message in self.transcript.conversation:
-            if message["role"] == "user":
-                turns.append(Turn(_readable(message["content"])))
-            elif turns and message["role"] == "tool":
-                turns[-1] = replace(turns[-1], results=(*turns[-1].results, message["content"]))
-        return tuple(turns)
-
-    @cached_property
     def intent(self) -> Intent:
         """What is asked for, with the reader's language for every argument that may be it."""
-        found = Intent() if self.small_talk else interpret(self.cards, self.objective, self.turns)
-        unread = (sentence("unread", self.language, n=_READ),) if len(self.transcript.objective) > _READ else ()
+        turns = [_readable(m["content"]) for m in self.transcript.conversation if m["role"] == "user"]
+        found = Intent() if self.small_talk else interpret(self.cards, self.objective, turns)
+        unread = (self.say("unread", n=_READ),) if len(self.transcript.objective) > _READ else ()
         calls = tuple(self._in_language(call) for call in found.calls)
         return replace(found, calls=calls, unused=found.unused + unread)
 
     def _in_language(self, call: Call) -> Call:
-        tongues = [
-            p.name
-            for p in call.card.parameters
-            if p.kind == "language" and self.language in (p.values or (self.language,))
-        ]
-        return Call(call.card, {**call.arguments, **dict.fromkeys(tongues, self.language)})
+        named = [p.name for p in call.card.parameters if p.kind == "language" and self.language in (p.values or "zhen")]
+        return replace(call, arguments={**call.arguments, **dict.fromkeys(named, self.language)})
 
     @cached_property
     def outcomes(self) -> Mapping[int, Made]:
@@ -104,18 +89,14 @@ class Task:
 
         One that a person edited, or whose result is no longer in the prompt, is known by its tool's name.
         """
-        calls, found = self.intent.calls, dict[int, Made]()
-        left: list[Made] = []
+        calls, found, left = self.intent.calls, dict[int, Made](), list[Made]()
         for made in (*self.transcript.made, *(Made(name, {}) for name in self.transcript.forgotten)):
-            place = next((n for n, call in enumerate(calls) if call.matches(made.name, made.arguments)), None)
-            if place is None:
-                left.append(made)
-            else:
-                found[place] = made
+            same = [place for place, call in enumerate(calls) if call.matches(made.name, made.arguments)]
+            found |= dict.fromkeys(same[:1], made)
+            left += [] if same else [made]
         for made in left:
-            place = next((n for n, call in enumerate(calls) if call.card.name == made.name and n not in found), None)
-            if place is not None:
-                found[place] = made
+            alike = [n for n, call in enumerate(calls) if call.card.name == made.name and n not in found]
+            found |= dict.fromkeys(alike[:1], made)
         return found
 
     @property
@@ -125,46 +106,64 @@ class Task:
         return [call for call in waiting if call.card.read_only] or waiting[:1]
 
     @property
+    def thought(self) -> str:
+        calls = ", ".join(answers.call_text(c.card.name, c.arguments, self.cards, self.language) for c in self.pending)
+        return self.say("think_call" if calls else "think_answer", calls=calls)
+
+    @property
     def answer(self) -> str:
         """The answer in Markdown, with the notice that no language model wrote it."""
-        made = _last_of_each(self.transcript.made)
-        parts = [answers.results_text(made, self.cards, self.language)] if made else [self._without_results()]
-        if made:
-            parts += answers.shortcomings(self._rest_of_intent(made), self.language)
-        error = self.transcript.error
+        # Of a call that was made more than once, the last counts.
+        last = {
+            json.dumps([m.name, m.title, m.arguments], sort_keys=True, default=str): m for m in self.transcript.made
+        }
+        made, error = [*last.values()], self.transcript.error
+        parts = self._with_results(made) if made else self._without_results()
         if error and not any(call.error and call.error[:80] in error for call in made):
-            parts.append(sentence("error", self.language, error=answers.short_error(error)))
+            parts.append(self.say("error", error=answers.short_error(error)))
         if gone := set(self.transcript.forgotten) - {call.name for call in made}:
-            parts.append(sentence("forgotten", self.language, tools=", ".join(sorted(gone))))
-        return "\n\n".join([*parts, sentence("notice", self.language)])
+            parts.append(self.say("forgotten", tools=", ".join(sorted(gone))))
+        return "\n\n".join([*parts, self.say("notice")])
 
-    def _rest_of_intent(self, made: Sequence[Made]) -> Intent:
-        """The intent without what the calls cover: the request for a plan's answer does not show the conversation."""
-        names = {call.name for call in made}
-        told = "\n".join(f"{call.title} {call.arguments}" for call in made)
-        asks = () if any(call.title for call in made) else self.intent.asks
-        held = tuple(card for card in self.intent.held if card.name not in names)
-        return Intent(self.intent.calls, asks, held, tuple(part for part in self.intent.unused if part not in told))
+    def _with_results(self, made: Sequence[Made]) -> list[str]:
+        """The results, and what the calls leave open: a plan's answer does not see the conversation."""
+        used = "\n".join(f"{call.title} {call.arguments}" for call in made)
+        rest = replace(
+            self.intent,
+            asks=() if any(call.title for call in made) else self.intent.asks,
+            held=tuple(card for card in self.intent.held if all(card.name != call.name for call in made)),
+            unused=tuple(part for part in self.intent.unused if part not in used),
+        )
+        results = answers.results_text(made, self.cards, self.language)
+        return [results, *answers.shortcomings(rest, self.language)]
 
-    def _without_results(self) -> str:
-        told = answers.shortcomings(self.intent, self.language)
-        if self.intent.calls:
-            told = [answers.not_run(self.intent.calls, self.language), *told]
-        if self.small_talk or told:
-            return self.small_talk or "\n\n".join(told)
-        if _RECAP.search(self.objective) and (results := self._earlier()):
-            rest = self.objective.removeprefix(sentence("conclude", self.language)).strip()
-            return answers.recap(results, rest if rest != self.objective else "", self.language)
-        return answers.no_fit(self.cards, self.language)
+    def _without_results(self) -> list[str]:
+        if self.small_talk:
+            return [self.small_talk]
+        parts = answers.shortcomings(self.intent, self.language)
+        if calls := self.intent.calls:
+            tools = answers.listed((answers.title(call.card, self.language) for call in calls), self.language)
+            parts.insert(0, self.say("not_run", tools=tools))
+        concluding = self.objective.startswith(self.say("conclude"))
+        if not parts and (concluding or _RECAP.search(self.objective)) and (results := self._earlier()):
+            parts = [self.say("recap"), *(answers.result_text(result, self.language) for result in results)]
+            parts += [self.objective.removeprefix(self.say("conclude")).strip()] if concluding else []
+        tools = answers.introduced(self.cards, self.language)
+        return [part for part in parts if part] or [self.say("no_fit" if self.cards else "no_tools", tools=tools)]
 
-    def _earlier(self) -> Sequence[str]:
-        """The results of the latest turn that has any, or those that a subtask's brief ends with."""
-        if found := next((turn.results for turn in reversed(self.turns) if turn.results), ()):
-            return found
-        briefs = [
-            m["content"] for m in self.transcript.conversation if m["role"] == "user" and _BRIEF.search(m["content"])
-        ]
-        return [_CALL_LINE.sub(r"### \1\n\n", _BRIEF.sub("", text)) for text in briefs[-1:]]
+    def _earlier(self) -> list[str]:
+        """The results of the latest message that has any, or those that a subtask's brief ends with."""
+        results: list[list[str]] = [[]]
+        for message in self.transcript.conversation:
+            if message["role"] == "user":
+                results.append(
+                    [_CALL_LINE.sub(r"### \1\n\n", _BRIEF.sub("", message["content"]))]
+                    if _BRIEF.search(message["content"])
+                    else []
+                )
+            elif message["role"] == "tool":
+                results[-1].append(message["content"])
+        return next((found for found in reversed(results) if found), [])
 
 
 def _readable(text: str) -> str:
@@ -172,61 +171,42 @@ def _readable(text: str) -> str:
     return text[:_READ].replace("’", "'")
 
 
-def _last_of_each(made: Sequence[Made]) -> list[Made]:
-    """Of a call that was made more than once, the last."""
-    return list({json.dumps([m.name, m.title, m.arguments], sort_keys=True, default=str): m for m in made}.values())
-
-
 def _reply(task: Task, request: ModelRequest) -> ModelReply:
-    if request.native and (pending := task.pending):
-        calls = tuple(RawCall("", call.card.name, json.dumps(call.arguments, ensure_ascii=False)) for call in pending)
-        return ModelReply(_thought(task, pending), "tool_calls", tool_calls=calls)
+    if request.native and task.pending:
+        calls = [RawCall("", c.card.name, json.dumps(c.arguments, ensure_ascii=False)) for c in task.pending]
+        return ModelReply(task.thought, "tool_calls", tool_calls=tuple(calls))
     if request.native or request.schema is None:
         return ModelReply(task.answer)
     fields = request.schema.get("properties", {})
-    if "action" in fields:
-        written = _decision(task, task.pending if '"CALL_TOOL"' in json.dumps(request.schema) else [])
-    elif "decision" in fields:
-        written = _choice(task, task.pending[:1])
-    elif "steps" in fields:
-        written = _plan(task)
-    elif "tasks" in fields:
-        written = _tasks(task)
-    else:
+    writer = next((write for field, write in _WRITERS.items() if field in fields), None)
+    if writer is None:
         kind = request.schema.get("title", "JSON object")
         raise ModelRefused("A {kind} needs a language model to write it: give the agent a model.", kind=kind)
-    return ModelReply(json.dumps(written, ensure_ascii=False))
+    return ModelReply(json.dumps(writer(task, request), ensure_ascii=False))
 
 
-def _thought(task: Task, pending: Sequence[Call]) -> str:
-    calls = (answers.call_text(call.card.name, call.arguments, task.cards, task.language) for call in pending)
-    return sentence("think_call" if pending else "think_answer", task.language, calls=", ".join(calls))
-
-
-def _decision(task: Task, pending: Sequence[Call]) -> dict[str, Any]:
-    """The envelope: calls that were not made yet, else the answer."""
-    calls = [{"function": {"name": call.card.name, "arguments": call.arguments}} for call in pending]
+def _decision(task: Task, request: ModelRequest) -> dict[str, Any]:
+    """The envelope of the react graph: calls that were not made yet, else the answer."""
+    calls = [{"function": {"name": call.card.name, "arguments": call.arguments}} for call in task.pending]
+    calls = calls if '"CALL_TOOL"' in json.dumps(request.schema) else []
     made = len(task.transcript.made)
-    result = {
-        "action_type": "CALL_TOOL" if calls else "ANSWER",
-        "output": {"tool_calls": calls} if calls else {"answer": task.answer},
-    }
+    output = {"tool_calls": calls} if calls else {"answer": task.answer}
     return {
-        "observe": sentence("saw" if made else "first_round", task.language, n=made),
-        "thought": _thought(task, pending),
-        "action": {"result": result},
+        "observe": task.say("saw" if made else "first_round", n=made),
+        "thought": task.thought,
+        "action": {"result": {"action_type": "CALL_TOOL" if calls else "ANSWER", "output": output}},
     }
 
 
-def _choice(task: Task, pending: Sequence[Call]) -> dict[str, Any]:
+def _choice(task: Task, request: ModelRequest) -> dict[str, Any]:
     """A controller's decision: the next call, else the answer."""
-    command, arguments = ("final_answer", {"answer": task.answer})
-    if pending:
+    command, arguments = "final_answer", {"answer": task.answer}
+    if pending := task.pending:
         command, arguments = pending[0].card.name, dict(pending[0].arguments)
-    return {"thought": _thought(task, pending), "decision": {"command": command, "command_args": arguments}}
+    return {"thought": task.thought, "decision": {"command": command, "command_args": arguments}}
 
 
-def _plan(task: Task) -> dict[str, Any]:
+def _plan(task: Task, request: ModelRequest) -> dict[str, Any]:
     """A step for each call and one that writes the answer; numbers stay the same when a plan is made again."""
     steps: list[dict[str, Any]] = []
     for number, call in enumerate(task.intent.calls, start=1):
@@ -239,30 +219,30 @@ def _plan(task: Task) -> dict[str, Any]:
     needs = [step["step"] for step in steps]
     last = {"step": len(task.intent.calls) + 1, "phase": "generation", "depends_on": needs}
     steps.append({**last, "action": "none", "params": {}, "description": _conclusion(task)})
-    return {"goal": sentence("goal", task.language, objective=task.objective), "steps": steps}
+    return {"goal": task.say("goal", objective=task.objective), "steps": steps}
+
+
+def _tasks(task: Task, request: ModelRequest) -> dict[str, Any]:
+    """A task for each call, written out so that it can be carried out by itself, and one that concludes."""
+    calls = task.intent.calls
+    texts = [answers.written_out(call, task.language) for call in calls]
+    texts.append(_conclusion(task) if calls else task.objective)
+    tasks = []
+    for number, text in enumerate(texts, start=1):
+        first = number <= len(calls) and calls[number - 1].card.read_only
+        needs = [] if first else [str(before) for before in range(1, number)]
+        common = {"id": str(number), "description": text, "priority": number, "dependencies": needs}
+        tasks.append({**common, "type": "task", "timeout": None})
+    return {"tasks": tasks}
 
 
 def _conclusion(task: Task) -> str:
     """What the last step does: it writes the answer, and says what is missing or was not used."""
-    told = " ".join(" ".join(answers.shortcomings(task.intent, task.language)).split())
-    if task.intent.calls or not told:
-        return f"{sentence('conclude', task.language)} {told}".strip()
-    return told
+    open_parts = " ".join(" ".join(answers.shortcomings(task.intent, task.language)).split())
+    if task.intent.calls or not open_parts:
+        return f"{task.say('conclude')} {open_parts}".strip()
+    return open_parts
 
 
-def _tasks(task: Task) -> dict[str, Any]:
-    """A task for each call, written out so that it can be carried out by itself, and one that concludes."""
-    texts = [answers.written_out(call, task.language) for call in task.intent.calls]
-    needs = [
-        [] if call.card.read_only else [str(before + 1) for before in range(place)]
-        for place, call in enumerate(task.intent.calls)
-    ]
-    texts.append(_conclusion(task) if texts else task.objective)
-    needs.append([str(place + 1) for place in range(len(needs))])
-    fixed = {"type": "task", "timeout": None}
-    return {
-        "tasks": [
-            {"id": str(number), "description": text, "priority": number, "dependencies": needed, **fixed}
-            for number, (text, needed) in enumerate(zip(texts, needs, strict=True), start=1)
-        ]
-    }
+_WRITERS = {"action": _decision, "decision": _choice, "steps": _plan, "tasks": _tasks}
+"""What writes an object, by a field of the requested schema."""

@@ -1,16 +1,15 @@
 """Words, numbers, quotations and arithmetic in a text, Chinese or English, with their places."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 CJK = r"\u3400-\u9fff"
 _QUOTED = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|“([^”]+)”|\"([^\"]+)\"")
 _NEGATED = re.compile(
-    r"(?:\b(?:not|don't|never|without|no)\b(?!\s+(?:more|less|fewer|over|only|know|sure|forget))(?:\s+[\w']+){0,2}\s+"
+    r"(?:\b(?:not|don't|never|without|no)\b(?!\s+(?:more|less|fewer|over|only))(?:\s+[\w']+){0,2}\s+"
     rf"|(?:不要|不用|不需要|不想|无需|不含|不包括|(?<![特分区级类个])别)(?!忘)[{CJK}]{{0,3}})$",
     re.IGNORECASE,
 )
@@ -18,34 +17,31 @@ _DIGITS = {char: value for value, char in enumerate("零一二三四五六七八
 _SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "k": 1000}
 _ENGLISH = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBER = re.compile(
-    r"(?P<arabic>(?<![A-Za-z0-9_.])(?<![A-Za-z]-)\d+(?:,\d{3})*(?:\.\d+)?)(?P<scale>[百千万](?![米克瓦])|k(?![a-z]))?"
-    r"|(?<![第周期])(?P<chinese>(?:[零二两三四五六七八九]|一(?![些下般起共定样直点个切边旦种位])|十(?!分(?!钟)))"
-    r"[零一二两三四五六七八九十百千万]*)"
-    r"|\b(?P<english>(?!one\s+of\b)(?<!which )(?:" + "|".join(_ENGLISH) + r"))\b",
+    r"(?<![A-Za-z0-9_.])(?<![A-Za-z]-)(\d+(?:,\d{3})*(?:\.\d+)?)([百千万](?![米克瓦])|k(?![a-z]))?"
+    r"|(?<![第周期])((?:[零二两三四五六七八九]|一(?![些下般起共定样直点个切边种位])|十(?!分))[零一二两三四五六七八九十百千万]*)"
+    rf"|\b({'|'.join(_ENGLISH)})\b",
     re.IGNORECASE,
 )
-_RANGE = re.compile(r"\s*(?:-|~|–|—|至|到|to|and)\s*", re.IGNORECASE)
-_SIGN = (
-    r"\*\*|[-+*/%^×÷]|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?"
-    r"|%\s*of|plus|minus|times|(?:divided|multiplied) by|to the power of"
+_PLAIN_NUMBER = re.sub(r"\((?!\?)", "(?:", _NUMBER.pattern)
+_OPERATOR = (
+    r"\*\*|[-+*/^×÷]|%(?:\s*of\b)?|(?<=\d)\s*x(?=\s*\d)|乘以?|除以|加上?|减去?|plus\b|minus\b|times\b"
+    r"|(?:divided|multiplied) by|to the power of|square root of|根号|的[平立]方|次方"
 )
-_TERM = re.sub(
-    r"\?P<\w+>",
-    "?:",
-    rf"[(（]{{0,9}}(?:square root of\s*|根号\s*)?(?:{_NUMBER.pattern})"
-    r"(?:%(?!\s*of)|的[平立]方|的\s*\d+\s*次方)?[)）]{0,9}",
-)
-_SUM = re.compile(rf"-?{_TERM}(?:\s*(?:{_SIGN})\s*-?{_TERM})*", re.IGNORECASE)
-_RANGE_OR_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
+_ARITHMETIC = re.compile(rf"(?:(?:{_OPERATOR}|{_PLAIN_NUMBER}|[()（）]|的(?=\s*\d))\s*)+", re.IGNORECASE)
+_DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
-_FILLING_ENGLISH = """
+_FILLING_ENGLISH = frozenset(
+    re.findall(
+        r"\S+",
+        """
 a about above all also am an and any are as at be below but by can check could day did do does find for from get give
 go had has have hello help here hey hi how i i'd i'm if in including into is it its just know least less let let's
 like list look make many may me more most much my need now of on one or our out over plan please query same search see
 should show so some start take tell than thank thanks that the their them then there these they this those to too trip
 try under up us use using want was we were what what's when where which who will with within would you your
-"""
-_FILLING_WORDS = frozenset(_FILLING_ENGLISH.split())
+""",
+    )
+)
 _FILLING_CHINESE = re.compile(
     "帮我|帮忙|请问|请帮|给我|告诉我|我想要?|我要|我们|怎么样|什么时候|什么|怎么|如何|多少|哪些|哪个|有没有|是不是|可以|一下|一些|一个|一共|"
     "不超过|不低于|以内|以上|以下|至少|最多|高于|低于|包括|以及|还有|那么|如果|现在|推荐|关于|之内|需要|进行|看看|算算|等于|换成|改成|改为|"
@@ -55,34 +51,28 @@ _FILLING_CHINESE = re.compile(
 
 @dataclass(frozen=True)
 class Found:
-    """A value and its position; of a number in a range, `side` is its end and `first` and `last` the whole range."""
+    """A value and its position."""
 
     start: int
     end: int
     value: Any
-    side: str = ""
-    first: int = -1
-    last: int = -1
 
 
 @lru_cache(maxsize=4096)
 def _pattern(word: str) -> re.Pattern[str]:
     """Match a word: Latin edges are word boundaries and tolerate a plural, Chinese ones match anywhere."""
     body = r"[\s_-]+".join(re.escape(part) for part in re.split(r"[\s_-]+", word.strip()) if part)
-    if not body:
-        return re.compile(r"(?!)")
     left = r"(?<![A-Za-z_])" if re.match(r"[A-Za-z]", word) else ""
-    if not re.search(r"[A-Za-z0-9]$", word):
-        return re.compile(left + body, re.IGNORECASE)
+    right = r"(?![A-Za-z0-9_])" if re.search(r"[A-Za-z0-9]$", word) else ""
     if re.search(r"[A-Za-z]{2}(?:ies|y)$", word):
         body = re.sub(r"(?:ies|y)$", "(?:ies|ys?)", body)
     elif re.search(r"[A-Za-z]$", word):
         body = re.sub(r"(?<=\w\w[^s\W])s$", "", body) + "(?:es|s)?"
-    return re.compile(left + body + r"(?![A-Za-z0-9_])", re.IGNORECASE)
+    return re.compile(left + (body or "(?!)") + right, re.IGNORECASE)
 
 
-def occurrences(text: str, *words: str, negated: bool = False) -> list[Found]:
-    """Where words stand; only those that a negation precedes, or only the others."""
+def occurrences(text: str, words: Iterable[str], negated: bool = False) -> list[Found]:
+    """Where words occur: only after a negation, or only without one."""
     return [
         Found(hit.start(), hit.end(), word)
         for word in words
@@ -91,14 +81,15 @@ def occurrences(text: str, *words: str, negated: bool = False) -> list[Found]:
     ]
 
 
-def known_values(text: str, values: Iterable[Any]) -> list[Found]:
-    """The values that stand in the text, in its order; of two that overlap the longer one counts."""
+def known_values(text: str, values: Mapping[Any, Any]) -> list[Found]:
+    """The values whose words occur, in the order of the text; of two that overlap the longer one counts."""
     taken: list[Found] = []
-    for value in sorted(set(values), key=lambda value: (-len(str(value)), str(value))):
-        for hit in occurrences(text, str(value)):
+    for word in sorted(map(str, values), key=lambda word: (-len(word), word)):
+        for hit in occurrences(text, [word]):
             if all(hit.end <= other.start or hit.start >= other.end for other in taken):
-                taken.append(Found(hit.start, hit.end, value))
-    return sorted(taken, key=lambda hit: hit.start)
+                taken.append(hit)
+    named = {str(word): value for word, value in values.items()}
+    return [Found(hit.start, hit.end, named[hit.value]) for hit in sorted(taken, key=lambda hit: hit.start)]
 
 
 def places(hits: Iterable[Found]) -> frozenset[int]:
@@ -108,10 +99,8 @@ def places(hits: Iterable[Found]) -> frozenset[int]:
 
 def masked(text: str, covered: Iterable[int]) -> str:
     """The text with the given characters blanked; everything else keeps its place."""
-    chars = list(text)
-    for place in covered:
-        chars[place] = "\0"
-    return "".join(chars)
+    blank = set(covered)
+    return "".join("\0" if place in blank else char for place, char in enumerate(text))
 
 
 def quotations(text: str) -> list[Found]:
@@ -121,24 +110,16 @@ def quotations(text: str) -> list[Found]:
 
 def numbers(text: str) -> list[Found]:
     """The numbers of a text: Arabic, Chinese, and English words up to twelve."""
-    plain = [Found(hit.start(), hit.end(), _value(hit)) for hit in _NUMBER.finditer(text)]
-    read: list[Found] = []
-    for hit, after in zip_longest(plain, plain[1:]):
-        if read and read[-1].side == "min":
-            read.append(Found(hit.start, hit.end, hit.value, "max", read[-1].first, hit.end))
-        elif after and _RANGE.fullmatch(text[hit.end : after.start]):
-            read.append(Found(hit.start, hit.end, hit.value, "min", hit.start, after.end))
-        else:
-            read.append(Found(hit.start, hit.end, hit.value, "", hit.start, hit.end))
-    return read
+    return [Found(hit.start(), hit.end(), _value(hit)) for hit in _NUMBER.finditer(text)]
 
 
 def _value(hit: re.Match[str]) -> int | float:
-    if word := hit["english"]:
-        return _ENGLISH.index(word.lower())
-    if numeral := hit["chinese"]:
-        return _chinese(numeral)
-    value = float(hit["arabic"].replace(",", "")) * _SCALES.get((hit["scale"] or "").lower(), 1)
+    arabic, scale, chinese, english = hit.groups()
+    if english:
+        return _ENGLISH.index(english.lower())
+    if chinese:
+        return _chinese(chinese)
+    value = float(arabic.replace(",", "")) * _SCALES.get((scale or "").lower(), 1)
     return int(value) if value.is_integer() else value
 
 
@@ -155,21 +136,23 @@ def _chinese(numeral: str) -> int:
 
 
 def arithmetic(text: str) -> Found | None:
-    """The longest arithmetic expression of a text, with its numbers in digits; a date, fraction or range is not one."""
-    hits = [hit for hit in _SUM.finditer(text) if re.search(rf"{_SIGN}|根|方|square", hit[0], re.IGNORECASE)]
-    hit = max(hits, key=lambda hit: len(hit[0]), default=None)
-    if hit is None or (_RANGE_OR_DATE.fullmatch(hit[0]) and unused(text, range(*hit.span()))):
+    """The longest arithmetic expression of a text, with its numbers in digits; a date or a range is not one."""
+    hits = [(hit.start(), re.sub(r"\s*(?:[-+*/^×÷]\s*)*$", "", hit[0])) for hit in _ARITHMETIC.finditer(text)]
+    hits = [hit for hit in hits if re.search(_OPERATOR, hit[1], re.IGNORECASE) and _NUMBER.search(hit[1])]
+    start, written = max(hits, key=lambda hit: len(hit[1]), default=(0, ""))
+    end = start + len(written)
+    if not written or (_DATE.fullmatch(written) and unused(text, range(start, end))):
         return None
-    written = _NUMBER.sub(lambda number: number[0] if number["arabic"] else str(_value(number)), hit[0])
-    return Found(*hit.span(), re.sub(r"%\s*of", "/100*", written.strip(), flags=re.IGNORECASE))
+    digits = _NUMBER.sub(lambda number: number[0] if number[1] else str(_value(number)), written)
+    return Found(start, end, re.sub(r"%\s*of", "/100*", digits, flags=re.IGNORECASE))
 
 
 def unused(text: str, used: Iterable[int]) -> list[Found]:
-    """The parts of a text that say something and were not used; words that stand together make up one part."""
+    """The parts of a text that say something and were not used; words that follow each other make up one part."""
     rest = _FILLING_CHINESE.sub(lambda hit: "\0" * len(hit[0]), masked(text, used))
     found: list[Found] = []
     for hit in re.finditer(rf"[{CJK}]+|[^\W_{CJK}][\w'.-]*(?<![.])", rest):
-        if hit[0].lower() in _FILLING_WORDS or (len(hit[0]) == 1 and not hit[0].isdigit()):
+        if hit[0].lower() in _FILLING_ENGLISH or (len(hit[0]) == 1 and not hit[0].isdigit()):
             continue
         joined = found and not rest[found[-1].end : hit.start()].strip(" ")
         start = found.pop().start if joined else hit.start()
