@@ -76,55 +76,27 @@ def test_the_schema_keeps_what_the_annotations_say() -> None:
     assert field["keywords"] == ["first"]
 
 
-def test_a_text_in_annotated_describes_the_parameter() -> None:
-    def look(where: Annotated[str, "a city"]) -> None: ...
-
-    assert properties(as_tool(look))["where"]["description"] == "a city"
-
-
-def test_a_function_without_marks_is_careful() -> None:
-    bound = as_tool(plain)
-    assert bound.marks == Marks()
-    assert (bound.read_only, bound.idempotent) == (False, False)
-    assert bound.spec["segue"]["title"] == "plain"
-
-
-def test_bare_decorator_leaves_the_function_callable() -> None:
-    @tool
+@pytest.mark.parametrize(
+    ("given", "marks"),
+    [
+        ({}, Marks(read_only=False, idempotent=False)),
+        ({"idempotent": True}, Marks(read_only=False, idempotent=True)),
+        ({"keywords": "weather"}, Marks(keywords=("weather",))),
+    ],
+)
+def test_what_is_not_marked_is_taken_to_have_effects(given: dict[str, Any], marks: Marks) -> None:
     def double(n: int) -> int:
         return 2 * n
 
-    assert double(2) == 4
-    assert as_tool(double).marks == Marks()
-
-
-def test_idempotent_does_not_mean_read_only() -> None:
-    @tool(idempotent=True)
-    def put(value: int) -> None: ...
-
-    assert (as_tool(put).read_only, as_tool(put).idempotent) == (False, True)
-
-
-def test_a_lone_keyword_is_a_word() -> None:
-    assert as_tool(tool(keywords="weather")(plain_copy())).marks.keywords == ("weather",)
-
-
-def plain_copy() -> Callable[[str], str]:
-    def copy(name: str) -> str:
-        return name
-
-    return copy
+    marked = tool(**given)(double)
+    assert (as_tool(marked).marks, marked(2)) == (marks, 4)
+    assert as_tool(marked).read_only is False
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_timeout_of_no_time_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigurationError, match="above zero"):
         tool(timeout=seconds)
-
-
-def test_a_bound_tool_stays_itself() -> None:
-    bound = as_tool(add)
-    assert as_tool(bound) is bound
 
 
 def test_without_a_docstring_the_title_or_the_name_describes_it() -> None:
@@ -474,26 +446,6 @@ def test_a_langchain_tool_with_a_parameter_called_schema_binds_without_a_warning
 # Calls
 
 
-async def test_a_synchronous_tool_runs_in_a_thread_of_its_own() -> None:
-    def where() -> str:
-        return threading.current_thread().name
-
-    assert await as_tool(where).call({}) == "tool where"
-    assert await as_tool(StructuredTool.from_function(where, description="Tell.")).call({}) == "tool where"
-
-
-async def test_an_asynchronous_tool_is_awaited() -> None:
-    assert await as_tool(shout).call({"text": "hey"}) == "HEY"
-    both = StructuredTool.from_function(
-        plain, coroutine=shout, name="both", args_schema=as_tool(shout).inner.args_schema
-    )
-    assert await as_tool(both).call({"text": "hey"}) == "HEY"
-
-
-async def test_defaults_fill_in() -> None:
-    assert await as_tool(add).call({"a": 2}) == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -507,11 +459,6 @@ async def test_defaults_fill_in() -> None:
 async def test_arguments_that_do_not_fit_are_explained(arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(BadArguments, match=why):
         await as_tool(add).call(arguments)
-
-
-async def test_an_unknown_argument_is_refused_for_a_langchain_tool_too() -> None:
-    with pytest.raises(BadArguments, match="unknown: nmae; the arguments are: name"):
-        await as_tool(StructuredTool.from_function(plain)).call({"name": "a", "nmae": "b"})
 
 
 async def test_a_validation_error_inside_the_tool_is_the_tools_own() -> None:

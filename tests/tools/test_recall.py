@@ -37,12 +37,6 @@ async def test_a_result_is_opened_by_pages(given: dict[str, Any], expected: dict
     assert await TOOL.call({"ref": "t.1.0", **given}) == expected
 
 
-async def test_a_result_that_is_empty_has_one_page() -> None:
-    assert await TOOL.call({"ref": "t.1.1"}) == {
-        "ref": "t.1.1", "offset": 0, "text": "", "next_offset": None, "total_chars": 0,
-    }  # fmt: skip
-
-
 async def test_it_only_reads_and_is_called_recall() -> None:
     assert (TOOL.name, TOOL.read_only) == ("recall", True)
     function = TOOL.spec["function"]

@@ -59,16 +59,6 @@ def test_an_attribute_that_is_not_there_is_named(name: str) -> None:
         ToolSets({}).resolve([name])
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
-    def other(a: int) -> int:
-        """Do something else."""
-        return a
-
-    other.__name__ = "add"
-    with pytest.raises(ConfigurationError, match="Two tools are called add"):
-        ToolSets({}).resolve([add, other])
-
-
 def test_methods_of_two_objects_are_two_tools() -> None:
     one, two = Desk(), Desk()
     assert list(ToolSets({}).resolve([one.book, one.book])) == ["book"]

@@ -159,23 +159,6 @@ def test_score(wish: dict[str, Any], city: str, score: int) -> None:
     assert matches_of(**wish)[city] == score
 
 
-def test_food_finds_its_six_cities_the_most_typical_first() -> None:
-    result = travel.search_cities(interests=["美食"])
-    assert result["cities"] == ["成都", "上海", "西安", "呼和浩特", "包头", "呼伦贝尔"]
-    assert result["count"] == 6
-    assert "成都" in result["summary"]
-
-
-def test_better_scores_come_first() -> None:
-    scores = list(matches_of(interests=["美食", "草原"], budget_max=400, season="夏季").values())
-    assert scores[0] == 95
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_a_city_without_any_interest_asked_for_is_left_out() -> None:
-    assert set(matches_of(interests=["海滨"], budget_max=1000, season="春季")) == {"厦门"}
-
-
 def test_a_city_above_the_budget_says_so() -> None:
     matches = travel.search_cities(interests=["food"], budget_max=400)["matches"]
     reasons = {match["city"]: match["reasons"] for match in matches}
@@ -218,19 +201,6 @@ def test_sights_of_several_cities_each_once() -> None:
     assert "- 外滩（城市景观）：约 3 小时，免费" in result["summary"]
 
 
-async def test_no_city_at_all_is_refused() -> None:
-    with pytest.raises(BadArguments, match="cities"):
-        await TOOLS["query_attractions"].call({"cities": []})
-
-
-def test_a_city_is_described_with_its_foods() -> None:
-    info = travel.get_city_info("Beijing")
-    assert info["best_seasons"] == ["spring", "autumn"]
-    assert (info["daily_budget"], info["recommended_days"]) == (500, 4)
-    assert "Peking duck" in info["foods"]
-    assert "Peking duck" in info["summary"]
-
-
 # Route
 
 
@@ -243,17 +213,6 @@ def test_a_route_has_each_sight_at_most_once_and_no_day_too_long(city: str, days
     assert sorted(seen + result["left_out"]) == sorted(hours)
     assert all(day["hours"] == sum(hours[sight] for sight in day["attractions"]) <= 8 for day in result["route"])
     assert all(day["food"] in travel.get_city_info(city)["foods"] for day in result["route"])
-
-
-@pytest.mark.parametrize("city", NAMES)
-def test_the_recommended_days_have_room_for_everything(city: str) -> None:
-    days = travel.get_city_info(city)["recommended_days"]
-    assert travel.generate_route(city, days)["left_out"] == []
-
-
-def test_a_long_sight_gets_its_own_day() -> None:
-    route = travel.generate_route("上海", 2)["route"]
-    assert [day["attractions"] for day in route] == [["迪士尼乐园"], ["外滩", "东方明珠", "豫园"]]
 
 
 def test_a_short_stay_sees_as_many_sights_as_fit_and_names_the_rest() -> None:

@@ -156,15 +156,6 @@ def test_the_environment_names_the_folders(tmp_path: Path) -> None:
 # Bringing a file in
 
 
-def test_a_file_is_copied_into_a_folder_that_is_made(tmp_path: Path) -> None:
-    source = tmp_path / "my sales (2024).CSV"
-    source.write_text("a\n1\n", encoding="utf-8")
-    target = tmp_path / "deep" / "data"
-    assert import_file(source, target) == "my sales (2024).csv"
-    assert os.listdir(target) == ["my sales (2024).csv"]
-    assert DataFolder.of(target).find("my sales (2024)").size == 4
-
-
 def test_the_same_content_is_not_copied_twice_and_other_content_never_overwritten(tmp_path: Path) -> None:
     source, target = tmp_path / "sales.csv", tmp_path / "data"
     source.write_text("a\n1\n", encoding="utf-8")

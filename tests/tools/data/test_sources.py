@@ -89,10 +89,6 @@ def test_blank_lines_before_the_names_are_skipped(folder: Folder) -> None:
     assert read(folder, "\n,,\n\na,b,c\n1,2,3\n") == ({"a": "number", "b": "number", "c": "number"}, [(1, 2, 3)])
 
 
-def test_a_table_without_rows_has_columns(folder: Folder) -> None:
-    assert read(folder, "a,b\n") == ({"a": "text", "b": "text"}, [])
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -167,12 +163,6 @@ def test_a_column_is_what_all_of_its_values_are(
 def test_eight_digits_are_a_day_where_the_column_says_so(folder: Folder) -> None:
     kinds, rows = read(folder, "日期,no\n20240105,20240105\n")
     assert (kinds, rows) == ({"日期": "date", "no": "number"}, [(date(2024, 1, 5), 20240105)])
-
-
-def test_a_late_row_decides_as_well_as_an_early_one(folder: Folder) -> None:
-    lines = "".join(f"{number},2024-01-05\n" for number in range(5_000))
-    assert read(folder, f"a,b\n{lines}")[0] == {"a": "number", "b": "date"}
-    assert read(folder, f"a,b\n{lines}x,y\n")[0] == {"a": "text", "b": "text"}
 
 
 def test_sums_of_cents_are_exact(folder: Folder) -> None:
