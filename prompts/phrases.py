@@ -127,8 +127,8 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "Your reply cannot be read: {why} Reply again in the required format.",
     ),
     "out_of_workflow": (
-        "这一次，请说一句与你的目标无关、但用户可能会说的话，例如闲聊或另一个问题。",
-        "This time, say something outside your goal that a user might say, such as small talk or another question.",
+        "这一次，用户说一句与目标无关的话，例如闲聊或另一个问题。",
+        "This time the user says something outside the goal, such as small talk or another question.",
     ),
     "node_dependency": (
         "没有调用 {tool}：请先成功调用 {names}。",
@@ -139,6 +139,9 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "{tool} was called {n} times with these arguments and was not run again: use the result, or other arguments.",
     ),
     "begin_talk": ("（对话开始，请说第一句话。）", "(The conversation begins: write your first message.)"),
+    "greeting": ("您好！请问有什么可以帮您？", "Hello! How can I help you?"),
+    "assistant_said": ("助手：{text}", "Assistant: {text}"),
+    "user_said": ("用户：{text}", "User: {text}"),
     "no_persona": ("一位普通用户。", "An ordinary user."),
     "no_goal": ("了解助手能做什么，并请它做一件事。", "Find out what the assistant can do, and have it do one thing."),
     "no_calls": ("（还没有）", "(none yet)"),

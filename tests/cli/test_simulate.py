@@ -9,7 +9,7 @@ from segue.cli import app
 from segue.core.conversation import EndReason
 from segue.rehearsal import read_log
 
-PERSON = ["--user", "input_user", "--session", "talk"]
+PERSON = ["--user", "input_user", "--session", "talk", "--db", "talk.db"]
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +21,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_person_leaves_and_comes_back() -> None:
     left = CliRunner().invoke(app, ["simulate", *PERSON], input="hello\n")
     unfinished = read_log("logs/talk.jsonl")
-    back = CliRunner().invoke(app, ["simulate", "--session", "talk"], input="again\nEND\n")
+    back = CliRunner().invoke(app, ["simulate", "--session", "talk", "--db", "talk.db"], input="again\nEND\n")
 
     other = CliRunner().invoke(app, ["simulate", *PERSON, "--turns", "3"])
 
     assert other.exit_code == 2 and "has another configuration" in other.stderr
     assert (left.exit_code, back.exit_code) == (3, 0)
-    assert "segue simulate --session talk" in left.stderr
+    assert "segue simulate --session talk --db talk.db" in left.stderr
     assert unfinished.ending is None and [u.text for u in unfinished.utterances] == ["hello", "bot response..."]
     assert "'user_mode': 'input_user'" in back.stdout
     assert back.stdout.splitlines()[5:-1] == [
@@ -56,6 +56,15 @@ def test_what_is_not_there_is_an_error_in_a_sentence(given: list[str], said: str
 
     assert refused.exit_code in (1, 2) and said in refused.stderr
     assert not refused.exception or isinstance(refused.exception, SystemExit)
+
+
+def test_the_header_has_a_row_for_each_setting_with_those_of_the_workflow() -> None:
+    shown = CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--seed", "1", "--turns", "1"]).stdout
+
+    rows = [line.split(" | ") for line in shown.split("[USER]")[0].splitlines() if " | " in line]
+    names = [row[0].strip("| ") for row in rows]
+    assert {"user_mode", "seed", "controllers"} <= {*names} and len({*map(len, shown.splitlines()[: len(rows)])}) == 1
+    assert next(row[1].strip("| ") for row in rows if "user_mode" in row[0]) == "rule_user"
 
 
 def test_prefixes_are_coloured_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

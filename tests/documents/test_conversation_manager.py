@@ -253,7 +253,7 @@ async def test_a_bot_that_cannot_be_read_sends_the_default_response(app: App) ->
 
 
 async def test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own(app: App) -> None:
-    said = [Text("I want a refund."), Text("Thanks.\n[END]")]
+    said = [Text("User: I want a refund.\nAssistant: Certainly."), Text("Thanks. [END].")]
     async with LoopbackServer(said * 2) as users, LoopbackServer([Text("Response: Granted.")] * 2) as bots:
         app.register(bot_at(bots))
         app.register(Agent(agent_id="customer", model="openai:user", base_url=users.base_url, api_key="k"))
@@ -269,10 +269,7 @@ async def test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own
     assert [body["model"] for body in bodies] == ["user"] * 4
     assert "A student" in bodies[0]["messages"][0]["content"] and "A pilot" in bodies[2]["messages"][0]["content"]
     assert len({body["seed"] for body in bodies}) == 4
-    assert bodies[1]["messages"][-2:] == [
-        {"role": "assistant", "content": "I want a refund."},
-        {"role": "user", "content": "Granted."},
-    ]
+    assert "\nUser: I want a refund.\nAssistant: Granted.\n" in bodies[1]["messages"][-1]["content"]
 
 
 async def test_a_simulated_user_without_a_model_says_which_option_is_missing(app: App) -> None:
@@ -290,7 +287,7 @@ async def test_a_user_says_something_outside_the_workflow_with_a_seeded_probabil
                 out_of_workflow=probability,
             )  # fmt: skip
             await converse(app, config)
-        return ["outside your goal" in str(messages[0].content) for messages in model.calls]
+        return ["outside the goal" in str(messages[1].content) for messages in model.calls]
 
     assert await run(1) == [False] + [True] * 5
     half = await run(0.5)

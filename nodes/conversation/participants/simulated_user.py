@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
-from segue.core.conversation import Conversation, Role, UserOutput
+from segue.core.conversation import END, Conversation, Role, UserOutput
 from segue.core.errors import UnreadableReply
 from segue.core.participants import Setting
 from segue.prompts.load import render
@@ -14,6 +14,8 @@ from segue.prompts.phrases import phrase
 from ..completion import complete, random_of
 
 _NAME = re.compile(r"\A\s*(?:\[USER\]|(?:User|用户)\s*[:：])\s*", re.IGNORECASE)
+_OTHER = re.compile(r"^\s*(?:\[BOT\]|(?:Assistant|助手)\s*[:：]).*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_LAST_WORD = re.compile(r"[ \t]*\[END\]\W*\Z")
 
 
 class SimulatedUser:
@@ -23,28 +25,31 @@ class SimulatedUser:
         self._setting = setting
 
     async def process(self, conversation: Conversation) -> UserOutput:
-        messages = [SystemMessage(self.instructions(conversation)), *self._dialogue(conversation)]
+        messages = [SystemMessage(self._system()), HumanMessage(self.instructions(conversation))]
         done = await complete(self._setting, conversation, messages, _read)
         return UserOutput(text=done.value or "", usage=done.usage, error=done.error)
 
     def instructions(self, conversation: Conversation) -> str:
-        """The system message of this turn."""
+        """The conversation so far and what to do next, in one message: small models confuse swapped roles."""
+        return render("user_turn", self._setting.language, transcript="\n".join(self._lines(conversation)))
+
+    def _system(self) -> str:
         config, language = self._setting.config, self._setting.language
         return render(
             "simulated_user",
             language,
             persona=config.persona or phrase("no_persona", language),
             goal=config.goal or phrase("no_goal", language),
-            workflow="",
         )
 
-    def _dialogue(self, conversation: Conversation) -> Iterator[BaseMessage]:
-        yield HumanMessage(phrase("begin_talk", self._setting.language))
+    def _lines(self, conversation: Conversation) -> Iterator[str]:
+        language = self._setting.language
+        yield phrase("assistant_said", language, text=phrase("greeting", language))
         for utterance in conversation.utterances:
             if utterance.role is Role.USER:
-                yield AIMessage(utterance.text)
+                yield phrase("user_said", language, text=utterance.text)
             elif utterance.role is Role.BOT and not utterance.is_action:
-                yield HumanMessage(utterance.text)
+                yield phrase("assistant_said", language, text=utterance.text)
 
 
 class OutOfWorkflowUser(SimulatedUser):
@@ -59,12 +64,13 @@ class OutOfWorkflowUser(SimulatedUser):
 
 
 def _read(text: str) -> str:
-    """The message without the name of its speaker.
+    """The message without the name of its speaker and what it has the assistant say; an [END] that closes it ends.
 
     Raises:
         UnreadableReply: it is empty.
     """
-    said = _NAME.sub("", text).strip()
+    said = _OTHER.sub("", _NAME.sub("", text))
+    said = _LAST_WORD.sub(f"\n{END}", said).strip()
     if not said:
         raise UnreadableReply("The message is empty.")
     return said

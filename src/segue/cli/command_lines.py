@@ -31,6 +31,12 @@ def task_command(settings: Settings, verb: str, task_id: str, *options: str) -> 
     return shlex.join(["segue", verb, task_id, *options, *places])
 
 
+def simulate_command(settings: Settings, session_id: str, log: str) -> str:
+    """Continue a conversation, and its log."""
+    logged = ["--log", log] if log else []
+    return shlex.join(["segue", "simulate", "--session", session_id, *logged, *_places(settings)])
+
+
 def doctor_command(settings: Settings) -> str:
     """Check the database."""
     return shlex.join(["segue", "doctor", *_database(settings)])

@@ -134,9 +134,10 @@ class ConversationConfig(BaseModel):
         return self.bot_mode.partition(":")[0] == "segue"
 
     def shown(self) -> dict[str, Any]:
-        """The header's fields: the documented five, then whatever else was set."""
+        """The rows of a header: the documented five fields as one row; with any other field set, a row for each."""
         documented = {name: getattr(self, name) for name in _DOCUMENTED}
-        return documented | self.model_dump(mode="json", exclude_defaults=True, exclude=set(_DOCUMENTED))
+        others = self.model_dump(mode="json", exclude_defaults=True, exclude=set(_DOCUMENTED))
+        return documented | others if others else {"config": documented}
 
 
 _DOCUMENTED = ("conversation_turn_limit", "user_mode", "bot_mode", "bot_action_limit", "api_mode")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import options
+from ..command_lines import simulate_command
 from ..exits import FAILED, PAUSED, WAITING, remark, report_errors
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, read_line
@@ -119,7 +120,7 @@ def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int
     except KeyboardInterrupt:
         status = "paused"
     if status != "done":
-        remark(settings.say("unended", command=f"segue simulate --session {session}"))
+        remark(settings.say("unended", command=simulate_command(settings, session, log)))
     return _CODES.get(status, FAILED)
 
 
@@ -128,6 +129,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     from time import localtime, strftime
 
     from ...rehearsal import converse, load_conversation, write_log
+    from ...rehearsal.workflows import with_workflow
     from ..views.transcript import print_footer, print_header, print_utterance
 
     def show(utterance: "Utterance") -> None:
@@ -137,8 +139,8 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     console, time = output(), strftime("%Y-%m-%d %H:%M:%S", localtime())
     async with settings.opened() as app:
         known = await app.tasks(session_id=session, limit=1)
-        shown = (await load_conversation(app, session)).config if known else config
-        print_header(console, {"log_file": file, "time": time, "config": shown.shown()})
+        shown = (await load_conversation(app, session)).config if known else with_workflow(config)
+        print_header(console, {"log_file": file, "time": time} | shown.shown())
         conversation = await converse(
             app,
             config,

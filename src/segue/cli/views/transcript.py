@@ -1,6 +1,6 @@
 """How a conversation looks: a table of what it is about, a line per utterance, and a last line."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,13 +16,25 @@ COLOURS = {Role.USER: "red", Role.BOT: "dark_orange", Role.API: "green"}
 
 
 def print_header(console: Console, rows: Mapping[str, Any]) -> None:
-    """Print names and values in a frame."""
-    texts = {name: printable(value).replace("\n", " ") for name, value in rows.items()}
-    names, values = max(map(cell_len, texts)), max(map(cell_len, texts.values()))
+    """Print names and values in a frame; a text is wrapped to the console's width, an object stays in one line."""
+    names = max(map(cell_len, rows))
+    room = max(console.width - names - 7, 20)
+    cells = [cell for name, value in rows.items() for cell in _cells(console, name, value, room)]
+    values = max(cell_len(text) for _, text in cells)
     rule = f"+{'-' * (names + 2)}+{'-' * (values + 2)}+"
-    lines = [f"| {_padded(name, names)} | {_padded(text, values)} |" for name, text in texts.items()]
+    lines = [f"| {_padded(name, names)} | {_padded(text, values)} |" for name, text in cells]
     for line in (rule, *lines, rule):
         console.print(Text(line), soft_wrap=True)
+
+
+def _cells(console: Console, name: str, value: Any, room: int) -> Iterator[tuple[str, str]]:
+    """The lines of a row."""
+    if isinstance(value, Mapping):
+        yield name, printable(value)
+        return
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    for place, line in enumerate(Text(printable(text)).wrap(console, room) or [Text()]):
+        yield "" if place else name, line.plain
 
 
 def _padded(text: str, width: int) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...core.conversation import Conversation, EndReason, Role, Utterance
+from ..workflows.questions import Questions
 from ..workflows.scenario import Scenario
 from ..workflows.slot_values import value_in
 from ..workflows.workflow import Slot, Workflow
 from .outcome import SERVER_ERROR, Calls, Expectation, Fault, canonical
 
 AGENT, USER, TOOL, JUDGE = "agent", "user", "tool", "judge"
-_QUESTION = ("?", "？")
 _DIGIT = re.compile(r"\d")
 _STUCK = 3
 """Equal messages in a row after which the simulated user counts as stuck."""
@@ -88,7 +88,7 @@ def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def _ended_early(case: Case) -> Fault | None:
     """The user ends the conversation instead of answering a question to which its persona knows the answer."""
     spoken = [u for u in case.conversation.utterances if not u.is_action and u.role is not Role.API]
-    if len(spoken) < 2 or not spoken[-1].ends or not spoken[-2].text.rstrip().endswith(_QUESTION):
+    if len(spoken) < 2 or not spoken[-1].ends:
         return None
     asked = spoken[-2].text
     if not case.calls.missing or not _knows(asked, case) or any(u.text == asked for u in spoken[:-2]):
@@ -99,8 +99,7 @@ def _ended_early(case: Case) -> Fault | None:
 def _knows(question: str, case: Case) -> bool:
     if not case.scenario or not case.workflow:
         return False
-    slots = [case.workflow.slots[name] for name in case.scenario.persona.facts if name in case.workflow.slots]
-    return any(word.casefold() in question.casefold() for slot in slots for word in slot.keywords)
+    return any(name in case.scenario.persona.facts for name in Questions(case.workflow).asked(question))
 
 
 def _stuck(case: Case) -> Fault | None:

@@ -1,18 +1,18 @@
 """The deterministic user of a scenario: answers what it is asked from the facts that its persona knows."""
 
-import re
 from random import Random
 
 from ...core.conversation import END, Conversation, Role
-from ...prompts.rehearsal import ANYTHING_ELSE, rehearsed
+from ...prompts.rehearsal import rehearsed
+from .questions import Questions
 from .references import fill
 from .scenario import Persona
 from .workflow import Workflow
 
-_SENTENCE_END = re.compile(r"(?<=[.?!])\s+|(?<=[。？！])|\n+")
-_REQUEST = re.compile(r"[?？]|\bplease\b|\btell me\b|请", re.IGNORECASE)
 PATIENCE = 2
 """How often the user says the same thing, or that it does not know, before it ends the conversation."""
+
+SLOT, QUESTION, PAUSE, STATEMENT = "slot", "question", "pause", "statement"
 
 
 class PersonaUser:
@@ -20,6 +20,7 @@ class PersonaUser:
 
     def __init__(self, workflow: Workflow, persona: Persona, seed: int) -> None:
         self._workflow = workflow
+        self._questions = Questions(workflow)
         self._persona = persona
         self._seed = seed
 
@@ -31,34 +32,44 @@ class PersonaUser:
             return self._opening(random)
         asked = self._asked(replies[-1])
         if not asked:
-            return self._next_request(replies)
+            return self._to_no_slot(replies, random)
         earlier = [name for reply in replies[:-1] for name in self._asked(reply)]
         if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
-            return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
+            return self._gives_up()
         return " ".join(self._answer(name, earlier.count(name), random) for name in asked)
 
     def _opening(self, random: Random) -> str:
         opening = random.choice(self._persona.opening)
         return " ".join([opening, *(self._answer(name, 0, random) for name in self._persona.volunteers)])
 
-    def _next_request(self, replies: list[str]) -> str:
-        """The next request, or the end."""
-        language = self._workflow.language
-        unasked = sum(not self._asked(reply) for reply in replies) - 1
-        if unasked < len(self._persona.requests):
-            return self._persona.requests[unasked]
-        return f"{rehearsed('thanks', language)}\n{END}"
+    def _to_no_slot(self, replies: list[str], random: Random) -> str:
+        """To a question that it does not understand, what it wants; to a statement the next request, or the end."""
+        kinds = [self._kind(reply) for reply in replies]
+        if kinds[-1] != STATEMENT:
+            if kinds.count(kinds[-1]) > PATIENCE:
+                return self._gives_up()
+            waits = rehearsed("waits", self._workflow.language)
+            return waits if kinds[-1] == PAUSE else random.choice(self._persona.opening)
+        settled = kinds.count(STATEMENT) - 1
+        if settled < len(self._persona.requests):
+            return self._persona.requests[settled]
+        return f"{rehearsed('thanks', self._workflow.language)}\n{END}"
+
+    def _kind(self, reply: str) -> str:
+        """What a reply is: a slot's question or another one, a pause, or a statement."""
+        if self._questions.asked(reply):
+            return SLOT
+        if self._questions.in_reply(reply):
+            return QUESTION
+        return PAUSE if self._questions.is_pause(reply) else STATEMENT
+
+    def _gives_up(self) -> str:
+        return f"{rehearsed('gives_up', self._workflow.language)}\n{END}"
 
     def _asked(self, reply: str) -> list[str]:
-        """The slots that a reply asks for, in the order of the workflow."""
-        asking = " ".join(part for part in _SENTENCE_END.split(reply) if _REQUEST.search(part)).casefold()
-        if any(words in asking for words in ANYTHING_ELSE):
-            return []
-        return [
-            name
-            for name, slot in self._workflow.slots.items()
-            if any(keyword.casefold() in asking for keyword in slot.keywords)
-        ]
+        """The slots that a reply asks for: those that the persona knows, if it knows any of them."""
+        asked = self._questions.asked(reply)
+        return [name for name in asked if self._known(name)] or asked
 
     def _known(self, name: str) -> tuple[str, ...]:
         fact = self._persona.facts.get(name, ())
