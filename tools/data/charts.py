@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
 from .columns import column_named, date_column, group_column, value_column
-from .questions import Every, Number, groups_of, periods_of
+from .questions import Every, groups_of, periods_of
 from .tables import Table
 
 ChartKind = Literal["bar", "line", "pie"]
@@ -25,7 +25,7 @@ class Chart:
     by: str
     what: str
     labels: Sequence[str]
-    figures: Sequence[Number]
+    figures: Sequence[int | float | str]
     value: str | None = None
 
 
@@ -41,19 +41,18 @@ def chart_of(
     named = column_named(table, column, language) if column else None
     if (named and table.kind_of(named) == "date") or (not named and (every or kind == "line")):
         by, kind = date_column(table, named, language), kind or "line"
-        figures = [(at.period, at.figure) for at in periods_of(table, by, summed, every, language).periods]
+        drawn = [(at["period"], at["figure"]) for at in periods_of(table, by, summed, every, language)["periods"]]
     else:
         by, kind = group_column(table, named, language), kind or "bar"
-        figures = _groups(table, by, summed, SLICES if kind == "pie" else BARS, language)
+        drawn = _groups(table, by, summed, SLICES if kind == "pie" else BARS, language)
     what = summed or phrase("rows", language)
     title = phrase("chart_title", language, by=by, what=what)
-    return Chart(kind, title, by, what, [label for label, _ in figures], [figure for _, figure in figures], summed)
+    return Chart(kind, title, by, what, [label for label, _ in drawn], [figure for _, figure in drawn], summed)
 
 
-def _groups(table: Table, by: str, value: str | None, most: int, language: Language) -> list[tuple[str, Number]]:
+def _groups(table: Table, by: str, value: str | None, most: int, language: Language) -> list[tuple[str, Any]]:
     found = groups_of(table, by, value, language, most=most)
     empty = phrase("empty", language)
-    shown = [(empty if group.name is None else group.name, group.figure) for group in found.groups]
-    if others := found.count - len(shown):
-        shown.append((phrase("others", language, count=others), found.rest))
-    return shown
+    drawn = [(empty if group["name"] is None else group["name"], group["figure"]) for group in found["groups"]]
+    others = found["count"] - len(drawn)
+    return [*drawn, (phrase("others", language, count=others), found["rest"])] if others else drawn

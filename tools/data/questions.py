@@ -1,8 +1,7 @@
-"""What can be asked of a table: its columns' figures, groups and periods, as plain values."""
+"""What can be asked of a table: its columns' figures, groups and periods, as JSON."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -13,8 +12,8 @@ from segue.prompts.language import Language
 from .engine import quoted
 from .tables import EXACT, TABLE, Table
 
+Result = dict[str, Any]
 Every = Literal["day", "week", "month", "quarter", "year"]
-Number = int | float | str
 MOST_PERIODS = 120
 _SAFE = 2**53
 _LABELS = {
@@ -26,43 +25,6 @@ _LABELS = {
 }
 _CELL = 40
 """Characters of a text in a description."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """A value of the grouping column, how many rows have it, and their sum; without a value column the count."""
-
-    name: str | None
-    rows: int
-    figure: Number
-
-
-@dataclass(frozen=True)
-class Groups:
-    """The first of `count` groups; `rest` is the figure of the others, `total` that of all."""
-
-    groups: Sequence[Group]
-    count: int
-    total: Number
-    rest: Number = 0
-
-
-@dataclass(frozen=True)
-class Period:
-    """A day, week, month, quarter or year, and its sum; without a value column the count."""
-
-    period: str
-    rows: int
-    figure: Number
-
-
-@dataclass(frozen=True)
-class Periods:
-    """All periods from the first to the last; `undated` rows belong to none."""
-
-    every: Every
-    periods: Sequence[Period]
-    undated: int
 
 
 def plain(value: Any) -> Any:
@@ -86,8 +48,11 @@ def _sum(value: str | None) -> str:
 
 def groups_of(
     table: Table, column: str, value: str | None, language: Language, *, most: int, lowest: bool = False
-) -> Groups:
-    """Count the rows of each value of a column, or add up another column for each; the largest first, or the least."""
+) -> Result:
+    """Count the rows of each value of a column, or add up another column for each; the largest first, or the least.
+
+    `groups` are the first of `count`; `rest` is the figure of the others, `total` that of all.
+    """
     sql = f"""
         WITH groups AS (
             SELECT CAST({quoted(column)} AS VARCHAR) AS name, count(*) AS rows, {_sum(value)} AS figure
@@ -100,12 +65,15 @@ def groups_of(
             coalesce(sum(figure) FILTER (place > {most}) OVER (), 0)
         FROM ranked QUALIFY place <= {most} ORDER BY place"""
     found = table.ask(sql, language=language)
-    groups = [Group(name, rows, plain(figure)) for name, rows, figure, *_ in found]
-    return Groups(groups, *map(plain, found[0][3:])) if found else Groups([], 0, 0)
+    groups = [{"name": name, "rows": rows, "figure": plain(figure)} for name, rows, figure, *_ in found]
+    count, total, rest = map(plain, found[0][3:]) if found else (0, 0, 0)
+    return {"groups": groups, "count": count, "total": total, "rest": rest}
 
 
-def periods_of(table: Table, column: str, value: str | None, every: Every | None, language: Language) -> Periods:
+def periods_of(table: Table, column: str, value: str | None, every: Every | None, language: Language) -> Result:
     """Add up a column, or count the rows, for each day, week, month, quarter or year; those without rows are zero.
+
+    `undated` rows belong to no period.
 
     Raises:
         ValueError: no row has a date, or there are more than `MOST_PERIODS` such periods.
@@ -130,49 +98,31 @@ def periods_of(table: Table, column: str, value: str | None, every: Every | None
         )
         SELECT {_LABELS[step]}, coalesce(rows, 0), coalesce(figure, 0)
         FROM starts LEFT JOIN found USING (start) ORDER BY start"""
-    found = table.ask(sql, language=language)
-    return Periods(step, [Period(label, rows, plain(figure)) for label, rows, figure in found], undated)
+    rows = table.ask(sql, language=language)
+    periods = [{"period": label, "rows": count, "figure": plain(figure)} for label, count, figure in rows]
+    return {"every": step, "periods": periods, "undated": undated}
 
 
 def _fitting(days: int) -> Every:
     return "day" if days <= 45 else "month" if days <= 366 * 5 else "year"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What is in a column; `least`, `most`, `mean` of numbers and dates, the most `common` values of text."""
-
-    name: str
-    kind: str
-    missing: int
-    distinct: int
-    least: Any = None
-    most: Any = None
-    mean: float | None = None
-    common: Sequence[tuple[str, int]] = ()
-
-
-def facts_of(table: Table, name: str, language: Language) -> Facts:
-    """The figures of a column."""
+def facts_of(table: Table, name: str, language: Language) -> Result:
+    """A column's type and counts; the range and the mean of numbers and dates, the most common values of text."""
     filled, distinct = table.count(name, language)
-    kind, column, missing = table.kind_of(name), quoted(name), table.rows - filled
+    kind, column = table.kind_of(name), quoted(name)
+    facts = {"name": name, "type": kind, "nulls": table.rows - filled, "distinct": distinct}
     if kind == "text":
-        common = _common(table, name, language) if 0 < distinct <= EXACT else ()
-        return Facts(name, kind, missing, distinct, common=common)
+        sql = f"SELECT {column}, count(*) FROM {TABLE} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
+        found = table.ask(sql, language=language) if 0 < distinct <= EXACT else []
+        return {**facts, "common": [{"value": _truncated(v), "rows": rows} for v, rows in found]} if found else facts
     mean = f"avg({column})" if kind == "number" else "NULL"
     least, most, average = table.ask(f"SELECT min({column}), max({column}), {mean} FROM {TABLE}", language=language)[0]
-    rounded = None if average is None else round(float(average), 4)
-    return Facts(name, kind, missing, distinct, plain(least), plain(most), rounded)
+    spread = {} if least is None else {"min": plain(least), "max": plain(most)}
+    return {**facts, **spread, **({} if average is None else {"mean": round(float(average), 4)})}
 
 
-def _common(table: Table, name: str, language: Language) -> list[tuple[str, int]]:
-    """The three most frequent values and their rows."""
-    value = quoted(name)
-    sql = f"SELECT {value}, count(*) FROM {TABLE} WHERE {value} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
-    return [(_truncated(value), count) for value, count in table.ask(sql, language=language)]
-
-
-def sample_of(table: Table, names: Sequence[str], rows: int, language: Language) -> list[dict[str, Any]]:
+def sample_of(table: Table, names: Sequence[str], rows: int, language: Language) -> list[Result]:
     """The first rows, long texts truncated."""
     picked = ", ".join(map(quoted, names))
     found = table.ask(f"SELECT {picked} FROM {TABLE} LIMIT {rows}", language=language) if names else []

@@ -2,7 +2,6 @@
 
 import atexit
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -64,19 +63,13 @@ class Table:
         return self._counts[name]
 
 
-@dataclass
-class _Slot:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    table: Table | None = None
-
-
 class Tables:
     """The most recently used tables; each version of a file is read once, also by concurrent callers."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = threading.Lock()
-        self._slots: OrderedDict[DataFile, _Slot] = OrderedDict()
+        self._tables: dict[DataFile, Table] = {}
 
     def open(self, file: DataFile, language: Language = "en") -> Table:
         """The file's table.
@@ -85,19 +78,16 @@ class Tables:
             ValueError: it cannot be read.
         """
         with self._lock:
-            slot = self._slots.setdefault(file, _Slot())
-            self._slots.move_to_end(file)
-            while len(self._slots) > self._kept:
-                self._slots.popitem(last=False)
-        with slot.lock:
-            if slot.table is None:
-                slot.table = _opened(file, language)
-            return slot.table
+            table = self._tables.pop(file, None) or _opened(file, language)
+            self._tables[file] = table
+            for oldest in [*self._tables][: -self._kept]:
+                del self._tables[oldest]
+            return table
 
     def clear(self) -> None:
         """Drop every table."""
         with self._lock:
-            self._slots.clear()
+            self._tables.clear()
 
 
 def _opened(file: DataFile, language: Language) -> Table:

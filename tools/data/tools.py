@@ -5,7 +5,6 @@ Markdown. An unknown file or column is a ValueError that names the known ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from .columns import date_column as column_of_dates
 from .columns import group_column, value_column
 from .folder import DataFile, DataFolder
 from .png import draw, need_extra
-from .questions import Every, Facts, facts_of, groups_of, periods_of, sample_of
+from .questions import Every, Result, facts_of, groups_of, periods_of, sample_of
 from .sandbox import run_query
 from .sources import peek
 from .summaries import (
@@ -41,7 +40,6 @@ GROUPS = 50
 SAMPLE_ROWS, SAMPLE_COLUMNS = 3, 12
 OVERVIEW = 20
 """Files that an overview covers."""
-Result = dict[str, Any]
 
 
 def _words(text: str) -> list[str]:
@@ -131,7 +129,7 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
     result = {
         "file": table.file.name,
         "rows": table.rows,
-        "columns": [_detailed(facts_of(table, name, reader)) for name in names],
+        "columns": [facts_of(table, name, reader) for name in names],
         "more_columns": table.names[DETAILED:],
         "sample": sample_of(table, names[:SAMPLE_COLUMNS], SAMPLE_ROWS, reader),
     }
@@ -225,7 +223,7 @@ def trend(
     """Add up a column, or count the rows, for each day, week, month, quarter or year; a period without rows is 0."""
     table, reader = _opened(folder, file, (date_column, value), language)
     when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
-    found = asdict(periods_of(table, when, summed, every, reader))
+    found = periods_of(table, when, summed, every, reader)
     result = {"file": table.file.name, "date_column": when, "value": summed, **found}
     return {**result, "summary": trend_summary(result, reader)}
 
@@ -307,25 +305,13 @@ def _columns(file: DataFile, language: Language) -> Result:
         return {"error": str(error)}
 
 
-def _detailed(facts: Facts) -> Result:
-    found: Result = {
-        **{"name": facts.name, "type": facts.kind, "nulls": facts.missing, "distinct": facts.distinct},
-        **({} if facts.least is None else {"min": facts.least, "max": facts.most}),
-        **({} if facts.mean is None else {"mean": facts.mean}),
-    }
-    common = [{"value": value, "rows": rows} for value, rows in facts.common]
-    return {**found, "common": common} if common else found
-
-
 def _grouped(
     table: Table, column: str, value: str | None, language: Language, *, most: int, lowest: bool = False
 ) -> Result:
     """The largest or smallest sums of a column by another one, or without a column the counts."""
     found = groups_of(table, column, value, language, most=most, lowest=lowest)
-    return {
-        **{"file": table.file.name, "column": column, "value": value, "rows": table.rows},
-        **{"groups": [asdict(group) for group in found.groups], "count": found.count, "total": found.total},
-    }
+    del found["rest"]
+    return {"file": table.file.name, "column": column, "value": value, "rows": table.rows, **found}
 
 
 def _path(path: Path) -> str:

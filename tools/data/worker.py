@@ -26,6 +26,7 @@ ADDRESS_SPACE = 5 << 29
 """Bytes of memory, the mapped libraries included."""
 _CELL = 200
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
+_REFUSED = ("current_setting", "getvariable")
 LONGEST = 10_000
 """Characters of a query."""
 
@@ -96,7 +97,8 @@ def tables_in(connection: "DuckDBPyConnection", sql: str, language: Language) ->
         raise ValueError(phrase("query_failed", language, reason=_reason(error))) from error
     nodes = _objects(text)
     called = {node["function"]["function_name"] for node in nodes if node.get("type") == "TABLE_FUNCTION"}
-    if refused := [name for name in called if name.casefold() not in _TABLE_FUNCTIONS]:
+    read = {node["function_name"] for node in nodes if str(node.get("function_name")).casefold() in _REFUSED}
+    if refused := [name for name in called if name.casefold() not in _TABLE_FUNCTIONS] + [*read]:
         raise ValueError(phrase("query_source", language, name=f"{refused[0]}()"))
     parts = (part for node in nodes if node.get("cte_map") for part in node["cte_map"]["map"])
     tables = dict.fromkeys(node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE")

@@ -50,11 +50,11 @@ def test_sums_and_counts_of_any_table(rows: list[tuple[str, int | None]], thousa
     with tempfile.TemporaryDirectory() as folder:
         table = table_of(folder, lines)
     found = groups_of(table, "k", None, "en", most=100)
-    assert {group.name: group.figure for group in found.groups} == counts
-    assert [group.figure for group in found.groups] == sorted(counts.values(), reverse=True)
+    assert {group["name"]: group["figure"] for group in found["groups"]} == counts
+    assert [group["figure"] for group in found["groups"]] == sorted(counts.values(), reverse=True)
     summed = groups_of(table, "k", "v", "en", most=100)
-    assert {group.name: Decimal(str(group.figure)) for group in summed.groups} == sums
-    assert (summed.count, Decimal(str(summed.total))) == (len(sums), sum(sums.values()))
+    assert {group["name"]: Decimal(str(group["figure"])) for group in summed["groups"]} == sums
+    assert (summed["count"], Decimal(str(summed["total"]))) == (len(sums), sum(sums.values()))
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
@@ -65,8 +65,8 @@ def test_months_of_any_dates(rows: list[tuple]) -> None:
         sums[f"{day:%Y-%m}"] += value
     with tempfile.TemporaryDirectory() as folder:
         table = table_of(folder, [["d", "v"], *([day.isoformat(), str(value)] for day, value in rows)])
-    found = periods_of(table, "d", "v", "month", "en").periods
-    labels = [period.period for period in found]
-    assert {period.period: period.figure for period in found if period.rows} == sums
+    found = periods_of(table, "d", "v", "month", "en")["periods"]
+    labels = [period["period"] for period in found]
+    assert {period["period"]: period["figure"] for period in found if period["rows"]} == sums
     assert labels == sorted(set(labels))
     assert len(labels) == 1 + 12 * (int(labels[-1][:4]) - int(labels[0][:4])) + int(labels[-1][5:]) - int(labels[0][5:])

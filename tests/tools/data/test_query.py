@@ -152,6 +152,7 @@ INSIDES = [
     *("SELECT * FROM duckdb_settings()", "SELECT * FROM DuckDB_Secrets()", "SELECT * FROM duckdb_extensions()"),
     *("SELECT * FROM test_all_types()", "SELECT * FROM seq_scan('people')", "SELECT * FROM pandas_scan(1)"),
     *("SELECT * FROM checkpoint()", "SELECT * FROM duckdb_logs()", "SELECT getenv('HOME')", "SELECT nextval('s')"),
+    *("SELECT current_setting('threads')", "SELECT list_transform(['threads'], x -> Current_Setting(x))"),
     *("SELECT * FROM information_schema.tables", "SELECT * FROM pg_settings", "SELECT * FROM duckdb_databases"),
 ]
 
