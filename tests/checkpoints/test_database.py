@@ -54,13 +54,6 @@ async def test_a_reader_cannot_write(database: Database) -> None:
         await database.checkpoints.execute("DELETE FROM leases")
 
 
-async def test_what_was_written_is_there_after_reopening(path: str) -> None:
-    async with await open_database(path) as database:
-        await Lease(database).acquire("s", "me")
-    async with await open_database(path) as database:
-        assert await Lease(database).holder("s") == "me"
-
-
 async def test_memory_is_a_file_that_goes_with_the_database() -> None:
     async with await open_database(":memory:") as one, await open_database(":memory:") as two:
         assert await Lease(one).acquire("s", "one") == await Lease(two).acquire("s", "two") == 1
@@ -109,12 +102,6 @@ async def test_another_programs_database_is_left_alone(path: str) -> None:
     with plain(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("albums",)]
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-
-async def test_a_file_of_another_kind_is_refused(path: str) -> None:
-    overwrite(path, 0, b"Dear diary, " * 100)
-    with pytest.raises(DatabaseUnavailable, match="is not a SQLite database"):
-        await open_database(path)
 
 
 async def test_a_folder_is_refused(tmp_path: Path) -> None:

@@ -316,12 +316,6 @@ async def test_a_malformed_document_is_refused_and_stores_nothing(
     assert not any(here.rows("t").values())
 
 
-@pytest.mark.parametrize("document", [None, [], "x", {}, {"format": "segue.thread"}])
-async def test_what_is_no_document_is_refused(here: World, document: Any) -> None:
-    with pytest.raises(InvalidExport):
-        await here.app.import_(document, session_id="t")
-
-
 async def test_messages_that_cannot_be_read_are_refused(here: World) -> None:
     here.register("a", note_the_turn, "react")
     await here.run("turn 1", agent="a")

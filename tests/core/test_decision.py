@@ -286,11 +286,6 @@ def test_arguments_that_are_no_object_are_never_mended(arguments: Any) -> None:
         decode(nested("CALL_TOOL", {"tool_calls": [{"function": {"name": "refund", "arguments": arguments}}]}))
 
 
-def test_calls_keep_their_order() -> None:
-    decision = decode(fakes.call_tool(("b", {}), ("a", {}), ("b", {})))
-    assert [call.name for call in decision.tool_calls] == ["b", "a", "b"]
-
-
 def test_a_call_may_stand_without_its_function_key() -> None:
     assert decode(nested("CALL_TOOL", {"tool_calls": [POWER]})).tool_calls == (RequestedCall(**POWER),)
 

@@ -14,9 +14,7 @@ from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.agents import Budget
 from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey
-from segue.graphs.chat import build_chat
 from segue.graphs.plan import build_plan
-from segue.graphs.plan_react import build_plan_react
 from segue.graphs.react import build_react
 from segue.nodes.shared.approval import check_answer
 from segue.tools.calls.run import unknown_outcome
@@ -203,25 +201,6 @@ async def test_after_a_stop_between_the_answer_and_the_run_no_one_is_asked_again
     assert other.of_type("approval_given") == []
 
 
-async def test_an_answer_on_which_its_process_stops_is_not_lost(bed: Make, tools: Any, ran: Ran) -> None:
-    test = bed(build_react, [BATCH], tools=tools)
-    await test.send("go")
-    test.pause()
-    await test.answer("approve")
-    assert ran == []
-    out = await bed(build_react, [answer("done")], tools=tools).resume()
-    assert (out["result"]["answer"], len(ran)) == ("done", 3)
-
-
-async def test_a_question_outlives_its_process(bed: Make, tools: Any, ran: Ran) -> None:
-    await bed(build_chat, [BATCH], tools=tools).send("go", mode="react")
-    other = bed(build_chat, [answer("done")], tools=tools)
-    assert [call["index"] for call in (await other.question())["calls"]] == [1]
-    out = await other.answer("approve")
-    assert out["result"]["answer"] == "done"
-    assert len(ran) == 3
-
-
 async def test_a_correction_that_needs_approval_is_asked_about_anew(bed: Make, tools: Any, ran: Ran) -> None:
     script = [call_tool(("pay", {"amount": 1})), remend("less", ("pay", {"amount": 2})), answer("done")]
     test = bed(build_react, script, tools=tools)
@@ -385,15 +364,6 @@ async def test_a_wrong_answer_to_a_wave_is_asked_again(bed: Make, tools: Any, ra
     assert "does not fit" in (await test.question())["problem"]
     await test.answer("approve")
     assert ran == [("pay", 3)]
-
-
-async def test_a_plan_carried_out_by_react_asks_too(bed: Make, tools: Any, ran: Ran) -> None:
-    script = [plan_json("g", [step("pay", 1, amount=3)]), call_tool(("pay", {"amount": 3})), answer("done")]
-    test = bed(build_plan_react, script, tools=tools)
-    await test.send("go")
-    assert ran == []
-    out = await test.answer("approve")
-    assert (out["result"]["answer"], ran) == ("done", [("pay", 3)])
 
 
 # Results that look like calls

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage
 from segue.core.agents import Budget, Prices
 from segue.graphs.chat import build_chat
 from segue.graphs.react import build_react
-from tests.fakes import answer, call_tool
 from tests.graphs.conftest import Bed, Make
 
 
@@ -18,18 +17,6 @@ def calls(*wanted: tuple[str, str, dict[str, Any]], text: str = "") -> AIMessage
 
 def native(bed: Make, script: list[Any], build: Any = build_react, **fields: Any) -> Bed:
     return bed(build, script, protocol="native", **fields)
-
-
-async def test_tool_calls_are_run_and_plain_text_is_the_answer(bed: Make) -> None:
-    script = [calls(("call_7", "double", {"number": 4}), text="let me look"), AIMessage("it is 8")]
-    with (test := native(bed, script)).model:
-        out = await test.send("double four")
-    assert out["result"]["answer"] == "it is 8"
-    assert [(m.type, m.content) for m in out["messages"]] == [
-        ("human", "double four"), ("ai", "let me look"), ("tool", '{"doubled": 8}'), ("ai", "it is 8"),
-    ]  # fmt: skip
-    assert out["messages"][1].tool_calls[0]["id"] == out["messages"][2].tool_call_id == "call_7"
-    assert test.of_type("thought")[0]["data"]["text"] == "let me look"
 
 
 async def test_the_prompt_is_system_then_history_then_state(bed: Make) -> None:
@@ -107,17 +94,6 @@ async def test_history_stays_paired_across_turns_and_protocols(bed: Make) -> Non
     assert [m.type for m in test.model.calls[3]] == [
         "system", "human", "ai", "tool", "ai", "human", "ai", "tool", "human",
     ]  # fmt: skip
-
-
-async def test_a_json_turn_before_a_native_one_is_paired_too(bed: Make) -> None:
-    test = bed(build_chat, [call_tool(("double", {"number": 1})), answer("2"), AIMessage("as before")], mode="react")
-    await test.send("one")
-    agent = test.registry.agent("a").model_copy(update={"protocol": "native"})
-    test.registry.register(agent)
-    await test.send("again")
-    sent = test.model.calls[2]
-    assert [m.type for m in sent] == ["system", "human", "ai", "tool", "ai", "human", "human"]
-    assert sent[2].tool_calls[0]["id"] == sent[3].tool_call_id  # type: ignore[attr-defined]
 
 
 async def test_context_stays_within_its_budget_for_twenty_rounds_and_pairs_are_whole(bed: Make) -> None:

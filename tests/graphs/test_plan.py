@@ -34,18 +34,6 @@ async def test_steps_run_in_order_with_earlier_results_and_the_answer_sees_them(
     ]  # fmt: skip
 
 
-async def test_the_planner_is_told_the_tools_and_their_schemas(bed: Make) -> None:
-    test = bed(build_plan, [plan_json("g", [step("double", {"number": 1})]), "ok"])
-    await test.send("go")
-    assert '`double` {"number": {"type": "integer"}}' in str(test.model.calls[0][0].content)
-
-
-async def test_a_fenced_plan_is_read(bed: Make) -> None:
-    fenced = f"```json\n{plan_json('g', [step('double', {'number': 1})])}\n```"
-    out = await bed(build_plan, [fenced, "ok"]).send("go")
-    assert out["result"]["success"] is True
-
-
 async def test_independent_read_only_steps_run_together(bed: Make) -> None:
     meeting = asyncio.Barrier(2)
 
@@ -100,16 +88,6 @@ async def test_after_three_bad_plans_it_gives_up_and_says_why(bed: Make) -> None
         out = await test.send("go")
     assert "no JSON object" in out["gave_up"]
     assert out["result"]["success"] is False
-
-
-async def test_a_failed_step_is_replanned_and_finished_steps_are_kept(bed: Make) -> None:
-    first = plan_json("g", [step("double", {"number": 1}), step("fail", {"reason": "x"}), step("none")])
-    second = plan_json("g", [step("double", {"number": 1}), step("note", {"text": "b"}, step="4")])
-    test = bed(build_plan, [first, second, "mended"])
-    out = await test.send("go")
-    assert out["result"]["success"] is True
-    assert [(e["action"]) for e in out["result"]["history"]] == ["double", "fail", "note"]
-    assert "step 2 (fail it) failed: RuntimeError: x" in str(test.model.calls[1][0].content)
 
 
 async def test_a_failure_that_cannot_be_mended_is_told_and_what_needs_it_is_skipped(bed: Make) -> None:

@@ -7,18 +7,6 @@ from tests.graphs.conftest import Make
 STEPS = [{"action": "double", "params": {"number": 1}, "description": "double it"}, {"action": "none"}]
 
 
-async def test_the_plan_is_preloaded_and_ticks_off_while_react_works(bed: Make) -> None:
-    script = [plan_json("grow", STEPS), call_tool(("double", {"number": 1})), answer("two")]
-    with (test := bed(build_plan_react, script)).model:
-        out = await test.send("go")
-    assert (out["result"]["mode"], out["result"]["answer"]) == ("plan_react", "two")
-    assert out["result"]["usage"]["calls"] == 3
-    assert [s["status"] for s in out["result"]["plan"]] == ["done", "done"]
-    assert '"description": "double it"' in str(test.model.calls[1][1].content)
-    assert test.types.count("task_complete") == 1
-    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"]
-
-
 async def test_a_call_counts_for_the_step_that_plans_it(bed: Make) -> None:
     steps = [
         {"action": "double", "params": {"number": 1}, "description": "one"},

@@ -16,32 +16,6 @@ from tests.fakes import answer, call_tool, plan, reflect, remend
 from tests.graphs.conftest import Crowd, Make, double, fail, note
 
 
-async def test_calls_a_tool_and_answers(bed: Make) -> None:
-    with (test := bed(build_react, [call_tool(("double", {"number": 4}), thought="look"), answer("it is 8")])).model:
-        out = await test.send("double four")
-    assert out["result"]["answer"] == "it is 8"
-    assert out["result"]["success"] is True
-    assert out["result"]["reasoning"]["tools_used"] == ["double"]
-    assert test.types == [
-        "recursion_start", "model_called", "thought", "action", "tool_call", "tool_result",
-        "recursion_start", "model_called", "action", "answer", "task_complete",
-    ]  # fmt: skip
-    assert test.of_type("tool_result")[0]["data"]["result"] == {"success": {"doubled": 8}}
-    assert {event["task_id"] for event in test.durable} == {"task-1"}
-
-
-async def test_messages_are_user_system_then_records(bed: Make) -> None:
-    test = bed(build_react, [call_tool(("double", {"number": 4})), answer("8")])
-    await test.send("double four")
-    first, second = test.model.calls
-    assert [m.type for m in first] == ["human", "system"]
-    assert first[0].content == "double four"
-    assert [m.type for m in second] == ["human", "system", "ai"]
-    assert json.loads(str(second[2].content))["result"][0]["function"]["result"] == {"success": {"doubled": 8}}
-    assert str(first[1].content).count('"iteration": 1') == 1
-    assert str(second[1].content).count('"iteration": 2') == 1
-
-
 async def test_system_first_moves_the_system_message_and_nudges(bed: Make) -> None:
     test = bed(build_react, [call_tool(("double", {"number": 4})), answer("8")], system_first=True)
     await test.send("double four")
@@ -55,20 +29,6 @@ async def test_state_slot_in_an_agents_prompt_is_filled_and_not_repeated(bed: Ma
     assert system.startswith('Before {"global"')
     assert system.count('"current_recursion"') == 1
     assert test.model.calls[0][0].content == "hello {{tools}}"
-
-
-async def test_a_reply_that_cannot_be_read_is_the_next_rounds_error(bed: Make) -> None:
-    test = bed(build_react, ["I would rather chat", call_tool(("double", {"number": 1})), answer("2")])
-    out = await test.send("go")
-    assert out["result"]["answer"] == "2"
-    assert test.of_type("error")[0]["data"]["final"] is False
-    assert "no JSON object" in str(test.model.calls[1][2].content)
-
-
-async def test_wrong_action_types_list_the_allowed_ones(bed: Make) -> None:
-    test = bed(build_react, ['{"action": {"action_type": "", "output": {}}}', answer("ok")])
-    await test.send("go")
-    assert "CALL_TOOL, PLAN, REMEND, ANSWER" in test.of_type("error")[0]["data"]["message"]
 
 
 async def test_unknown_tool_names_the_tools_there_are_and_the_task_goes_on(bed: Make) -> None:
@@ -117,17 +77,6 @@ async def test_a_read_only_batch_runs_at_most_so_many_calls_at_once_as_the_budge
     await test.resume()
     assert crowd.most == 3
     assert [event["data"]["result"]["success"] for event in test.of_type("tool_result")] == list("0123456")
-
-
-async def test_exactly_max_iteration_rounds_run_and_what_was_found_is_kept(bed: Make) -> None:
-    test = bed(build_react, [call_tool(("double", {"number": n})) for n in range(3)], max_iteration=3)
-    with test.model:
-        out = await test.send("loop")
-    assert out["result"]["success"] is False
-    assert "3 rounds" in out["result"]["error"]
-    assert '{"doubled": 4}' in out["result"]["answer"]
-    assert len(test.of_type("recursion_start")) == 3
-    assert test.types[-1] == "task_complete"
 
 
 async def test_calls_over_the_budget_are_refused_and_the_model_may_still_answer(bed: Make) -> None:
@@ -264,41 +213,9 @@ async def test_a_batch_that_writes_runs_in_order_one_call_a_step(bed: Make) -> N
     assert [m.content for m in out["messages"][2:4]] == ["noted a", '{"doubled": 2}']
 
 
-async def test_a_second_turn_starts_afresh_and_sees_the_first(bed: Make) -> None:
-    test = bed(build_react, [call_tool(("double", {"number": 1})), answer("two"), answer("as I said, two")])
-    await test.send("double one")
-    out = await test.send("again?")
-    assert out["result"]["reasoning"]["total_steps"] == 1
-    assert out["result"]["usage"]["calls"] == 1
-    system = str(test.model.calls[2][1].content)
-    assert '"content": "double one"' in system
-    assert [m.type for m in test.model.calls[2]] == ["human", "system"]
-    assert {event["task_id"] for event in test.durable} == {"task-1", "task-2"}
-
-
-async def test_thought_and_answer_are_streamed_in_pieces(bed: Make) -> None:
-    test = bed(build_react, [answer("a rather long answer", thought="thinking about it")])
-    await test.send("go")
-    said = {kind: [e.content for e in test.deltas if e.type == kind] for kind in ("thinking", "token")}  # type: ignore[union-attr]
-    assert "".join(said["thinking"][1:]) == "thinking about it\n"
-    assert "[ReAct mode - round 1/30]" in said["thinking"][0]
-    assert "".join(said["token"]) == "a rather long answer"
-    assert len(said["token"]) > 1
-
-
 def large(size: int) -> str:
     """Give a long text."""
     return "".join(f"{n:09d};" for n in range(size // 10))
-
-
-async def test_large_results_are_cut_in_prompts_and_whole_in_the_history(bed: Make) -> None:
-    script = [call_tool(("large", {"size": 9000})), answer("ok")]
-    test = bed(build_react, script, tools=(large,), budget=Budget(result_chars=100))
-    out = await test.send("go")
-    record: Any = json.loads(str(test.model.calls[1][2].content))
-    shown = record["result"][0]["function"]["result"]["success"]
-    assert shown.endswith("[8900 more characters: recall(ref='task-1.trace-1.0', offset=100)]")
-    assert len(out["messages"][2].content) == 9000
 
 
 async def test_recall_opens_what_was_cut_and_is_offered_only_then(bed: Make) -> None:

@@ -54,20 +54,6 @@ async def test_the_background_comes_no_further_than_what_was_told(db: Path, shop
     assert shop.done == ["t1", "t2", "t3"]
 
 
-async def test_a_paused_run_stands_in_the_database_and_goes_on(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        run = engine.run(GOAL)
-        await until(run, "task_started", "t2")
-        assert engine.pause() is True
-        await soon_status(app, "paused")
-        assert told([await anext(run), await anext(run)])[1] == "engine_paused"
-        assert (await app.tasks())[0]["wanted"] == "pause"
-        assert engine.resume() is True
-        assert told(await rest(run))[1] == "engine_resumed"
-    assert shop.done == ["t1", "t2", "t3"] and engine.state is EngineState.COMPLETED
-
-
 async def soon_status(app: App, status: str) -> None:
     async with asyncio.timeout(20):
         while (await app.tasks())[0]["status"] != status:  # noqa: ASYNC110 - another process may change it
@@ -184,18 +170,6 @@ async def test_a_small_budget_of_rounds_does_not_bound_the_number_of_tasks(db: P
     async with segue.open(db, agents=[agent]) as app:
         result = await app.ask(GOAL, agent="worker", mode="lifecycle")
     assert result["success"] and len(shop.done) == 6
-
-
-async def test_cancelled_a_task_leaves_what_it_did_in_the_history(db: Path, shop: Workshop) -> None:
-    shop.hold("t2")
-    async with opened(db, shop) as app:
-        row = await app.start(GOAL, agent="worker", mode="lifecycle", session_id="s")
-        await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
-        await app.cancel(row["task_id"])
-        history = await app.history("s")
-        assert [call["state"] for call in (await app.trace(row["task_id"]))["calls"]] == ["done", "done"]
-        assert [m["role"] for m in history] == ["user", *["assistant", "tool"] * 2, "assistant"]
-        assert "worked on t1" in str(history)
 
 
 async def test_with_an_app_what_belongs_to_its_agent_is_refused(db: Path) -> None:

@@ -78,18 +78,7 @@ async def test_a_native_request_binds_plain_specs_and_asks_for_no_format(streami
     assert "examples" in ADD["function"]["parameters"]["properties"]["a"], "the spec itself stays as it was"
 
 
-@both_forms
-async def test_prose_is_asked_for_plainly(streaming: bool) -> None:
-    (sent,) = (await ask([Text("hello")], PROSE, streaming)).sent
-    assert not {"response_format", "tools"} & set(sent)
-
-
 # What is streamed, and what is kept.
-
-
-async def test_text_comes_in_pieces_or_in_one() -> None:
-    assert (await ask([Text("one two three")], PROSE)).streamed == ["one two", " three"]
-    assert (await ask([Text("one two three")], PROSE, streaming=False)).streamed == ["one two three"]
 
 
 @both_forms

@@ -72,18 +72,6 @@ def agent_of(script: list[Any], **fields: Any) -> Agent:
     return Agent(**{"agent_id": "a", "model": ScriptedChatModel(script), "mode": "react", **fields})
 
 
-async def test_plans_a_trip_with_the_embedded_default(app: App) -> None:
-    events = [event async for event in app.chat(BEIJING, session_id="s1", mode="plan")]
-    result = events[-2].data["result"]
-    assert "2495" in result["answer"]
-    assert "不是语言模型" in result["answer"]
-    assert set(result["reasoning"]["tools_used"]) == {
-        "query_attractions", "get_city_info", "calculate_budget", "generate_route",
-    }  # fmt: skip
-    assert [event.seq for event in events if event.seq] == list(range(1, len([e for e in events if e.seq]) + 1))
-    assert types(events)[-2:] == ["task_complete", "state_changed"]
-
-
 async def test_a_follow_up_in_another_opening_needs_the_first_turn(database: Path) -> None:
     async with segue.open(database) as first:
         await first.ask(BEIJING, session_id="s1", mode="plan")
@@ -227,16 +215,6 @@ async def test_stopping_at_once_keeps_finished_calls(database: Path) -> None:
         assert result["status"] == "done"
 
 
-async def test_a_cancelled_task_frees_the_thread(database: Path) -> None:
-    async with segue.open(database) as app:
-        app.register(agent_of([ModelUnreachable("down"), answer("fresh")]))
-        with pytest.raises(ModelUnreachable):
-            await app.ask("go", session_id="s", agent="a")
-        task_id = (await app.tasks())[0]["task_id"]
-        await app.cancel(task_id)
-        assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "fresh"
-
-
 async def test_a_model_that_was_down_is_asked_again_on_resume(app: App) -> None:
     app.register(agent_of([ModelUnreachable("down"), answer("up again")]))
     with pytest.raises(ModelUnreachable):
@@ -272,16 +250,6 @@ async def test_an_endpoint_that_refuses_the_key_or_is_not_there_says_so(
     with pytest.raises(ModelUnreachable, match="could not be reached"):
         await app.ask("hello", session_id="t", agent="gone", mode="react")
     assert {task["status"] for task in await app.tasks()} == {"error"}
-
-
-async def test_finished_subgraphs_leave_only_the_threads_own_checkpoints(app: App, database: Path) -> None:
-    await app.ask(BEIJING, session_id="s", mode="plan")
-    import sqlite3
-
-    with sqlite3.connect(database) as connection:
-        spaces = connection.execute("SELECT DISTINCT checkpoint_ns FROM checkpoints").fetchall()
-    connection.close()
-    assert spaces == [("",)]
 
 
 async def test_get_graph_is_wired_and_composes(app: App) -> None:

@@ -23,14 +23,6 @@ def graph() -> StateGraph[MessagesState]:
     return own
 
 
-async def test_a_graph_is_a_mode_compiled_or_not_and_shares_the_history(tmp_path: Path) -> None:
-    async with segue.open(tmp_path / "a.db", modes={"loud": graph(), "louder": graph().compile()}) as app:
-        assert (await app.ask("hear me", session_id="s", mode="loud"))["answer"] == "HEAR ME"
-        assert (await app.ask("again", session_id="s", mode="louder"))["mode"] == "louder"
-        assert [m["content"] for m in await app.history("s")] == ["hear me", "HEAR ME", "again", "AGAIN"]
-        assert {"loud", "louder", "auto"} <= set(app.modes)
-
-
 @pytest.mark.parametrize("name", ["react", "auto", "FINISH", "a:b", "", "9"])
 async def test_names_that_are_taken_or_odd_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):

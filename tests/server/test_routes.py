@@ -46,27 +46,9 @@ def test_a_task_whole(client: httpx.Client, noted: Json) -> None:
     assert (call["name"], call["state"], call["outcome"]) == ("note", "done", {"success": "noted one"})
 
 
-def test_a_task_round_by_round(client: httpx.Client, noted: Json) -> None:
-    first, second = client.get(f"/api/tasks/{noted['task_id']}/recursions").json()["items"]
-    assert (first["iteration"], first["observe"], first["thought"]) == (1, "nothing yet", "I note")
-    assert first["action"]["action_type"] == "CALL_TOOL"
-    assert first["calls"] == [{"index": 0, "name": "note", "arguments": {"name": "one"}, "step_id": ""}]
-    assert first["results"][0]["result"] == {"success": "noted one"}
-    assert (second["iteration"], second["action"]["action_type"], second["calls"]) == (2, "ANSWER", [])
-    assert first["trace_id"] != second["trace_id"]
-
-
 def test_the_statuses_of_a_task(client: httpx.Client, noted: Json) -> None:
     items = client.get(f"/api/tasks/{noted['task_id']}/states").json()["items"]
     assert [(change["old"], change["new"]) for change in items] == [("pending", "running"), ("running", "done")]
-
-
-def test_the_plan_of_a_task(client: httpx.Client, noted: Json, planned: Json) -> None:
-    plan = client.get(f"/api/tasks/{planned['task_id']}/plan").json()
-    assert "北京" in plan["goal"]
-    assert {step["status"] for step in plan["steps"]} == {"done"}
-    assert [step["step_id"] for step in plan["steps"]] == [str(n) for n in range(1, len(plan["steps"]) + 1)]
-    assert client.get(f"/api/tasks/{noted['task_id']}/plan").json() == {"goal": "", "steps": []}
 
 
 def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
@@ -148,15 +130,6 @@ def test_a_users_mode_is_used_where_a_message_names_none(client: httpx.Client) -
     assert chat(client, "今天想聊聊", user_id="bea")[-1]["result"]["mode"] == "react"
 
 
-def test_a_deleted_session_is_gone(client: httpx.Client, noted: Json) -> None:
-    chat(client, "hello", session_id="gone")
-    deleted = client.delete("/api/sessions/gone")
-    assert (deleted.status_code, deleted.content) == (204, b"")
-    assert client.get("/api/sessions/gone/history").status_code == 404
-    assert client.delete("/api/sessions/gone").status_code == 404
-    assert client.get(f"/api/tasks/{noted['task_id']}").status_code == 200
-
-
 def test_a_rating_stays_with_its_task(client: httpx.Client, noted: Json) -> None:
     assert client.post(f"/api/tasks/{noted['task_id']}/rating", json={"rating": 4}).json()["rating"] == 4
     assert client.get(f"/api/tasks/{noted['task_id']}").json()["task"]["rating"] == 4
@@ -195,19 +168,6 @@ REFUSED = {
         "请求无效：body.message: 至少 1 个字符; body.mood: 没有此项。",
     ),
 }
-
-
-@pytest.mark.parametrize("status", REFUSED)
-def test_a_refusal_is_in_the_language_that_the_request_accepts(client: httpx.Client, status: int) -> None:
-    method, path, more, chinese = REFUSED[status]
-    headers = more.get("headers", {})
-    said = [
-        client.request(method, path, **{**more, "headers": {**headers, "Accept-Language": tag}}) for tag in ("zh", "en")
-    ]
-    assert [each.status_code for each in said] == [status, status]
-    messages = [each.json()["error"]["message"] for each in said]
-    assert messages[0].startswith(chinese)
-    assert messages[1].isascii()
 
 
 @pytest.mark.parametrize(
