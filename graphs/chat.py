@@ -1,4 +1,4 @@
-"""Pick a mode, let its graph carry the task, fall back to react where one fails."""
+"""The chat graph: a mode is selected, its graph carries the task, and react takes over where one fails."""
 
 from collections.abc import Mapping
 

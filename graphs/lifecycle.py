@@ -1,4 +1,4 @@
-"""Receive a goal, decompose it, carry the tasks out: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
+"""The lifecycle graph: RECEIVING → CONTEXT_FETCHING → DECOMPOSING → … → COMPLETED."""
 
 from langgraph.graph import END, START
 
@@ -10,7 +10,7 @@ from segue.nodes.lifecycle.context_fetching import context_fetching
 from segue.nodes.lifecycle.decomposing import Decompose, decomposing
 from segue.nodes.lifecycle.error import error
 from segue.nodes.lifecycle.executing import executing
-from segue.nodes.lifecycle.pacing import stepwise
+from segue.nodes.lifecycle.gate import stepwise
 from segue.nodes.lifecycle.paused import paused
 from segue.nodes.lifecycle.receiving import receiving
 from segue.nodes.lifecycle.routes import (

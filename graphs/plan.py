@@ -1,4 +1,4 @@
-"""Plan first, then carry it out: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
+"""The plan graph: MAKE_PLAN → DECOMPOSE → SCHEDULE → EXECUTE_STEP … → ANSWER."""
 
 from langgraph.graph import END, START
 

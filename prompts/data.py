@@ -1,4 +1,4 @@
-"""What the data tools say to people and models, in both languages."""
+"""Sentences of the data tools, in both languages."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What `segue doctor` reports, in both languages."""
+"""Findings of `segue doctor`, in both languages."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the deterministic user of a rehearsal says, in both languages."""
+"""Sentences of the deterministic user of a rehearsal, in both languages."""
 
 from collections.abc import Mapping
 

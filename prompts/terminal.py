@@ -1,4 +1,4 @@
-"""What the command line says about itself and about tasks, in both languages."""
+"""Sentences of the command line, in both languages."""
 
 from collections.abc import Mapping
 

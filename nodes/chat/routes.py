@@ -1,4 +1,4 @@
-"""Where the chat graph goes next."""
+"""Routers of the chat graph."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the chat graph keeps."""
+"""State of the chat graph."""
 
 from collections.abc import Awaitable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Where the controller mode's graph begins."""
+"""Router of the controller mode's graph."""
 
 from typing import Literal
 

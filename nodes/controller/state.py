@@ -1,4 +1,4 @@
-"""What the nodes of the mode read of a plan graph's state, and what they return."""
+"""The part of a plan graph's state that the mode's nodes read, and their updates."""
 
 from collections.abc import Awaitable
 from typing import Any, Protocol

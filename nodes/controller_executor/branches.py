@@ -1,4 +1,4 @@
-"""What a controller may choose from: tools, graphs, and the built-in branches."""
+"""The branches of a controller: tools, graphs, and the built-in ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

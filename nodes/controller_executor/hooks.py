@@ -1,4 +1,4 @@
-"""Whether a flow goes on: the default hooks, and how those of a configuration are called."""
+"""The hooks of a flow: the defaults, and calls of those that its configuration names."""
 
 from collections.abc import Mapping
 from inspect import isawaitable

@@ -1,4 +1,4 @@
-"""What a branch came to, for the controller and for the logs."""
+"""The outcome of a branch, for the controller and for the logs."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where the controller–executor graph goes next: an early exit is looked for after every node."""
+"""Routers of the controller–executor graph: each node may end the flow with an early exit."""
 
 from typing import Literal
 

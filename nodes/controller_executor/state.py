@@ -1,4 +1,4 @@
-"""What the controller–executor graph keeps."""
+"""State of the controller–executor graph."""
 
 from collections.abc import Awaitable
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Where the conversation goes next: the referee only routes."""
+"""Routers of the conversation graph: the referee only routes."""
 
 from typing import Literal
 

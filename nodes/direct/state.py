@@ -1,4 +1,4 @@
-"""What the direct graph keeps."""
+"""State of the direct graph."""
 
 from ..shared.task import TaskState
 

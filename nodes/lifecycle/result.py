@@ -1,4 +1,4 @@
-"""What COMPLETED and ERROR share: the answer that the tasks make up, and the result."""
+"""The answer and the result of a run, for COMPLETED and ERROR."""
 
 from collections.abc import Sequence
 from typing import Any

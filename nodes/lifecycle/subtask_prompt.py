@@ -1,4 +1,4 @@
-"""What a subtask is given: its own description, the goal, the rules, and what the tasks that it needs came to."""
+"""The prompt of a subtask: its description, the goal, the rules, and the results of the tasks that it depends on."""
 
 from typing import Any
 

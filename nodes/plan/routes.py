@@ -1,4 +1,4 @@
-"""Where the plan graph goes next."""
+"""Routers of the plan graph."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What the plan graph keeps."""
+"""State of the plan graph."""
 
 from typing import Any, NotRequired
 

@@ -1,4 +1,4 @@
-"""How the steps of a plan move, and what the ledger knows their calls by."""
+"""Transitions of a plan's steps, and the ledger keys of their calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

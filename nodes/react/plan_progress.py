@@ -1,4 +1,4 @@
-"""How the plan progresses: what really ran overrides what the model says was done."""
+"""Progress of the plan: the calls that ran override what the model reports."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

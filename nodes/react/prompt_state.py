@@ -1,4 +1,4 @@
-"""What a round's prompt is made of: the live state, and the tools that the model may call."""
+"""The live state in a round's prompt, and the tools that the model may call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

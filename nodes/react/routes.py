@@ -1,4 +1,4 @@
-"""Where the react graph goes next."""
+"""Routers of the react graph."""
 
 from typing import Literal
 

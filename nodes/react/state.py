@@ -1,4 +1,4 @@
-"""What the react graph keeps: message history and records as logs, the rest a snapshot of the task."""
+"""State of the react graph: message history and records as logs, the rest a snapshot of the task."""
 
 from typing import Any
 

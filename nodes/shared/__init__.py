@@ -1,1 +1,1 @@
-"""What the nodes of several graphs share."""
+"""Parts that the nodes of several graphs share."""

@@ -1,4 +1,4 @@
-"""Ask a person about the calls whose tools need approval, before any call of their batch runs."""
+"""Approval of tool calls by a person, before any call of their batch runs."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""How a node reaches its services, its agent and its tools."""
+"""The context of a node: its services, its agent and its tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

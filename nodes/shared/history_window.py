@@ -1,4 +1,4 @@
-"""Which messages still go into a prompt: whole exchanges, dropped in jumps so that the prompt's beginning stays put."""
+"""The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same."""
 
 from collections.abc import Sequence
 

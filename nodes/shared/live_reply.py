@@ -1,4 +1,4 @@
-"""A reply while it is written: what is streamed of it, as thinking or as the answer."""
+"""Streaming of a reply while it is written, as thinking or as the answer."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a person adds to an unfinished task: the next node that can takes it up."""
+"""A person's additions to an unfinished task, which the next node takes up."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast

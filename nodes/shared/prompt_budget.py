@@ -1,4 +1,4 @@
-"""Keep what is put into a prompt within its bounds."""
+"""Limits on the size of what goes into a prompt."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How tools appear in a prompt and in a reply's schema."""
+"""Descriptions of tools in a prompt, and their schemas in a reply."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -151,7 +151,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "the database runs ahead of what was told",
-        "nodes/lifecycle/pacing.py",
+        "nodes/lifecycle/gate.py",
         "        await gate.arrive(runtime)\n",
         "",
         f"{ENGINE}test_kept.py::test_the_background_comes_no_further_than_what_was_told",

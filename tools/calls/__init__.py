@@ -1,1 +1,1 @@
-"""Running one tool call: arguments, timeout, failures and results."""
+"""Execution of one tool call: arguments, timeout, failures and results."""

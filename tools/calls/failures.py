@@ -1,4 +1,4 @@
-"""What a tool raised, as an outcome: the error in a line, and its stack from the tool's own frame on."""
+"""The exception of a tool as an outcome: the error in a line, and its stack from the tool's own frame on."""
 
 import asyncio
 import inspect

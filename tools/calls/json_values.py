@@ -1,4 +1,4 @@
-"""What a tool returned, as JSON holds it and a checkpoint takes it."""
+"""Conversion of a tool's result to JSON that a checkpoint can hold."""
 
 import dataclasses
 import math

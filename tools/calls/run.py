@@ -1,4 +1,4 @@
-"""Run one tool call: exactly one outcome, never twice, whatever the tool does."""
+"""The execution of one tool call: exactly one outcome, never twice, whatever the tool does."""
 
 import asyncio
 import logging

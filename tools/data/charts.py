@@ -1,4 +1,4 @@
-"""What a chart shows: the groups or periods of a table, with their labels and figures."""
+"""The contents of a chart: the groups or periods of a table, with their labels and figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which columns a question is about: those that it names, else those that suit."""
+"""The columns that a question names, or the ones that suit."""
 
 from collections.abc import Sequence
 

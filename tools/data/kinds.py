@@ -1,4 +1,4 @@
-"""What the columns of a CSV file hold: numbers, dates or text, judged by every row."""
+"""The types of a CSV file's columns: number, date or text, judged by every row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

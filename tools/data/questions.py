@@ -1,4 +1,4 @@
-"""What can be asked of a table: its columns' figures, groups and periods, as JSON."""
+"""Queries of a table: its columns' figures, groups and periods, as JSON."""
 
 import math
 from collections.abc import Sequence

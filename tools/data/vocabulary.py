@@ -1,4 +1,4 @@
-"""What columns are usually called in two languages, and which name a word means."""
+"""Usual names of columns in two languages, and the column that a word means."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""What the travel tools know: the cities of `data/travel.json`, found by Chinese or English names, and their arguments.
+"""The facts of the travel tools: the cities of `data/travel.json` by their Chinese and English names, and arguments.
 
 The file names its source; amounts are CNY, a sight's time is in hours.
 """

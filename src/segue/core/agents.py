@@ -1,4 +1,4 @@
-"""What an agent is: a model, tools, a prompt and the bounds of its tasks."""
+"""Agents: a model, tools, a prompt and the limits of their tasks."""
 
 import importlib
 import tomllib

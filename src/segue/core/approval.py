@@ -1,4 +1,4 @@
-"""What a person decides about tool calls that need approval, and whether an answer fits what was asked."""
+"""A person's verdicts on tool calls that need approval."""
 
 import json
 from collections.abc import Mapping, Sequence

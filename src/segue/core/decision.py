@@ -1,4 +1,4 @@
-"""What a model decides in one recursion, and how its reply is read."""
+"""A model's decision in one recursion, and its reading from a reply."""
 
 import json
 import re

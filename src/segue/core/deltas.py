@@ -1,4 +1,4 @@
-"""What every event carries, and the events that are only streamed."""
+"""The fields of every event, and the events that are only streamed."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Everything that can happen, as frozen dataclasses: one type each, one union, one dict form.
+"""Events as frozen dataclasses: one type each, one union, one dict form.
 
 Durable events are kept in the event log and numbered per task from 1 (`seq`); deltas are only streamed, with `seq` 0.
 """

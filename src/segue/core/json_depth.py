@@ -1,4 +1,4 @@
-"""How deeply JSON values may be nested."""
+"""The limit on the nesting of JSON values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a person answers to a flow's question."""
+"""A person's answers to a flow's question, and the kinds of interrupt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where an engine's runs are kept: an app of its own, or one that is given."""
+"""The app that an engine's runs are kept in: its own, or a given one."""
 
 import inspect
 import shutil

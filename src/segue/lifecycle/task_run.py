@@ -10,7 +10,7 @@ from ..app import App
 from ..core.errors import TaskError
 from ..core.events import Event, Lifecycle, from_dict
 from ..core.task_status import ENDED
-from ..nodes.lifecycle.pacing import GATE, Gate
+from ..nodes.lifecycle.gate import GATE, Gate
 from ..runtime.request import MessageOptions
 
 

@@ -1,4 +1,4 @@
-"""Which pieces of memory files are relevant to a goal: by their words and, with embeddings, by their meaning."""
+"""Relevance of memory to a goal: by words and, with embeddings, by meaning."""
 
 import asyncio
 import logging

@@ -67,7 +67,7 @@ def _of_object(choice: Any, agent: Agent) -> Model:
 
 
 def _speaks_chat_completions(choice: Any) -> "TypeGuard[BaseChatOpenAI]":
-    """Whether a chat model is LangChain's OpenAI client or made from it, and not record to use the Responses API."""
+    """Whether a chat model is LangChain's OpenAI client or made from it, and not set to use the Responses API."""
     if not any(kind.__module__.startswith("langchain_openai.") for kind in type(choice).__mro__):
         return False
     from langchain_openai.chat_models.base import BaseChatOpenAI

@@ -1,1 +1,1 @@
-"""Running tasks: runner, leases, control, queries, the event stream, sessions and recovery."""
+"""Execution of tasks: runner, leases, control, queries, the event stream, sessions and recovery."""

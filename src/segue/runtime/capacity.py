@@ -1,4 +1,4 @@
-"""How many tasks of this process run at once; the others wait in a queue, first come first served."""
+"""The limit on tasks that run at once in this process; the others wait in a queue, first come first served."""
 
 import asyncio
 from collections import deque

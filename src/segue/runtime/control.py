@@ -1,4 +1,4 @@
-"""What can be done with tasks: start, pause, resume, answer, steer, cancel."""
+"""Control of tasks: start, pause, resume, answer, steer, cancel."""
 
 import asyncio
 import time

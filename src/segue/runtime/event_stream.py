@@ -1,4 +1,4 @@
-"""Who listens to which task: streams only subscribe, so a listener that leaves does not stop the work."""
+"""Subscriptions to the events of tasks; a subscriber that leaves does not stop the work."""
 
 import asyncio
 from collections import defaultdict

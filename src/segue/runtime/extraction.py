@@ -1,4 +1,4 @@
-"""Turn an answer into an object of a model that the caller names."""
+"""Extraction of a typed object from an answer."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Who may run a task on a thread: this process's side of the leases."""
+"""The leases of this process: each is the right to run a task on a thread."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What can be looked up: sessions, tasks, events, traces, usage, and what happens in a task now."""
+"""Queries: sessions, tasks, events, traces, usage, and the live events of a task."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What a message asks for."""
+"""A message and its options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

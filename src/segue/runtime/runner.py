@@ -1,4 +1,4 @@
-"""Run tasks in the background: lease, heartbeat, graph, and the status that each of them ends with."""
+"""The runner of background tasks: lease, heartbeat, graph, and final status."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What outlives a task: snapshots, forks, exports and recovery of a session, and what a user prefers."""
+"""Snapshots, forks, exports and recovery of sessions, and users' preferences."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""API keys: who may come in, known by hashes only."""
+"""API keys, kept as hashes."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Logs as JSON lines on standard error: what happened, never what was said."""
+"""Logs as JSON lines on standard error; messages are never logged."""
 
 import logging
 import re

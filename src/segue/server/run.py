@@ -1,4 +1,4 @@
-"""Running the service with uvicorn: one process, or several workers over one database."""
+"""The uvicorn server: one process, or several workers over one database."""
 
 import asyncio
 import signal

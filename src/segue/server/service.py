@@ -1,4 +1,4 @@
-"""What the routes share: the app, the settings, the streams that are open."""
+"""The service that the routes share: the app, the settings, the open streams."""
 
 import asyncio
 import time

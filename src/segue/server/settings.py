@@ -15,7 +15,7 @@ ORIGINS = "SEGUE_CORS_ORIGINS"
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How the service answers, and whom."""
+    """Keys, origins and limits of the service."""
 
     keys: Keys = field(default_factory=Keys)
     origins: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Whose session is whose: each tenant's names are stored with its own in front, which nobody is shown."""
+"""Tenants: names of sessions and users are stored with the tenant's prefix, and shown without it."""
 
 import re
 from dataclasses import dataclass

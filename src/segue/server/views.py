@@ -24,7 +24,7 @@ class Page(BaseModel, Generic[Item]):
 
 
 class TaskView(BaseModel):
-    """A task: what one message set going, and how far it got."""
+    """A task: the work on one message, and its status."""
 
     task_id: str = Field(examples=[TASK_ID])
     session_id: str = Field(examples=["session_123"])
@@ -100,7 +100,7 @@ class CallView(BaseModel):
 
 
 class TraceView(BaseModel):
-    """Everything about a task."""
+    """A task with its events and tool calls."""
 
     task: TaskView
     events: list[EventView]
@@ -119,14 +119,14 @@ class CallMade(BaseModel):
 
 
 class CallEnded(CallMade):
-    """What came of it: {"success": value} or {"error": text}."""
+    """A call with its result: {"success": value} or {"error": text}."""
 
     result: dict[str, Any]
     seconds: float
 
 
 class Recursion(BaseModel):
-    """One round of the machine: what it saw, thought, decided and did."""
+    """One recursion: its observation, thought, decision, calls and results."""
 
     trace_id: str
     iteration: int
@@ -255,6 +255,7 @@ def recursion_views(task: Projection) -> list[Json]:
         {
             "trace_id": each.trace_id,
             "iteration": each.iteration,
+            "step_id": each.step_id,
             "parent_id": each.parent_id,
             "observe": each.observe,
             "thought": each.thought,

@@ -1,4 +1,4 @@
-"""Who gives the lifecycle engine its context: the registered agents and tools, or a folder of Markdown."""
+"""Coordinators: the registered agents and tools, or a folder of Markdown, as the engine's context."""
 
 from .folder import FolderCoordinator
 from .registered import RegistryCoordinator

@@ -1,4 +1,4 @@
-"""Which tools a message asks for, with which arguments, and what of it was not used."""
+"""The tools that a message asks for, their arguments, and the parts of the message that were not used."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What each endpoint supports, as found out by this process."""
+"""Capabilities of each endpoint, as found out by this process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

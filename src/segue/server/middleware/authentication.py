@@ -1,4 +1,4 @@
-"""Who comes in: each request below /api/ belongs to a tenant, or is refused."""
+"""Authentication: each request below /api/ belongs to a tenant, or is refused."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send

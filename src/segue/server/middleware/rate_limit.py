@@ -1,4 +1,4 @@
-"""How often: token buckets, refilled steadily."""
+"""Rate limits as token buckets."""
 
 import math
 import time

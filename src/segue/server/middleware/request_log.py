@@ -1,4 +1,4 @@
-"""Each request's line in the log, and the last resort for an error of ours."""
+"""A log line for each request, and the answer to an unexpected error."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The agents, and what each was asked."""
+"""Routes of agents and their tasks."""
 
 from pydantic import BaseModel
 
@@ -38,7 +38,7 @@ async def agents(service: ServiceDep, _: TenantDep) -> JsonResponse:
 async def agent_tasks(
     agent_id: str, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
 ) -> JsonResponse:
-    """The tasks that an agent was given, the latest first."""
+    """The agent's tasks, the latest first."""
     if agent_id not in service.app.agents:
         raise not_found("agent", agent_id)
     return JsonResponse(await service.page_of_tasks(tenant, limit, before, agent_id=agent_id))

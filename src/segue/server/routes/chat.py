@@ -1,4 +1,4 @@
-"""Sending a message, and watching a task."""
+"""Routes that send a message and stream its task."""
 
 from typing import Annotated, Literal
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""What can be done with a task: pause, resume, cancel, answer, rate."""
+"""Routes that control a task: pause, resume, cancel, answer, rate."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -41,7 +41,7 @@ class AnswerRequest(BaseModel):
 
 
 class Rating(BaseModel):
-    """How good the task was."""
+    """A rating of the task's answer."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What every route takes, and what every route may answer besides."""
+"""Parameters and error responses that the routes share."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Whether the service is alive, and whether it takes on work."""
+"""Health and readiness of the service."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -10,14 +10,14 @@ router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    """It is."""
+    """The status of the service."""
 
     status: str
 
 
 @router.get("/healthz", response_model=Health)
 async def healthz() -> JsonResponse:
-    """The process is running."""
+    """Check that the process is running."""
     return JsonResponse({"status": "alive"})
 
 
@@ -25,6 +25,6 @@ async def healthz() -> JsonResponse:
     "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "No work is accepted now."}}
 )
 async def readyz(service: ServiceDep) -> JsonResponse:
-    """The database can be written, and the service is not stopping."""
+    """Check that the database can be written and the service is not stopping."""
     await service.check_ready()
     return JsonResponse({"status": "ready"})

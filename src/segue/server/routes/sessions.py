@@ -1,4 +1,4 @@
-"""Sessions: what was said in them, where they stood, and forks of them."""
+"""Routes of sessions: history, snapshots, forks and deletion."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Looking at a task."""
+"""Routes that read tasks: events, recursions, statuses, plan."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -29,7 +29,7 @@ router = routes("tasks")
 
 @router.get("/api/tasks/{task_id}", response_model=TraceView)
 async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """Everything about a task: its row, its events, its tool calls, and what a person is asked."""
+    """A task with its events, its tool calls, and the question that it waits with."""
     await service.own_task(tenant, task_id)
     trace = await service.app.trace(task_id)
     question = None
@@ -63,7 +63,7 @@ async def events(
 
 @router.get("/api/tasks/{task_id}/recursions", response_model=Page[Recursion])
 async def recursions(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """The task round by round: what the machine observed, thought, decided, called and got."""
+    """The task's recursions: observation, thought, decision, calls and results."""
     await service.own_task(tenant, task_id)
     found = recursion_views(await service.app.queries.projection(task_id))
     return JsonResponse({"items": found, "next": None})

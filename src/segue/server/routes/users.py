@@ -1,4 +1,4 @@
-"""What users prefer."""
+"""Routes of users' preferences."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ class ModeUsed(BaseModel):
 
 
 class PreferencesView(BaseModel):
-    """What a user prefers, and the modes that answered them, the newest first."""
+    """A user's default mode, and the modes that answered them, the newest first."""
 
     default_mode: str
     mode_history: list[ModeUsed]
@@ -37,7 +37,7 @@ class PreferencesView(BaseModel):
 
 @router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
 async def preferences(user_id: UserId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """What the user prefers."""
+    """The user's default mode, and the modes that answered them."""
     found = await service.app.preferences(tenant.stored(user_id))
     if not any(found.values()):
         raise not_found("user", user_id)
@@ -46,6 +46,6 @@ async def preferences(user_id: UserId, service: ServiceDep, tenant: TenantDep) -
 
 @router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)
 async def prefer(user_id: UserId, body: Preferences, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """Say what the user prefers."""
+    """Set the user's default mode."""
     await service.app.set_preferences(tenant.stored(user_id), default_mode=body.default_mode)
     return JsonResponse(await service.app.preferences(tenant.stored(user_id)))

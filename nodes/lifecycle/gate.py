@@ -1,4 +1,4 @@
-"""Lets a graph in the background go on only as far as whoever follows it has come."""
+"""A gate that lets a background graph advance only as far as its follower has come."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
