@@ -177,6 +177,14 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
     "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
     # A conversation that does not go on by itself.
+    "reading_input": (
+        "正在读取标准输入……（没有输入时请加 < /dev/null）",
+        "Reading standard input… (add < /dev/null if there is none)",
+    ),
+    "output_failed": (
+        "无法写入标准输出（{why}）。正在运行的任务已暂停：`segue resume --last` 可继续。",
+        "Standard output cannot be written ({why}). A running task is paused: `segue resume --last` resumes it.",
+    ),
     "not_sent": (
         "您停止了等待，消息没有发送。要发送：",
         "You stopped waiting, and the message was not sent. To send it:",

@@ -55,6 +55,8 @@ WORDS: Mapping[str, str] = {
     "message": "消息",
     "model": "模型",
     "tools": "工具",
+    "tool": "工具",
+    "marks": "标记",
     "description": "说明",
     "id": "编号",
     "subtask": "子任务",

@@ -25,6 +25,8 @@ from segue.cli import app
 from .process import CommandProcess, Patches
 
 SECONDS = 60
+PLAIN_TERMINAL = {"TTY_COMPATIBLE": "1", "TERM": "dumb"}
+"""Progress and hints are shown, line by line; they are not where there is no terminal."""
 
 TOOLS = '''
 import os, pathlib, time
@@ -215,7 +217,7 @@ class Shell:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def rows(self, command: str) -> list[dict[str, Any]]:
-        """What `segue threads` or `segue tasks` lists."""
+        """What `segue sessions` or `segue tasks` lists."""
         listed = CliRunner().invoke(app, [command, "--json", "--db", str(self.folder / "segue.db")])
         rows: list[dict[str, Any]] = json.loads(listed.stdout)
         return rows

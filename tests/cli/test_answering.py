@@ -12,7 +12,7 @@ from segue.core.agents import Agent
 from tests.checkpoints.damage import damage
 from tests.fakes import ScriptedChatModel, choose
 
-from .conftest import Shell, Terminal
+from .conftest import PLAIN_TERMINAL, Shell, Terminal
 
 MESSAGE = "please refund it, then mail them"
 SHOP = ("--agents", "agents.toml", "--agent", "shop", "--session", "s1")
@@ -112,10 +112,11 @@ def test_resuming_a_task_that_waits_asks_in_the_language_of_the_task(pages: Shel
 def test_without_a_terminal_what_waits_and_how_to_answer_is_printed(pages: Shell) -> None:
     asked = pages("chat", MESSAGE, *SHOP)
     assert asked.returncode == 3
-    assert "0 refund" in asked.stdout.decode()
+    assert asked.stdout == b""
     (task,) = pages.rows("tasks")
-    first, *hints = asked.stderr.decode().splitlines()
-    assert first == "The task is waiting for an answer."
+    _, heading, call, *hints = asked.stderr.decode().splitlines()
+    assert (heading, call) == ("A call is waiting for your approval:", "  0 refund")
+    assert "The task is waiting for an answer." in hints
     assert f"  segue answer {task['task_id']} --approve all --agents agents.toml" in hints
     assert effects(pages) == []
 
@@ -126,7 +127,7 @@ def test_without_a_terminal_what_waits_and_how_to_answer_is_printed(pages: Shell
 
     again = pages("answer", task["task_id"][:6], "--agents", "agents.toml")
     assert again.returncode == 3
-    assert "0 refund" in again.stdout.decode()
+    assert "0 refund" in again.stderr.decode()
 
 
 def test_what_waits_is_in_the_json_result(pages: Shell) -> None:
@@ -144,7 +145,9 @@ def test_what_waits_is_in_the_json_result(pages: Shell) -> None:
 
 def test_options_decide_without_being_asked(pages: Shell) -> None:
     task_id = waiting(pages)
-    edited = pages("answer", task_id, "--edit", '0={"amount": 5, "note": "so"}', "--agents", "agents.toml")
+    edited = pages(
+        "answer", task_id, "--edit", '0={"amount": 5, "note": "so"}', "--agents", "agents.toml", **PLAIN_TERMINAL
+    )
     assert edited.returncode == 3, edited.stderr
     assert "edited refund(amount=5" in edited.stdout.decode()
     rejected = pages("answer", "--reject", "too dear", task_id[:8], "--agents", "agents.toml")
@@ -158,7 +161,8 @@ def test_options_decide_without_being_asked(pages: Shell) -> None:
 
 def test_the_command_that_goes_on_after_an_answer_reaches_the_agent_of_the_task(pages: Shell) -> None:
     assert pages("chat", "refund it", *SHOP, "--user", "ann").returncode == 3
-    answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    approving = ("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    answered = pages(*approving, **PLAIN_TERMINAL)
     command = answered.stdout.decode().splitlines()[-1]
     assert pages(*shlex.split(command.replace('"…"', "'refund it'"))[1:]).returncode == 3
     assert [(task["agent_id"], task["user_id"]) for task in pages.rows("tasks")] == [("shop", "ann")] * 2

@@ -1,15 +1,20 @@
 """What each command answers, and with which exit code."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 from segue.cli import app
 from segue.cli.exits import EXIT_CODES
+
+from .conftest import PLAIN_TERMINAL
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -20,8 +25,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str, **options: str) -> Result:
-    return CliRunner().invoke(app, [*arguments], **options)  # type: ignore[arg-type]
+def run(*arguments: str, **options: Any) -> Result:
+    return CliRunner().invoke(app, [*arguments], **options)
 
 
 def sentence(result: Result) -> str:
@@ -45,7 +50,7 @@ def sentence(result: Result) -> str:
         (("chat", "hi", "--agents", "none.toml"), 2, "The agents file none.toml cannot be read"),
         (("chat", "hi", "--db", "none/x.db"), 1, "The folder none does not exist"),
         (("chat", "hi", "--db", "."), 1, "'.' is a folder, not a database"),
-        (("threads",), 1, "There is no database segue.db yet"),
+        (("sessions",), 1, "There is no database segue.db yet"),
         (("trace", "t", "--db", "none.db"), 1, "There is no database none.db yet"),
         (("graph", "none"), 2, "There is no graph 'none'; use one of: chat, "),
     ],
@@ -66,7 +71,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(here: Path) -> None:
 
 def test_only_asking_creates_no_database(here: Path) -> None:
     for command in (
-        ["threads"],
+        ["sessions"],
         ["tasks"],
         ["history", "s"],
         ["trace", "t"],
@@ -105,7 +110,7 @@ def test_the_exit_codes_are_those_of_the_readme() -> None:
 def test_a_session_is_deleted() -> None:
     assert run("chat", "hello", "--session", "s").exit_code == 0
     assert run("delete", "s").stdout == "Session s is deleted.\n"
-    assert json.loads(run("threads", "--json").stdout) == []
+    assert json.loads(run("sessions", "--json").stdout) == []
     assert "There is no session 's'" in sentence(run("delete", "s"))
 
 
@@ -118,12 +123,13 @@ def test_a_task_is_named_by_the_beginning_of_its_id_and_one_that_is_done_stays_s
     task_id = json.loads(run("tasks", "--json").stdout)[0]["task_id"]
     short = f"'{task_id[:5]}' is too short for a task's id: write at least its first 6 characters"
     for command in ("trace", "resume", "cancel", "pause", "answer"):
-        for name, said in (("nopenope", "There is no task 'nopenope' in"), (task_id[:5], short)):
+        for name, said, code in (("nopenope", "There is no task 'nopenope' in", 2), (task_id[:5], short, 1)):
             result = run(command, name)
             assert sentence(result).startswith(said)
-            assert result.exit_code == 1
-    result = run("history", "nope")
-    assert (sentence(result)[:29], result.exit_code) == ("There is no session 'nope' in", 1)
+            assert result.exit_code == code
+    for unknown in (("history", "nope"), ("tasks", "--session", "nope")):
+        result = run(*unknown)
+        assert (sentence(result)[:29], result.exit_code) == ("There is no session 'nope' in", 2)
     assert json.loads(run("trace", task_id[:6], "--json").stdout)["task"]["task_id"] == task_id
     assert f"Task {task_id} is done" in sentence(run("cancel", task_id[:8]))
     assert "there is nothing to resume" in sentence(run("resume", task_id))
@@ -131,15 +137,55 @@ def test_a_task_is_named_by_the_beginning_of_its_id_and_one_that_is_done_stays_s
 
 def test_a_wrong_option_is_a_usage_error() -> None:
     assert run("chat", "hi", "--speed", "9").exit_code == 2
-    result = run("chat", "--json")
-    assert result.exit_code == 2
-    assert "it needs a MESSAGE" in result.stderr
+    for wrong, said in (
+        (("chat", "--interactive", "--json"), "it needs a MESSAGE"),
+        (("chat", "hi", "--interactive"), "it takes no MESSAGE"),
+        (("chat", "hi", "-c", "--session", "s"), "give either --continue or --session"),
+        (("trace",), "give either a TASK_ID or --last"),
+        (("history", "s", "--last"), "give either a SESSION or --last"),
+        (("resume", "abcdef", "--last"), "give a TASK_ID, --last or --all"),
+    ):
+        result = run(*wrong)
+        assert result.exit_code == 2
+        assert said in result.stderr
 
 
-def test_the_message_can_come_from_standard_input() -> None:
-    result = run("chat", "-", input="你好\n")
-    assert result.exit_code == 0
-    assert "你好！" in result.stdout
+def test_a_pipe_is_read_and_standard_output_gets_the_answer_alone() -> None:
+    for arguments in (("chat",), ("chat", "-")):
+        result = run(*arguments, input="你好\n")
+        assert result.exit_code == 0
+        assert result.stdout.startswith("你好！")
+        assert result.stderr == ""
+    run("chat", "work this out", input="12*7\nand 2+3\n")
+    assert json.loads(run("tasks", "--json").stdout)[0]["message"] == "work this out\n\n12*7\nand 2+3\n"
+    assert run("chat").exit_code == 2, "nothing is asked"
+
+
+def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
+    assert sentence(run("chat", "-c", "hello")).startswith("This database has no session yet")
+    assert sentence(run("trace", "--last", "--db", "segue.db")).startswith("This database has no session yet")
+    for session in ("first", "last"):
+        run("chat", f"hello {session}", "--session", session)
+    assert run("chat", "-c", "and again").exit_code == 0
+    rows = json.loads(run("sessions", "--json").stdout)
+    assert [(row["thread_id"], row["turns"]) for row in rows] == [("last", 2), ("first", 1)]
+    assert json.loads(run("trace", "--last", "--json").stdout)["task"]["message"] == "and again"
+    assert "hello last" in run("history", "--last").stdout
+    assert "there is nothing to resume" in run("resume", "--last").stderr
+    assert "it waits for no answer" in run("answer", "--last", "blue").stderr
+
+
+def test_output_that_cannot_be_written_ends_with_a_sentence(here: Path) -> None:
+    run("chat", "hello")
+    for name, why in (("full", "No space left on device"), ("closed", "closed")):
+        with open("/dev/full", "w") as full:
+            code = f"import sys, segue.cli; sys.stdout = {'sys.stdout' if name == 'full' else None}; segue.cli.main()"
+            ended = subprocess.run(
+                [sys.executable, "-c", code, "sessions"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        (line,) = ended.stderr.splitlines()
+        assert line.startswith(f"Standard output cannot be written ({why}).")
+        assert ended.returncode == 1
 
 
 def test_where_the_file_is_damaged_the_doctor_is_named(here: Path) -> None:
@@ -154,15 +200,15 @@ def test_where_the_file_is_damaged_the_doctor_is_named(here: Path) -> None:
 
 
 def test_the_environment_names_the_database(here: Path) -> None:
-    result = run("chat", "hello", env={"SEGUE_DATABASE": "other.db"})  # type: ignore[arg-type]
+    result = run("chat", "hello", env={"SEGUE_DATABASE": "other.db", **PLAIN_TERMINAL})
     assert result.exit_code == 0
     assert (here / "other.db").exists()
     assert "--db other.db" in result.stdout
 
 
 def test_that_no_language_model_answers_is_said_in_the_language_of_the_message() -> None:
-    assert "NO LANGUAGE MODEL" in run("chat", "hello").stdout
-    assert "没有使用语言模型" in run("chat", "你好").stdout
+    assert "NO LANGUAGE MODEL" in run("chat", "hello", env=PLAIN_TERMINAL).stdout
+    assert "没有使用语言模型" in run("chat", "你好", env=PLAIN_TERMINAL).stdout
 
 
 def test_json_is_events_and_then_the_result() -> None:
@@ -174,6 +220,23 @@ def test_json_is_events_and_then_the_result() -> None:
     assert last["result"]["answer"] == next(e["data"]["answer"] for e in events if e["type"] == "answer")
     assert last["unknown_outcomes"] == []
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lists_truncate_the_message_and_never_the_status(width: int) -> None:
+    terminal = {**PLAIN_TERMINAL, "TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": "1"}
+    run("chat", "hello " * 40, "--session", "s" * 40)
+    (task,) = json.loads(run("tasks", "--json").stdout)
+    plain = re.compile(r"\x1b\[[0-9;]*m")
+    for command, shown in (
+        ("tasks", (task["task_id"][:6], "done", "hello", "…")),
+        ("sessions", ("s" * 20, "done", "hello")),
+        ("agents", ("travel", "travel, calculator, clock")),
+        ("tools", ("search_cities", "read_only")),
+    ):
+        lines = plain.sub("", run(command, env=terminal).stdout).splitlines()
+        assert all(cell_len(line) <= width for line in lines)
+        assert all(text in "\n".join(lines) for text in shown), lines
 
 
 def test_lists_of_modes_agents_and_graphs(here: Path) -> None:

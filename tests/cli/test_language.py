@@ -9,12 +9,14 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 
+from .conftest import PLAIN_TERMINAL
+
 ENGLISH = {"SEGUE_LANGUAGE": "", "LC_ALL": "", "LANG": "en_GB.UTF-8"}
 CHINESE = {**ENGLISH, "LANG": "zh_CN.UTF-8"}
 
 
 def said(environ: dict[str, str], *arguments: str, stdin: str = "") -> str:
-    return CliRunner().invoke(app, arguments, input=stdin, env=environ).output
+    return CliRunner().invoke(app, arguments, input=stdin, env=PLAIN_TERMINAL | environ).output
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +35,10 @@ TEXTS = {
     "tasks": (("tasks",), "已完成", "done"),
     "interrupted": (("tasks",), "正在运行（已中断）", "running (interrupted)"),
     "resume": (("tasks",), "以下任务在进程结束时中断。要继续：", "Interrupted when its process ended. To resume it:"),
-    "threads": (("threads",), "最近的消息", "last message"),
+    "sessions": (("sessions",), "最近的消息", "last message"),
     "history": (("history", "done"), "您：hello", "you: hello"),
     "modes": (("modes",), "一次模型调用", "one model call"),
-    "agents": (("agents",), "由环境决定", "from the environment"),
+    "agents": (("agents",), "智能体", "agent"),
     "trace": (("trace", "{task}"), "已完成", "done"),
     "pause": (("pause", "{task}"), "任务 {task} 已完成", "Task {task} is done"),
     "recover": (("recover", "done"), "会话 done 没有损坏", "Nothing of session done is damaged"),
@@ -62,6 +64,6 @@ def test_the_option_wins_over_the_environment_and_that_over_the_locale(task: str
 
 
 def test_the_commands_of_a_conversation_are_in_the_language_of_the_terminal(task: str) -> None:
-    printed = said(CHINESE, "chat", "--model", "offline", stdin="/help\n/wild\n")
+    printed = said(CHINESE, "chat", "--interactive", "--model", "offline", stdin="/help\n/wild\n")
     assert "/cancel      取消任务" in printed
     assert "没有命令 /wild。" in printed

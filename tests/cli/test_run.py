@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 
-from .conftest import SECONDS, Shell
+from .conftest import PLAIN_TERMINAL, SECONDS, Shell
 
 SALES = "date,region,amount\n2024-01-01,East,10\n2024-02-01,West,25\n2024-03-01,East,30.5\n"
 GOAL = "please fetch it, then store it"
@@ -40,7 +40,7 @@ def engine(said: str, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_file_is_copied_in_and_the_figures_are_its_own(sales: Shell) -> None:
-    ended = sales("run", "Which region has the highest amount?", "--file", "given/sales.csv")
+    ended = sales("run", "Which region has the highest amount?", "--file", "given/sales.csv", **PLAIN_TERMINAL)
     said = ended.stdout.decode()
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == b""
@@ -132,7 +132,8 @@ def test_the_table_shows_the_progress_and_an_interrupt_pauses_in_the_middle(
 
 def test_a_goal_that_goes_on_shows_its_subtasks_as_they_stand_and_whose_calls_come(pages: Shell) -> None:
     assert pages("run", "store it, then refund it", "--agents", "agents.toml", "--agent", "shop").returncode == 3
-    answered = pages("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    approving = ("answer", pages.rows("tasks")[0]["task_id"], "--approve", "--agents", "agents.toml")
+    answered = pages(*approving, **PLAIN_TERMINAL)
     told = [line for line in answered.stdout.decode().splitlines() if re.match(r" *[☑▶☐→✓] ", line)]
     first, second, third, approved, heading, call, done, *_ = told
     assert re.fullmatch(r"  ☑ 1 Store.*  priority \d", first)
@@ -156,7 +157,7 @@ def test_a_paused_goal_takes_another_one_in_by_the_command_that_is_printed(
     assert process.wait(SECONDS) == 130
     *_, steer = pages("run", "store it", *PAGES, "--session", "s1").stderr.decode().splitlines()
     assert steer == "  segue run --session s1 --steer --agents agents.toml --agent pages 'store it'"
-    steered = pages(*shlex.split(steer)[1:])
+    steered = pages(*shlex.split(steer)[1:], **PLAIN_TERMINAL)
     assert steered.returncode == 0, steered.stderr
     assert "added: store it" in steered.stdout.decode()
     (task,) = pages.rows("tasks")

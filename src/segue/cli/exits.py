@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperGroup
 
 from ..core.errors import (
     ConfigurationError,
@@ -14,13 +16,16 @@ from ..core.errors import (
     InvalidMessage,
     MissingExtra,
     MissingKey,
+    NothingStored,
     SegueError,
     ToolServerUnavailable,
+    UnknownTask,
+    UnknownThread,
 )
 from ..prompts.errors import render
 from .command_lines import doctor_command, task_command
 from .settings import Settings
-from .views.consoles import complaints
+from .views.consoles import OutputFailed, checked_output, complaints
 from .views.sanitize import printable
 
 FAILED = 1
@@ -28,11 +33,11 @@ USAGE = 2
 WAITING = 3
 PAUSED = 130
 EXIT_CODES = (
-    "0 done, 1 failed, cancelled, or a key or package is missing, 2 an invalid option, message, file, agent, mode "
-    "or model, 3 waiting for an answer, 130 paused"
+    "0 done, 1 failed, cancelled, or a key or package is missing, 2 an invalid option, message, file, agent, "
+    "mode, model, session or task, 3 waiting for an answer, 130 paused"
 )
 
-_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage)
+_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage, NothingStored, UnknownTask, UnknownThread)
 """What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""
@@ -70,6 +75,18 @@ def _hints(error: SegueError, settings: Settings) -> list[str]:
     if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
         return [settings.say("see_doctor", command=doctor_command(settings))]
     return []
+
+
+class OutputGroup(TyperGroup):
+    """Commands that end with a sentence where standard output is closed or its disk is full."""
+
+    def main(self, *given: Any, **options: Any) -> Any:
+        try:
+            with checked_output():
+                return super().main(*given, **options)
+        except OutputFailed as error:
+            complain(Settings().say("output_failed", why=error))
+            raise SystemExit(FAILED) from error
 
 
 @contextmanager

@@ -15,12 +15,15 @@ from .commands.report import report
 from .commands.simulate import simulate
 from .commands.workflows import workflows
 from .dialog.verdicts import with_bare_approvals
-from .exits import EXIT_CODES, report_errors
+from .exits import EXIT_CODES, OutputGroup, remark, report_errors
+from .latest import LATEST, named
 from .settings import DEFAULT_DATABASE, Settings
+from .views.consoles import piped_text
 from .views.sanitize import from_shell
 
 app = typer.Typer(
     name="segue",
+    cls=OutputGroup,
     help=f"Talk with tool-using agents that do not lose work.\n\nExit codes: {EXIT_CODES}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -56,34 +59,45 @@ def chat(
     message: Annotated[
         str | None,
         typer.Argument(
-            metavar="MESSAGE", help="The message, or - to read it from standard input; interactive without one."
+            metavar="MESSAGE", help="The message; what a pipe gives is added below it. Interactive without either."
         ),
     ] = None,
     mode: options.Mode = "",
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", help="A conversation, one message a line, also where standard input is no terminal."
+        ),
+    ] = False,
     *,
     shared: options.MessageOptions,
 ) -> None:
     """Send a message, or start an interactive conversation."""
-    if message is None and (shared.as_json or shared.steer):
-        raise typer.BadParameter(
-            "it needs a MESSAGE, or - to read one from standard input",
-            param_hint="--json" if shared.as_json else "--steer",
-        )
     settings = shared.settings(mode)
     with report_errors(settings):
-        if message is None:
-            from .commands.chat import interactive
+        if interactive or (message is None and sys.stdin.isatty()):
+            _check_alone(message, shared)
+            from .commands.chat import converse
 
-            raise typer.Exit(interactive(settings))
+            raise typer.Exit(converse(settings))
         from .dialog.loop import one_shot
 
-        raise typer.Exit(one_shot(settings, _read(message), as_json=shared.as_json, steer=shared.steer))
+        text = read_message(settings, message)
+        raise typer.Exit(one_shot(settings, text, as_json=shared.as_json, steer=shared.steer))
+
+
+def _check_alone(message: str | None, shared: options.MessageOptions) -> None:
+    """Make sure that nothing is asked for which needs a message, or excludes a conversation."""
+    if message is not None:
+        raise typer.BadParameter("it takes no MESSAGE", param_hint="--interactive")
+    if shared.as_json or shared.steer:
+        raise typer.BadParameter("it needs a MESSAGE", param_hint="--json" if shared.as_json else "--steer")
 
 
 @app.command()
 @options.with_message_options
 def run(
-    text: Annotated[str, typer.Argument(metavar="GOAL", help="The goal, or - to read it from standard input.")],
+    text: Annotated[str, typer.Argument(metavar="GOAL", help="The goal; what a pipe gives is added below it.")],
     file: options.Files = None,
     *,
     shared: options.MessageOptions,
@@ -96,17 +110,21 @@ def run(
     with report_errors(settings):
         from .commands.run import run_goal
 
-        raise typer.Exit(run_goal(settings, _read(text), file or (), as_json=shared.as_json, steer=shared.steer))
+        goal = read_message(settings, text)
+        raise typer.Exit(run_goal(settings, goal, file or (), as_json=shared.as_json, steer=shared.steer))
 
 
-def _read(message: str) -> str:
-    """The message, or standard input in place of -."""
-    return sys.stdin.buffer.read().decode("utf-8", "replace") if message == "-" else from_shell(message)
+def read_message(settings: Settings, given: str | None) -> str:
+    """The message that was given and what a pipe gives, or either; - stands for the pipe alone."""
+    piped = piped_text(lambda: remark(settings.say("reading_input")))
+    message = "" if given in (None, "-") else from_shell(given or "")
+    return f"{message.rstrip()}\n\n{piped}" if message.strip() and piped.strip() else message or piped
 
 
 @app.command()
 def resume(
-    task_id: Annotated[str | None, options.TASK_ID] = None,
+    task_id: options.TaskId = None,
+    last: options.Last = False,
     every: Annotated[
         bool, typer.Option("--all", help="Resume every task that was paused or interrupted, four at a time.")
     ] = False,
@@ -119,17 +137,17 @@ def resume(
 
     A task that waits for an answer asks again.
     """
-    if (task_id is None) != every:
-        raise typer.BadParameter("give either a task id or --all", param_hint="TASK_ID")
+    if (task_id is not None) + last + every != 1:
+        raise typer.BadParameter("give a TASK_ID, --last or --all", param_hint="TASK_ID")
     settings = Settings(db, agents, model=model)
     with report_errors(settings):
-        if task_id is None:
+        if every:
             from .commands.resume import resume_all
 
             raise typer.Exit(resume_all(settings, as_json=as_json))
         from .dialog.loop import resumed
 
-        raise typer.Exit(resumed(settings, task_id, as_json=as_json))
+        raise typer.Exit(resumed(settings, task_id or LATEST, as_json=as_json))
 
 
 class _AnswerCommand(TyperCommand):
@@ -141,8 +159,9 @@ class _AnswerCommand(TyperCommand):
 
 @app.command(cls=_AnswerCommand)
 def answer(
-    task_id: options.TaskId,
+    task_id: options.TaskId = None,
     text: options.AnswerText = None,
+    last: options.Last = False,
     finish: options.Finish = False,
     approve: options.Approve = None,
     edit: options.Edit = None,
@@ -158,6 +177,9 @@ def answer(
     option names. Without either you are asked.
     """
     settings = Settings(db, agents)
+    if last and text is None:
+        task_id, text = None, task_id
+    name = named(task_id, last)
     answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
     if (text is not None) + finish + any((approve, edit, reject)) > 1:
         raise typer.BadParameter("give a text, --finish, or what becomes of the calls", param_hint="ANSWER")
@@ -165,26 +187,36 @@ def answer(
         from .dialog.loop import answered
 
         verdicts = (approve or (), edit or (), reject or ())
-        raise typer.Exit(answered(settings, task_id, verdicts, answer_to, as_json=as_json))
+        raise typer.Exit(answered(settings, name, verdicts, answer_to, as_json=as_json))
 
 
 @app.command()
-def pause(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+def pause(
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
     """Pause a task at its next checkpoint."""
     from .commands.control import paused
 
-    settings = Settings(db, agents)
-    for line in ask(settings, lambda opened: paused(opened, settings, task_id)):
+    settings, name = Settings(db, agents), named(task_id, last)
+    for line in ask(settings, lambda opened: paused(opened, settings, name)):
         typer.echo(line)
 
 
 @app.command()
-def cancel(task_id: options.TaskId, agents: options.TaskAgents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+def cancel(
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
     """Cancel a task, whether it runs or not."""
     from .commands.control import cancelled
 
-    settings = Settings(db, agents)
-    for line in ask(settings, lambda opened: cancelled(opened, settings, task_id)):
+    settings, name = Settings(db, agents), named(task_id, last)
+    for line in ask(settings, lambda opened: cancelled(opened, settings, name)):
         typer.echo(line)
 
 
@@ -244,7 +276,7 @@ def serve(
 
 app.command()(simulate)
 for command in (
-    inspect.threads,
+    inspect.sessions,
     inspect.tasks,
     waiting,
     inspect.history,
@@ -252,9 +284,11 @@ for command in (
     inspect.graph,
     inspect.modes,
     inspect.agents,
+    inspect.tools,
     inspect.doctor,
     report,
     workflows,
 ):
     app.command()(command)
+app.command("threads", hidden=True)(inspect.sessions)
 app.add_typer(memory)

@@ -13,7 +13,8 @@ from .settings import DEFAULT_DATABASE, Settings
 Mode = Annotated[str, typer.Option("--mode", help="auto, direct, react, plan, …: see `segue modes`.")]
 Session = Annotated[str, typer.Option("--session", help="The session to continue; a new one without it.")]
 OfSession = Annotated[str, typer.Option("--session", help="Only the tasks of this session.")]
-SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue threads`.")]
+SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="The session: see `segue sessions`.")]
+AnySession = Annotated[str | None, typer.Argument(metavar="SESSION", help="The session: see `segue sessions`.")]
 Agent = Annotated[str, typer.Option("--agent", help="The agent: see `segue agents`.")]
 OfAgent = Annotated[str, typer.Option("--agent", help="Only the tasks of this agent.")]
 
@@ -61,7 +62,9 @@ Files = Annotated[
 TASK_ID: Any = typer.Argument(
     metavar="TASK_ID", help="The task's id, or its first six characters or more: see `segue tasks`."
 )
-TaskId = Annotated[str, TASK_ID]
+TaskId = Annotated[str | None, TASK_ID]
+Last = Annotated[bool, typer.Option("--last", help="The task that was started last, in place of a TASK_ID.")]
+LastSession = Annotated[bool, typer.Option("--last", help="The session that was used last, in place of a SESSION.")]
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, metavar="SECONDS", help="Wait up to this many seconds if the session is busy."),
@@ -110,6 +113,7 @@ class MessageOptions:
     """What every command that sends a message takes."""
 
     session: Session = ""
+    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue the session that was used last.")] = False
     agent: Agent = ""
     agents: Agents = ""
     model: Model = ""
@@ -124,12 +128,23 @@ class MessageOptions:
         """The settings of the command, in this mode.
 
         Raises:
-            typer.BadParameter: the task to steer is not named.
+            typer.BadParameter: the task to steer is not named, or two sessions are.
         """
-        if self.steer and not self.session:
+        if self.latest and self.session:
+            raise typer.BadParameter("give either --continue or --session", param_hint="--continue")
+        if self.steer and not (self.session or self.latest):
             raise typer.BadParameter("name the session of the task with --session", param_hint="--steer")
         return Settings(
-            self.db, self.agents, self.agent, mode, self.model, self.user, self.session, self.wait, self.language
+            self.db,
+            self.agents,
+            self.agent,
+            mode,
+            self.model,
+            self.user,
+            self.session,
+            self.wait,
+            self.language,
+            latest=self.latest,
         )
 
 

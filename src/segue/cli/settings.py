@@ -39,6 +39,8 @@ class Settings:
     """The files that come with the message."""
     message: str = ""
     """The message as it was given, where the files' names were added to it."""
+    latest: bool = False
+    """Continues the session that was used last."""
 
     def language_for(self, text: str) -> Language:
         """The language of sentences about a text: the user's, else the locale's, else that of the text."""

@@ -242,9 +242,16 @@ class UnknownThread(TaskError):
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
-            "There is no session '{thread_id}' in this database; `segue threads` lists the sessions.",
+            "There is no session '{thread_id}' in this database; `segue sessions` lists the sessions.",
             thread_id=thread_id,
         )
+
+
+class NothingStored(TaskError):
+    """The database has no session yet."""
+
+    def __init__(self) -> None:
+        super().__init__("This database has no session yet: `segue chat` starts one.")
 
 
 class UnknownSnapshot(TaskError):

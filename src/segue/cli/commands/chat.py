@@ -18,7 +18,7 @@ from ..views.tables import print_history
 PROMPT = "you> "
 
 
-def interactive(settings: Settings) -> int:
+def converse(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
     if sys.stdin.isatty():
         import readline  # noqa: F401 - importing it gives input() a history and editing keys
@@ -66,7 +66,7 @@ class Talk:
         heading = header(
             agent.agent_id, model, mode, self._talk.session, self._settings.database, self._settings.language_for("")
         )
-        greet(self._talk.console, model, heading, "en", "zh")
+        greet(self._talk.console, model, heading, self._settings.language_for(""))
         self._say(self._text("help_hint"))
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from ...runtime.queries import is_over
 from ..command_lines import continue_command, task_command
 from ..dialog.hints import continue_hint
 from ..exits import FAILED
+from ..latest import find_task
 from ..settings import Settings
 from ..views.sanitize import printable
 from ..views.tables import when
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     """Ask a task to pause, and say how to go on with it."""
-    task_id = await app.find_task(text)
+    task_id = await find_task(app, text)
     await app.pause(task_id)
     status = (await app.trace(task_id))["task"]["status"]
     name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
@@ -26,7 +27,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
 
 async def cancelled(app: "App", settings: Settings, text: str) -> list[str]:
     """Cancel a task, and say what stays of it."""
-    task_id = await app.find_task(text)
+    task_id = await find_task(app, text)
     await app.cancel(task_id)
     task = (await app.trace(task_id))["task"]
     unknown = (task["result"] or {}).get("unknown_outcomes") or []

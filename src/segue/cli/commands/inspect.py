@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
 from ..command_lines import task_command
-from ..exits import USAGE, complain, report_errors
+from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
+from ..latest import find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 
@@ -17,11 +19,12 @@ if TYPE_CHECKING:
 
     from ...app import App
     from ...core.records import Json
+    from ...core.tools import Tool
 
 
-def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
+def sessions(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
     """List the sessions, most recently used first."""
-    from ..views.tables import print_threads
+    from ..views.tables import print_sessions
 
     settings = Settings(db)
 
@@ -29,7 +32,7 @@ def threads(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
         return await _with_interruption(opened, settings, await opened.threads())
 
     rows = ask(settings, listed)
-    write_json(rows, indent=2) if as_json else print_threads(output(), rows, settings.language_for(""))
+    write_json(rows, indent=2) if as_json else print_sessions(output(), rows, settings.language_for(""))
 
 
 def tasks(
@@ -46,6 +49,8 @@ def tasks(
 
     async def listed(opened: "App") -> "list[Json]":
         rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
+        if session and not rows and not await opened.tasks(session_id=session, limit=1):
+            raise UnknownThread(session)
         return await _with_interruption(opened, settings, rows)
 
     rows = ask(settings, listed)
@@ -66,7 +71,8 @@ def _interruption(row: "Json", gone: str | None, settings: Settings) -> "Json":
 
 
 def history(
-    session: options.SessionName,
+    session: options.AnySession = None,
+    last: options.LastSession = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
@@ -74,26 +80,30 @@ def history(
     from ..dialog.hints import unfinished_hint
     from ..views.tables import print_history
 
-    settings = Settings(db)
+    settings, name = Settings(db), named(session, last, "SESSION")
 
     async def read(opened: "App") -> "tuple[list[Json], list[str]]":
-        return await opened.history(session), await unfinished_hint(opened, settings, session)
+        found = await find_session(opened, name)
+        return await opened.history(found), await unfinished_hint(opened, settings, found)
 
     messages, hints = ask(settings, read)
     write_json(messages, indent=2) if as_json else print_history(output(), messages, settings.language_for(""), hints)
 
 
 def trace(
-    task_id: options.TaskId, db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False
+    task_id: options.TaskId = None,
+    last: options.Last = False,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
 ) -> None:
     """Print everything that a task did, as a tree."""
     from ..views.lines import signs_for
     from ..views.trace_tree import trace_tree
 
-    settings = Settings(db)
+    settings, name = Settings(db), named(task_id, last)
 
     async def traced(opened: "App") -> "Json":
-        found = await opened.trace(await opened.find_task(task_id))
+        found = await opened.trace(await find_task(opened, name))
         (task,) = await _with_interruption(opened, settings, [found["task"]])
         return {**found, "task": task}
 
@@ -146,6 +156,51 @@ def agents(agents: options.MoreAgents = "") -> None:
     with report_errors():
         found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
         print_agents(output(), found, Settings().language_for(""), asyncio.run(served_tools(found)))
+
+
+def tools(
+    agent: Annotated[str, typer.Argument(metavar="[AGENT]", help="Only the tools of this agent.")] = "",
+    agents: options.MoreAgents = "",
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List the tools of the agents, those of MCP servers included."""
+    from ..views.tables import print_tools
+
+    settings = Settings(agents_file=agents)
+    with report_errors(settings):
+        rows, problems = asyncio.run(_tools(settings, agent))
+    write_json(rows, indent=2) if as_json else print_tools(output(), rows, settings.language_for(""))
+    for problem in problems:
+        complain(problem)
+    raise typer.Exit(FAILED if problems else 0)
+
+
+async def _tools(settings: Settings, agent: str) -> "tuple[list[Json], list[str]]":
+    """The tools with their agents and marks, and why those of an agent cannot be listed."""
+    from ...registry import Registry
+
+    registry = Registry()
+    rows: list[Json] = []
+    problems: list[str] = []
+    try:
+        for each in settings.agents():
+            registry.register(each)
+        for found in [registry.agent(agent)] if agent else registry.agents.values():
+            try:
+                await registry.prepare(found)
+                rows += [_tool_row(found.agent_id, tool) for tool in registry.tools_for(found).values()]
+            except SegueError as error:
+                problems.append(f"{found.agent_id}: {sentence_of(error, settings)}")
+    finally:
+        await registry.close()
+    return rows, problems
+
+
+def _tool_row(agent_id: str, tool: "Tool") -> "Json":
+    repeatable = ("read_only" if tool.read_only else "idempotent", tool.idempotent)
+    marks = [mark for mark, is_set in (repeatable, ("needs_approval", tool.needs_approval)) if is_set]
+    described = tool.spec["function"].get("description", "")
+    return {"tool": tool.name, "agent": agent_id, "marks": marks, "description": described}
 
 
 def doctor(

@@ -18,7 +18,7 @@ from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
 from ..settings import Settings
-from ..views.consoles import write_json
+from ..views.consoles import output, write_json
 from ..views.lines import Signs, signs_for, unknown_calls
 from ..views.plain import result_form
 from ..views.sanitize import one_line
@@ -43,7 +43,7 @@ def resume_all(settings: Settings, *, as_json: bool) -> int:
     """Go on with every task that can be resumed, and return the exit code."""
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
-        batch = Batch(talk.app, settings, talk.console, as_json)
+        batch = Batch(talk.app, settings, output(), as_json)
         code: int = loop.run(batch.resume())
         talk.stopped = batch.stopped
     return loop.leave(code)

@@ -17,10 +17,11 @@ from ...prompts.words import word
 from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark
 from ..settings import Settings
+from ..views.consoles import complaints, output
 from ..views.header import greet, header
 from ..views.lines import signs_for, status_line, unknown_calls
 from ..views.live import LiveView
-from ..views.plain import JsonView, PlainView, View
+from ..views.plain import AnswerView, JsonView, PlainView, View
 from ..views.progress import LiveProgress, PlainProgress
 from ..views.sanitize import printable
 from .approval import can_ask, print_question
@@ -147,8 +148,10 @@ class Conversation:
             return JsonView()
         in_subtasks, language = task["mode"] == LIFECYCLE, self._language(task)
         if self.console.is_terminal and not self.console.is_dumb_terminal:
-            return (LiveProgress if in_subtasks else LiveView)(self.console, language)
-        return (PlainProgress if in_subtasks else PlainView)(self.console, language)
+            view: View = (LiveProgress if in_subtasks else LiveView)(self.console, language)
+        else:
+            view = (PlainProgress if in_subtasks else PlainView)(self.console, language)
+        return view if output().is_terminal else AnswerView(view)
 
     def _language(self, task: Json) -> Language:
         return self.settings.language_for(task["message"])
@@ -211,7 +214,7 @@ class Conversation:
         if isinstance(view, JsonView):
             view.result(task, **({"question": question} if question else {}))
         elif question:
-            print_question(self.console, question, self._language(task))
+            print_question(complaints() if self.console.quiet else self.console, question, self._language(task))
         else:
             self._conclude(task)
         return Turn(self._print_what_it_needs(task, question))

@@ -3,23 +3,25 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Coroutine, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
 from ...core.records import Json
 from ..exits import FAILED, complain, sentence_of
+from ..latest import LATEST, find_session, find_task
 from ..settings import Settings
-from ..views.consoles import output
+from ..views.consoles import progress
 from .approval import Questioner
 from .conversation import Conversation, Turn
 from .hints import alternatives, busy_hints
 from .verdicts import Answer, answer_of
 
 if TYPE_CHECKING:
-    from ...app import App
+    pass
 
 
 class ConversationLoop:
@@ -39,24 +41,20 @@ class ConversationLoop:
     def __enter__(self) -> "ConversationLoop":
         self._runner.__enter__()
         try:
-            app = self.run(self._enter(self._opening))
+            self.conversation = self.run(self._begin())
         except BaseException:
+            self.run(self._open.aclose())
             self._runner.close()
             raise
-        settings = self._settings
-        self.conversation = Conversation(
-            app,
-            settings,
-            output(),
-            settings.session or Ids().thread(),
-            settings.mode,
-            self._as_json,
-            self._framed,
-        )
         return self
 
-    async def _enter(self, opening: "Callable[[], AbstractAsyncContextManager[App]]") -> "App":
-        return await self._open.enter_async_context(opening())
+    async def _begin(self) -> Conversation:
+        app = await self._open.enter_async_context(self._opening())
+        settings = self._settings
+        if settings.latest:
+            settings = replace(settings, session=await find_session(app, LATEST))
+        session = settings.session or Ids().thread()
+        return Conversation(app, settings, progress(), session, settings.mode, self._as_json, self._framed)
 
     def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
         return self._runner.run(doing)
@@ -101,7 +99,7 @@ def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = F
         try:
             code = loop.run_turns(talk.send(message, steer=steer))
         except (TaskUnfinished, ThreadBusy) as refused:
-            complain(sentence_of(refused, settings), *loop.run(alternatives(talk.app, settings, refused, message)))
+            complain(sentence_of(refused, settings), *loop.run(alternatives(talk.app, talk.settings, refused, message)))
             code = FAILED
     return loop.leave(code)
 
@@ -110,7 +108,7 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     """Resume one task and return the exit code."""
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
-        found = loop.run(talk.app.find_task(task_id))
+        found = loop.run(find_task(talk.app, task_id))
         try:
             code = loop.run_turns(talk.resume(found))
         except ThreadBusy as refused:
@@ -134,7 +132,7 @@ def answered(
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
-        found = loop.run(talk.app.find_task(task_id))
+        found = loop.run(find_task(talk.app, task_id))
         question = loop.run(talk.app.question(found))
         if reply is not None or any(verdicts):
             given = answer_of(question.get("calls", ()), *verdicts) if reply is None else reply

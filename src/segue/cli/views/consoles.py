@@ -2,15 +2,76 @@
 
 import io
 import json
+import os
+import select
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich.console import Console
 
-from .sanitize import from_shell
+from .sanitize import from_shell, printable
 
 PIPED_WIDTH = 400
 """Columns where no terminal sets a width: nothing is wrapped or cut then."""
+PATIENCE = 3.0
+"""Seconds after which it is said that standard input is read."""
+
+
+class OutputFailed(Exception):
+    """Standard output cannot be written."""
+
+
+class _CheckedOutput(io.TextIOWrapper):
+    """Names the failures of standard output, which libraries would take for others or swallow."""
+
+    def write(self, text: str) -> int:
+        with _failures_named():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _failures_named():
+            super().flush()
+
+
+@contextmanager
+def _failures_named() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailed(error.strerror) from error
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Have standard output raise OutputFailed where it cannot be written.
+
+    Raises:
+        OutputFailed: it is closed already, or what was left cannot be written.
+    """
+    usual = sys.stdout
+    if usual is None:
+        raise OutputFailed("closed")
+    if not isinstance(usual, io.TextIOWrapper):
+        yield
+        return
+    sys.stdout = checked = _CheckedOutput(
+        usual.buffer, encoding=usual.encoding, errors=usual.errors, line_buffering=usual.line_buffering
+    )
+    try:
+        try:
+            yield
+        finally:
+            checked.flush()
+    except OutputFailed:
+        with suppress(OSError):  # let what is left go nowhere, so that the interpreter ends without a complaint
+            os.dup2(os.open(os.devnull, os.O_WRONLY), checked.fileno())
+        raise
+    finally:
+        sys.stdout = usual
+        with suppress(OutputFailed):
+            checked.detach()
 
 
 def _console(stream: TextIO, *, stderr: bool) -> Console:
@@ -32,10 +93,35 @@ def complaints() -> Console:
     return _console(sys.stderr, stderr=True)
 
 
+def progress() -> Console:
+    """Where progress and hints are shown: a terminal, that of standard output or else of standard error, or nowhere."""
+    shown = output()
+    if not shown.is_terminal:
+        shown = complaints()
+        shown.quiet = not shown.is_terminal
+    return shown
+
+
+def write_answer(text: str) -> None:
+    """Write an answer to standard output as it is, without what a terminal would obey."""
+    output().file.write(f"{printable(text).rstrip()}\n")
+    sys.stdout.flush()
+
+
 def write_json(value: Any, indent: int | None = None) -> None:
     """Write a JSON value to standard output, in ASCII, so that no locale and no splitting into lines can harm it."""
     sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
     sys.stdout.flush()
+
+
+def piped_text(on_delay: Callable[[], None]) -> str:
+    """What a pipe or a file gives to standard input; empty at a terminal. A pipe that is silent is told of."""
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return ""
+    with suppress(OSError, ValueError):
+        if not select.select([sys.stdin], [], [], PATIENCE)[0]:
+            on_delay()
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def read_line(prompt: str) -> str:

@@ -27,7 +27,7 @@ from ...prompts.terminal import sentence
 from ...runtime.projection import PlanItem, Projection
 from ..exits import complain
 from . import lines
-from .consoles import write_json
+from .consoles import write_answer, write_json
 from .sanitize import printable
 from .task_view import TaskView, is_banner
 
@@ -80,6 +80,34 @@ def result_form(task: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     named = {name: task[name] for name in ("task_id", "status", "error", "result")}
     unknown = (task["result"] or {}).get("unknown_outcomes") or []
     return {"type": "result", "session_id": task["thread_id"], **named, "unknown_outcomes": unknown, **more}
+
+
+class AnswerView:
+    """Shows progress in another view; standard output gets the answer alone, once it is whole."""
+
+    def __init__(self, progress: View) -> None:
+        self._progress = progress
+        self.recall, self.notice = progress.recall, progress.notice
+        self._answers: list[str] = []
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Answer):
+            self._answers.append(event.answer)
+        elif not isinstance(event, Token):
+            self._progress.show(event)
+
+    def rest(self) -> None:
+        self._progress.rest()
+        self._write()
+
+    def finish(self) -> None:
+        self._progress.finish()
+        self._write()
+
+    def _write(self) -> None:
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            write_answer(answer)
 
 
 class PlainView:

@@ -1,7 +1,8 @@
-"""Lists: threads, tasks, agents, modes, and what was said in a session."""
+"""Lists: sessions, tasks, agents, modes, and what was said in a session."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ...core.agents import Agent
 
 _STATUS = {**STYLES, "paused": "yellow", "waiting": "yellow", "pausing": "yellow", "cancelled": "dim"}
+MESSAGE_WIDTH = 200
+SESSION_WIDTH = 20
+"""Columns that a message and a session's name may take among other things."""
 
 
 def when(seconds: float) -> str:
@@ -35,44 +39,106 @@ def status_text(row: Mapping[str, Any], language: str) -> Text:
     return Text(status, style=_STATUS.get(row["status"], ""))
 
 
-def _table(language: str, *columns: str, whole: Sequence[str] = ()) -> Table:
-    """A table without lines; the columns in `whole` are never cut, so that they can be copied."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(word(name, language), no_wrap=True, overflow="fold" if name in whole else "ellipsis")
-        if name in whole:
-            table.columns[-1].min_width = 36 if name == "task" else 14
-    return table
+@dataclass(frozen=True)
+class Column:
+    """A column, and the width of the terminal from which on it is shown."""
+
+    name: str
+    least: int = 0
+    flexible: bool = False
+    """It takes the room that the others leave, and is truncated."""
+    folded: bool = False
+    """What does not fit goes on in the next line, so that it can be copied."""
 
 
-def print_threads(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
-    table = _table(language, "session", "turns", "status", "last used", "last message", whole=("session",))
-    for row in rows:
-        table.add_row(
-            Text(printable(row["thread_id"])),
-            Text(str(row["turns"])),
-            status_text(row, language),
-            Text(when(row["updated_at"])),
-            Text(one_line(row["message"], 80)),
+def _print_table(
+    console: Console, language: str, columns: Sequence[Column], rows: Iterable[Mapping[str, Text]], empty: str = ""
+) -> None:
+    """A table without lines, or the sentence for an empty one."""
+    cells = [*rows]
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=console.is_terminal)
+    shown = [column for column in columns if console.width >= column.least]
+    for column in shown:
+        table.add_column(
+            word(column.name, language),
+            no_wrap=not column.folded,
+            overflow="fold" if column.folded else "ellipsis",
+            ratio=1 if column.flexible and console.is_terminal else None,
         )
-    console.print(table if table.row_count else Text(sentence("no_session", language)))
+    for row in cells:
+        table.add_row(*(row[column.name] for column in shown))
+    console.print(table if cells or not empty else Text(sentence(empty, language)))
+
+
+SESSION_COLUMNS = (
+    Column("session", folded=True),
+    Column("turns", 80),
+    Column("status"),
+    Column("last used", 100),
+    Column("last message", flexible=True),
+)
+TASK_COLUMNS = (
+    Column("task"),
+    Column("status"),
+    Column("session", 80),
+    Column("agent", 120),
+    Column("mode", 100),
+    Column("started", 100),
+    Column("message", flexible=True),
+)
+AGENT_COLUMNS = (
+    Column("agent"),
+    Column("mode", 80),
+    Column("model", 100),
+    Column("tools", folded=True),
+    Column("description", 80, flexible=True),
+)
+TOOL_COLUMNS = (
+    Column("tool"),
+    Column("agent", 80),
+    Column("marks", 60, folded=True),
+    Column("description", flexible=True),
+)
+MODE_COLUMNS = (Column("mode"), Column("description", flexible=True, folded=True))
+FILE_COLUMNS = (Column("file", folded=True), *(Column(name) for name in ("entries", "tasks", "bytes", "changed")))
+
+
+def print_sessions(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
+    cells = (
+        {
+            "session": Text(printable(row["thread_id"])),
+            "turns": Text(str(row["turns"])),
+            "status": status_text(row, language),
+            "last used": Text(when(row["updated_at"])),
+            "last message": Text(one_line(row["message"], MESSAGE_WIDTH)),
+        }
+        for row in rows
+    )
+    _print_table(console, language, SESSION_COLUMNS, cells, "no_session")
     _print_hints(console, rows, language)
 
 
 def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
-    table = _table(language, "task", "status", "session", "agent", "mode", "started", "message", whole=("task",))
-    for row in rows:
-        table.add_row(
-            Text(row["task_id"]),
-            status_text(row, language),
-            Text(printable(row["thread_id"])),
-            Text(printable(row["agent_id"])),
-            Text(printable(_mode(row))),
-            Text(when(row["created_at"])),
-            Text(one_line(row["message"], 80)),
-        )
-    console.print(table if table.row_count else Text(sentence("no_task", language)))
+    shortest = _shortest([row["task_id"] for row in rows]) if console.is_terminal else None
+    cells = (
+        {
+            "task": Text(row["task_id"][:shortest]),
+            "status": status_text(row, language),
+            "session": Text(one_line(row["thread_id"], SESSION_WIDTH if console.is_terminal else 100)),
+            "agent": Text(printable(row["agent_id"])),
+            "mode": Text(printable(_mode(row))),
+            "started": Text(when(row["created_at"])),
+            "message": Text(one_line(row["message"], MESSAGE_WIDTH)),
+        }
+        for row in rows
+    )
+    _print_table(console, language, TASK_COLUMNS, cells, "no_task")
     _print_hints(console, rows, language)
+
+
+def _shortest(ids: Sequence[str]) -> int:
+    """To how many characters, six or more, the ids can be shortened and still differ."""
+    return next(n for n in range(6, 100) if n > 36 or len({name[:n] for name in ids}) == len(ids))
 
 
 def _mode(row: Mapping[str, Any]) -> str:
@@ -91,31 +157,60 @@ def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]], language: 
 
 def print_agents(console: Console, agents: Iterable["Agent"], language: str, served: Mapping[str, str]) -> None:
     """The agents, with their own tools and those `served` by their MCP servers."""
-    table = _table(language, "agent", "mode", "model", "tools", "description", whole=("agent",))
-    for agent in agents:
-        model = sentence("environment_model", language) if agent.model is None else agent.model
-        own = [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
-        tools = ", ".join([*own, *filter(None, [served.get(agent.agent_id)])])
-        cells = (agent.agent_id, agent.mode, str(model), tools or word("none", language), agent.description)
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
-    console.print(table)
+    cells = (
+        {
+            "agent": Text(one_line(agent.agent_id)),
+            "mode": Text(one_line(agent.mode)),
+            "model": Text(one_line(sentence("environment_model", language) if agent.model is None else agent.model)),
+            "tools": Text(printable(_tool_names(agent, served) or word("none", language))),
+            "description": Text(one_line(agent.description, MESSAGE_WIDTH)),
+        }
+        for agent in agents
+    )
+    _print_table(console, language, AGENT_COLUMNS, cells)
+
+
+def _tool_names(agent: "Agent", served: Mapping[str, str]) -> str:
+    own = [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
+    return ", ".join([*own, *filter(None, [served.get(agent.agent_id)])])
+
+
+def print_tools(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
+    cells = (
+        {
+            "tool": Text(one_line(row["tool"])),
+            "agent": Text(one_line(row["agent"])),
+            "marks": Text(", ".join(row["marks"])),
+            "description": Text(one_line(row["description"], MESSAGE_WIDTH)),
+        }
+        for row in rows
+    )
+    _print_table(console, language, TOOL_COLUMNS, cells)
 
 
 def print_modes(console: Console, names: Iterable[str], language: str) -> None:
-    table = _table(language, "mode", "description", whole=("mode",))
-    for name in names:
-        known = f"mode_{name}" if f"mode_{name}" in SENTENCES else "own_mode"
-        table.add_row(Text(one_line(name)), Text(sentence(known, language)))
-    console.print(table)
+    cells = (
+        {
+            "mode": Text(one_line(name)),
+            "description": Text(sentence(f"mode_{name}" if f"mode_{name}" in SENTENCES else "own_mode", language)),
+        }
+        for name in names
+    )
+    _print_table(console, language, MODE_COLUMNS, cells)
 
 
 def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
-    table = _table(language, "file", "entries", "tasks", "bytes", "changed", whole=("file",))
-    for row in rows:
-        counts = (row["entries"], len(row["tasks"]), row["bytes"])
-        cells = (row["name"], *map(str, counts), when(row["updated_at"]))
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
-    console.print(table if table.row_count else Text(sentence("no_memory", language)))
+    cells = (
+        {
+            "file": Text(printable(row["name"])),
+            "entries": Text(str(row["entries"])),
+            "tasks": Text(str(len(row["tasks"]))),
+            "bytes": Text(str(row["bytes"])),
+            "changed": Text(when(row["updated_at"])),
+        }
+        for row in rows
+    )
+    _print_table(console, language, FILE_COLUMNS, cells, "no_memory")
     for row in rows:
         if row["error"]:
             console.print(Text(printable(row["error"]), style="yellow"), soft_wrap=True)
