@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -56,7 +56,7 @@ class Transport:
         self._extend(self._seconds)
         with self._named_faults():
             async with asyncio.timeout_at(self._deadline):
-                request = self._completions.with_streaming_response.create(**payload)
+                request = self._completions.with_streaming_response.create(**_as_body(payload))
                 self._response = await request.__aenter__()
         return _Chunks(self, self._response)
 
@@ -144,6 +144,16 @@ class Transport:
             if "Timeout" in type(error).__name__:
                 raise AttemptFailed(timeout_fault(self._seconds, error)) from None
             raise AttemptFailed(Fault("broke off its reply")) from None
+
+
+def _as_body(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a request whose messages and tools are part of `extra_body`.
+
+    They are JSON already; as arguments, the client would walk through all of them at each call.
+    """
+    body = {name: payload[name] for name in ("messages", "tools") if name in payload}
+    rest = {name: value for name, value in payload.items() if name not in body}
+    return {**rest, "messages": [], "extra_body": {**body, **(payload.get("extra_body") or {})}}
 
 
 class _Chunks:
