@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TYPES := build/types
 DB := segue.db
+TASKS := 2000
 MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
@@ -57,15 +58,15 @@ studio: $(VENV)/.studio ## open the graphs in LangGraph Studio, on this machine 
 	LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
 	  $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --no-reload
 
-bench: $(VENV)/.dev ## run the short benchmarks
-	@for file in $(filter-out benchmarks/serve.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+bench: $(VENV)/.bench ## what a round, a prompt, a task and a start cost, beside peers: writes benchmarks/costs.md
+	$(BIN)/python benchmarks/cost.py --short-tasks $(TASKS)
 
 bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
 	$(BIN)/python benchmarks/serve.py
 
 lock: $(VENV)/.dev ## resolve constraints.txt anew
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v uv >/dev/null || $(BIN)/python -m pip install -q uv; \
-	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --upgrade \
+	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --upgrade \
 	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
 
 clean: ## remove .venv and everything that was built
@@ -77,8 +78,9 @@ $(VENV)/.base: WANTED := -e .
 $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
 $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
+$(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

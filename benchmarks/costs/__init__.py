@@ -1,0 +1,1 @@
+"""What a round costs: Segue beside its peers, against one endpoint."""
