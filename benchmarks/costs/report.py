@@ -35,9 +35,9 @@ def write_report(costs: Costs, folder: Path) -> str:
     parts = [
         "# Costs",
         f"Written by `make bench`: {where}. Every peer runs the same task against the same endpoint without latency, "
-        "in turn, each in a process of its own; a call is one request to the model and, but for the last, one run of an "
-        "asynchronous tool whose result has 1,000 characters. `wall` and `CPU` are medians in ms a call; `×` are the "
-        "medians of the ratios of the runs that stood side by side.",
+        "in turn, each in a process of its own; a call is one request to the model and, but for the last, one run of "
+        "an asynchronous tool whose result has 1,000 characters. `wall` and `CPU` are medians in ms a call; `×` are "
+        "the medians of the ratios of the runs that stood side by side.",
         rounds_table(costs, 10, PEER),
         rounds_table(costs, 100, BARE),
         long_table(costs),
