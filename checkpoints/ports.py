@@ -9,6 +9,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from segue.core.events import Event
 from segue.core.records import Call, Json, NewTask, Recovery, Snapshot, Task, Thread
 from segue.core.task_status import TaskStatus
+from segue.core.timeline import CallOrigin, Place
 from segue.core.tools import CallKey, Claim
 from segue.prompts.language import Language
 
@@ -147,6 +148,10 @@ class Sessions(Protocol):
     """Whole threads: their snapshots, copies, documents and repair."""
 
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]: ...
+
+    async def find_place(self, text: str, thread_id: str | None = None) -> Place: ...
+
+    async def origins(self, thread_id: str) -> Mapping[tuple[str, str, int], CallOrigin]: ...
 
     async def fork(
         self, thread_id: str, checkpoint_id: str, new_thread_id: str, beside: Iterable[tuple[str, str]] = ()

@@ -28,7 +28,7 @@ class Marks:
 
     `read_only`: it changes nothing, so calls may run in parallel. `idempotent`: twice is the same as once, so it may be
     run again after a crash. `keywords`: words of any language that call for it. `timeout` in seconds.
-    `check`: determines whether an interrupted call took effect.
+    `check`: determines whether an interrupted call took effect. `undo`: takes the effect of a call back.
     """
 
     read_only: bool = False
@@ -38,6 +38,7 @@ class Marks:
     keywords: tuple[str, ...] = ()
     title: str = ""
     check: Callable[..., Any] | None = None
+    undo: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
@@ -66,6 +67,7 @@ def tool(
     keywords: Iterable[str] = ...,
     title: str = ...,
     check: Callable[..., Any] | None = ...,
+    undo: Callable[..., Any] | None = ...,
 ) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any) -> Any:
     """Mark a typed function as a tool; without marks `@tool` may be left out altogether.
@@ -77,6 +79,9 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
     `check` is called on resume for a call that was interrupted, with those of its arguments that it has parameters for
     and a `CallContext` where it declares one. It returns the call's result, `NOT_DONE` to have the call run, or None
     if it cannot tell; then, or if it raises, the outcome is unknown.
+
+    `undo` takes back what a finished call did, when a person rewinds past it and asks for that. It gets arguments as
+    `check` does; the call's result is the `result` of its `CallContext`. It is a call of its own, made at most once.
     """
     given = Marks(keywords=words(keywords), **marks)
 
@@ -130,6 +135,7 @@ class BoundTool(Marked):
     synchronous: bool
     origin: Any = field(repr=False)
     effect_check: "BoundTool | None" = field(default=None, repr=False)
+    undo: "BoundTool | None" = field(default=None, repr=False)
     context_parameter: str = ""
 
     @property

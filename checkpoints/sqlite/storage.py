@@ -1,10 +1,11 @@
 """The SQLite implementation of the storage port."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from segue.core.events import Event
 from segue.core.records import Json, Recovery, Snapshot
+from segue.core.timeline import CallOrigin, Place
 from segue.prompts.language import Language
 
 from ..ports import Readable, Saver
@@ -19,7 +20,8 @@ from .schema import SCHEMA_VERSION
 from .sessions.deletion import delete
 from .sessions.export import export, import_
 from .sessions.fork import fork
-from .sessions.snapshots import snapshots
+from .sessions.origins import origins
+from .sessions.snapshots import find_place, snapshots
 from .tasks import Tasks
 
 
@@ -31,6 +33,12 @@ class SqliteSessions:
 
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
         return await snapshots(self._database, thread_id, limit, before)
+
+    async def find_place(self, text: str, thread_id: str | None = None) -> Place:
+        return await find_place(self._database, text, thread_id)
+
+    async def origins(self, thread_id: str) -> Mapping[tuple[str, str, int], CallOrigin]:
+        return await origins(self._database, thread_id)
 
     async def fork(
         self, thread_id: str, checkpoint_id: str, new_thread_id: str, beside: Iterable[tuple[str, str]] = ()

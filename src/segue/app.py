@@ -22,6 +22,7 @@ from .runtime.control import Control
 from .runtime.modes import wired_graph
 from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
+from .runtime.rewind import Rewind
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
 
@@ -29,7 +30,7 @@ from .runtime.sessions import Sessions
 class App:
     """Agents, modes and sessions over one database.
 
-    `queries`, `control` and `sessions` do the work; `memory` has the users' memory files.
+    `queries`, `control`, `sessions` and `rewind` do the work; `memory` has the users' memory files.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class App:
         self.queries = Queries(storage, self._runner)
         self.sessions = Sessions(storage, self._runner)
         self.control = Control(registry, self._runner, self.queries, self.sessions, modes)
+        self.rewind = Rewind(storage, self._runner, registry, self.control, self.sessions)
 
     # Agents and modes.
 
@@ -311,7 +313,73 @@ class App:
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
-        return await self.sessions.fork(from_session, checkpoint_id, session_id)
+        return await self.rewind.fork(from_session, checkpoint_id, session_id)
+
+    # Going back. A snapshot's id may be shortened to its last six characters.
+
+    async def timeline(self, session_id: str) -> list[Json]:
+        """One snapshot for each turn, recursion and step, oldest first, with what happened and the external effects.
+
+        Raises:
+            UnknownThread, DamagedSession.
+        """
+        return [entry.json() for entry in await self.rewind.timeline(session_id)]
+
+    async def find_snapshot(self, text: str) -> Json:
+        """{"session_id", "checkpoint_id"} of SESSION/ID, of ID, or of SESSION, which stands for its newest snapshot.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            TaskError: the text names several.
+        """
+        place = await self.rewind.find(text)
+        return {"session_id": place.thread_id, "checkpoint_id": place.checkpoint_id}
+
+    async def effects(self, session_id: str, checkpoint_id: str) -> list[Json]:
+        """The calls after a snapshot that are not read-only: their effects stay, whoever goes back to it.
+
+        `undo` says whether one can be undone: available, done, failed, unknown, or empty if its tool declares none.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+        """
+        return [effect.json() for effect in await self.rewind.effects(session_id, checkpoint_id)]
+
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[Json]:
+        """Undo those effects, newest first, by the `undo` of their tools; each is undone at most once.
+
+        Returns each with `result`, the outcome of its undo, which is also among the calls of the task's trace.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            ThreadBusy: a task runs on the session.
+        """
+        undone = await self.rewind.undo(session_id, checkpoint_id)
+        return [{**effect.json(), "result": call.outcome} for effect, call in undone]
+
+    async def diff(self, session_id: str, a: str, b: str, *, other_session: str = "") -> Json:
+        """What differs between snapshot `a` and `b`, which may be of another session.
+
+        Returns {a, b, state, plan, messages, results, prompt}.
+
+        Raises:
+            UnknownThread, UnknownSnapshot, DamagedSession.
+        """
+        return (await self.rewind.diff(session_id, a, b, other_session)).json()
+
+    async def edit(
+        self, from_session: str, checkpoint_id: str, *, session_id: str, message: str = "", state: Json | None = None
+    ) -> Json:
+        """Continue from a snapshot in a new session with another message or with changes to its state.
+
+        A `message` takes the place of the one that began the snapshot's turn, which starts again; `state` has the
+        fields that change. Returns the new session's task, which runs in the background.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
+            TaskError: the state cannot be changed like this.
+        """
+        return (await self.rewind.edit(from_session, checkpoint_id, session_id, message, state)).json()
 
     async def export(self, session_id: str) -> Json:
         """A session as a JSON document that `import_` takes, here or elsewhere.
@@ -383,7 +451,7 @@ class App:
         await self.registry.close()
         await self._storage.close()
         self.memory.close()
-        self.queries = self.control = self.sessions = cast(Any, _Closed())
+        self.queries = self.control = self.sessions = self.rewind = cast(Any, _Closed())
 
 
 class _Closed:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
@@ -109,25 +109,29 @@ def bind_function(source: Function) -> BoundTool:
         check=check,
         synchronous=not inspect.iscoroutinefunction(root),
         origin=source,
-        effect_check=bind_check(marks.check, name, parameters),
+        effect_check=bind_companion("check", marks.check, name, parameters),
+        undo=bind_companion("undo", marks.undo, name, parameters),
         context_parameter=shape.context,
     )
 
 
-def bind_check(check: Function | None, tool: str, parameters: Mapping[str, Any]) -> BoundTool | None:
-    """Bind the check of a tool with these parameters.
+def bind_companion(
+    kind: Literal["check", "undo"], function: Function | None, tool: str, parameters: Mapping[str, Any]
+) -> BoundTool | None:
+    """Bind the check or the undo of a tool with these parameters.
 
     Raises:
         ConfigurationError: it asks for an argument that the tool does not have.
     """
-    if check is None:
+    if function is None:
         return None
-    named = partial(check)
-    named.__name__ = f"{tool}_check"  # type: ignore[attr-defined]  # a lambda's name is no identifier
+    named = partial(function)
+    named.__name__ = f"{tool}_{kind}"  # type: ignore[attr-defined]  # a lambda's name is no identifier
     bound = bind_function(named)
     if extra := bound.parameters.keys() - parameters.get("properties", {}).keys():
         raise ConfigurationError(
-            "The check of the tool {tool} asks for {parameter}, which the tool does not have.",
+            "The {kind} of the tool {tool} asks for {parameter}, which the tool does not have.",
+            kind=kind,
             tool=tool,
             parameter=min(extra),
         )

@@ -16,7 +16,7 @@ from segue.core.errors import ConfigurationError
 
 from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
 from ..calls.context import CallContext
-from .functions import bind_check, refused_injection
+from .functions import bind_companion, refused_injection
 
 
 def bind_langchain_tool(source: BaseTool) -> BoundTool:
@@ -46,7 +46,8 @@ def bind_langchain_tool(source: BaseTool) -> BoundTool:
         check=partial(_check, model, parameters, injected),
         synchronous=_is_synchronous(source),
         origin=getattr(source, "func", None) or getattr(source, "coroutine", None) or source,
-        effect_check=bind_check(marks.check, source.name, parameters),
+        effect_check=bind_companion("check", marks.check, source.name, parameters),
+        undo=bind_companion("undo", marks.undo, source.name, parameters),
         context_parameter=injected,
     )
 

@@ -27,6 +27,7 @@ class CallContext(_DirectlyInjectedToolArg):
 
     `idempotency_key` is the same after a crash, a resume and a fork, and on another worker. `attempt` is 2 where an
     earlier run of the call was interrupted, else 1. `step_id` and `trace_id` are empty where the call has none.
+    `result` is what the call returned that an undo takes back.
     """
 
     idempotency_key: str
@@ -37,6 +38,7 @@ class CallContext(_DirectlyInjectedToolArg):
     trace_id: str = ""
     user_id: str = ""
     attempt: int = 1
+    result: Any = None
 
 
 current_call: ContextVar[CallContext] = ContextVar("current_call")

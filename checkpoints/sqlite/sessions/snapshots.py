@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from segue.core.errors import DamagedCheckpoint, UnknownSnapshot, UnknownThread
+from segue.core.errors import DamagedCheckpoint, TaskError, UnknownSnapshot, UnknownThread
 from segue.core.records import Snapshot
+from segue.core.timeline import SHORT, Place
 
 from ..database import Database, fetched
 from ..serializer import CheckedSerializer, Undecodable, decoding
@@ -36,6 +37,11 @@ _PAGE = """
 _ONE = """
     SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
     FROM checkpoints WHERE thread_id = :thread AND checkpoint_id = :checkpoint
+"""
+_FIND = """
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE substr(checkpoint_id, -length(:text)) = :text AND (:thread IS NULL OR thread_id = :thread)
+    ORDER BY rowid
 """
 _STATE = "SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 _WRITTEN = f"""
@@ -91,6 +97,29 @@ async def snapshots(database: Database, thread_id: str, limit: int = 50, before:
         return [_described(connection, thread_id, row) for row in rows]
 
     return await database.read(read)
+
+
+async def find_place(database: Database, text: str, thread_id: str | None = None) -> Place:
+    """The snapshot whose id is `text` or ends with it; of a fork's copies the original.
+
+    Raises:
+        UnknownThread, UnknownSnapshot.
+        TaskError: there are several, or `text` is too short.
+    """
+
+    def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+        if thread_id is not None:
+            refuse_unknown(connection, thread_id)
+        return fetched(connection, _FIND, {"text": text.lower(), "thread": thread_id})
+
+    if len(text) < SHORT:
+        raise TaskError("'{text}' is too short for a snapshot's id: write at least {n} characters.", text=text, n=SHORT)
+    found = [Place(*row) for row in await database.read(read)]
+    if not found:
+        raise UnknownSnapshot(thread_id or "", text)
+    if len({place.checkpoint_id for place in found}) > 1:
+        raise TaskError("The ids of {n} snapshots end with '{text}': write more of it.", n=len(found), text=text)
+    return found[0]
 
 
 def has_checkpoints(connection: sqlite3.Connection) -> bool:

@@ -1,0 +1,234 @@
+"""Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+
+from ..checkpoints.ports import Storage
+from ..core.context import AppContext
+from ..core.errors import InvalidMessage, TaskError, ThreadExists, UnknownThread
+from ..core.records import Call, Json, Snapshot, Task
+from ..core.timeline import Difference, Effect, Place, TimelineEntry
+from ..nodes.shared.context import NodeContext
+from ..registry import Registry, RunServices
+from .control import Control, Started
+from .difference import View, difference, prompt_of
+from .effects import SessionEffects
+from .request import Request
+from .runner import Runner
+from .sessions import Sessions, check_session
+from .state_edit import checked_edit
+from .thread_state import state_at
+from .timeline import TaskRecord, timeline
+
+_SEPARATOR = "/"
+
+
+class Rewind:
+    """Snapshots of sessions: what led to them, and new sessions from them."""
+
+    def __init__(
+        self, storage: Storage, runner: Runner, registry: Registry, control: Control, sessions: Sessions
+    ) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._registry = registry
+        self._control = control
+        self._sessions = sessions
+        self._effects = SessionEffects(storage, runner, registry)
+
+    async def find(self, text: str) -> Place:
+        """The snapshot that a text names: SESSION/ID, ID, or SESSION for its newest one.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            TaskError: it names none, or several.
+        """
+        session_id, separator, checkpoint_id = text.rpartition(_SEPARATOR)
+        if separator:
+            return await self._storage.sessions.find_place(checkpoint_id, session_id)
+        if await self._storage.tasks.list(thread_id=text, limit=1):
+            newest = await self._storage.sessions.snapshots(text, 1)
+            return await self._storage.sessions.find_place(newest[0].checkpoint_id, text)
+        return await self._storage.sessions.find_place(text)
+
+    async def timeline(self, session_id: str) -> list[TimelineEntry]:
+        """The session's snapshots, one for each turn, recursion and step, oldest first.
+
+        Raises:
+            UnknownThread, DamagedSession.
+        """
+        records = await self._records(session_id)
+        effect_of = await self._effects.reader(session_id, [record.task for record in records])
+        return timeline(await self._snapshots(session_id), records, effect_of)
+
+    async def _snapshots(self, session_id: str) -> list[Snapshot]:
+        return await self._storage.sessions.snapshots(session_id, -1)
+
+    async def _records(self, session_id: str) -> list[TaskRecord]:
+        """The session's tasks, oldest first."""
+        tasks = await self._storage.tasks.list(thread_id=session_id, limit=-1)
+        if not tasks:
+            raise UnknownThread(session_id)
+        ledger, log = self._storage.ledger(session_id), self._storage.events
+        return [
+            TaskRecord(task, await log.read(task.task_id), await ledger.calls(task.task_id)) for task in reversed(tasks)
+        ]
+
+    async def effects(self, session_id: str, checkpoint_id: str) -> list[Effect]:
+        """The effects of the calls that were made after a snapshot, oldest first.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+        """
+        snapshot = await self._snapshot(session_id, checkpoint_id)
+        records = await self._records(session_id)
+        effect_of = await self._effects.reader(session_id, [record.task for record in records])
+        calls = [call for record in records for call in record.calls if call.started_at > snapshot.created_at]
+        return [effect for call in calls if (effect := effect_of(call))]
+
+    async def _snapshot(self, session_id: str, checkpoint_id: str) -> Snapshot:
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        found = await self._snapshots(session_id)
+        return next(each for each in found if each.checkpoint_id == place.checkpoint_id)
+
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Call]]:
+        """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            ThreadBusy: a task runs on the session.
+        """
+        undoable = [e for e in await self.effects(session_id, checkpoint_id) if e.undo in ("available", "failed")]
+        return [(effect, await self._effects.undo(session_id, effect)) for effect in reversed(undoable)]
+
+    async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
+        """
+        place = await self._storage.sessions.find_place(checkpoint_id, from_session)
+        return await self._sessions.fork(from_session, place.checkpoint_id, session_id)
+
+    # Differences.
+
+    async def diff(self, session_id: str, a: str, b: str, other_session: str = "") -> Difference:
+        """What differs between snapshot `a` of a session and `b` of it, or of the other one.
+
+        Raises:
+            UnknownThread, UnknownSnapshot, DamagedSession.
+        """
+        return difference(await self._view(session_id, a), await self._view(other_session or session_id, b))
+
+    async def _view(self, session_id: str, checkpoint_id: str) -> View:
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        entries = await self.timeline(session_id)
+        snapshot = await self._snapshot(session_id, place.checkpoint_id)
+        entry = next((entry for entry in entries if entry.checkpoint_id == place.checkpoint_id), None)
+        state = await self._state(place)
+        shown = {"session_id": session_id, "checkpoint_id": place.checkpoint_id, "task_id": snapshot.task_id}
+        where = {"turn": entry.turn, "recursion": entry.recursion, "steps": entry.steps} if entry else {}
+        records = await self._records(session_id)
+        calls = [call for record in records for call in record.calls]
+        return View(
+            {**shown, **where},
+            state.values,
+            [call for call in calls if call.finished_at and call.finished_at <= snapshot.created_at],
+            await self._prompt(session_id, state.values, snapshot, [record.task for record in records]),
+        )
+
+    async def _state(self, place: Place) -> StateSnapshot:
+        return await state_at(self._runner.graph, _config(place))
+
+    async def _prompt(
+        self, session_id: str, values: Mapping[str, Any], snapshot: Snapshot, tasks: Sequence[Task]
+    ) -> str:
+        task = next((task for task in tasks if task.task_id == snapshot.task_id), tasks[-1])
+        agent = self._registry.agents.get(task.agent_id) or self._registry.agent("")
+        services = RunServices(self._registry, lambda _: None, self._storage.ledger(session_id))
+        context = AppContext.carrying(services, agent=agent.agent_id, model=task.model)
+        return prompt_of(values, NodeContext(services, context, agent))
+
+    # Edits.
+
+    async def edit(
+        self, session_id: str, checkpoint_id: str, new_session: str, message: str, changes: Mapping[str, Any] | None
+    ) -> Task:
+        """Continue from a snapshot in a new session, with another message or with changes to its state.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
+            TaskError: the state cannot be changed like this.
+        """
+        if bool(message) == bool(changes):
+            raise InvalidMessage("Give either a message or changes to the state.")
+        editing = self._edit_state(session_id, checkpoint_id, new_session, changes) if changes else None
+        task, _ = await (editing or self._edit_message(session_id, checkpoint_id, new_session, message))
+        return task
+
+    async def _edit_message(self, session_id: str, checkpoint_id: str, new_session: str, message: str) -> Started:
+        """Start the snapshot's turn again with another message."""
+        snapshot = await self._snapshot(session_id, checkpoint_id)
+        tasks = [record.task for record in await self._records(session_id)]
+        turn = next((turn for turn, task in enumerate(tasks) if task.task_id == snapshot.task_id), 0)
+        check_session(new_session)
+        request = _request(tasks[turn], new_session, message)
+        if turn:
+            before = await self._end_of(session_id, tasks[turn - 1])
+            await self._sessions.fork(session_id, before.checkpoint_id, new_session)
+        elif await self._storage.tasks.list(thread_id=new_session, limit=1):
+            raise ThreadExists(new_session)
+        return await self._control.start(request)
+
+    async def _end_of(self, session_id: str, task: Task) -> Snapshot:
+        found = [each for each in await self._snapshots(session_id) if each.task_id == task.task_id]
+        if not found or found[0].inside:
+            raise TaskError(
+                "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.",
+                thread_id=session_id,
+            )
+        return found[0]
+
+    async def _edit_state(
+        self, session_id: str, checkpoint_id: str, new_session: str, changes: Mapping[str, Any]
+    ) -> Started:
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        snapshot, state = await self._snapshot(session_id, place.checkpoint_id), await self._state(place)
+        if not state.next:
+            raise TaskError(
+                "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
+                checkpoint_id=place.checkpoint_id,
+            )
+        values = checked_edit(state.values, changes)
+        task_id = (await self._sessions.fork(session_id, place.checkpoint_id, new_session))["task_id"]
+        copy = Place(new_session, place.inside, place.checkpoint_id)
+        async with self._runner.leased(new_session):
+            as_node = snapshot.nodes[0] if snapshot.nodes else None
+            await self._runner.graph.aupdate_state(_config(copy), values, as_node=as_node)
+        return await self._control.resume(task_id)
+
+
+def _config(place: Place) -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": place.thread_id,
+            "checkpoint_ns": place.inside,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }
+
+
+def _request(task: Task, session_id: str, message: str) -> Request:
+    """The same request with another message."""
+    return Request(
+        message,
+        session_id=session_id,
+        agent=task.agent_id,
+        mode=task.mode,
+        user_id=task.user_id,
+        model=task.model,
+        language=task.language or "",
+    )
