@@ -43,7 +43,7 @@ ERRORS: Mapping[str, str] = {
     "UnknownTask": "此数据库中没有任务“{task_id}”；`segue tasks` 可列出所有任务。",
     "UnknownThread": "此数据库中没有会话“{thread_id}”；`segue sessions` 可列出所有会话。",
     "NothingStored": "此数据库中还没有会话：`segue chat` 可开始一个。",
-    "UnknownSnapshot": "会话“{thread_id}”没有快照“{checkpoint_id}”：请选择它已有的快照。",
+    "UnknownSnapshot": "会话“{thread_id}”没有快照“{checkpoint_id}”：`segue timeline {thread_id}` 可列出它的快照。",
     "ThreadExists": "会话“{thread_id}”已经存在：请为新会话另取名称。",
     "InvalidExport": "文件无法导入：{reason}。没有保存任何内容；请重新导出会话。",
     "TaskUnfinished": "会话“{thread_id}”有一个任务{status}：请先{choices}任务“{task_id}”，再重新发送消息。",
@@ -391,9 +391,28 @@ SENTENCES: Mapping[str, str] = {
     "The function {name} cannot be a tool: it yields; return a list instead.": (
         "函数 {name} 不能作为工具：它使用 yield；请改为返回列表。"
     ),
-    "The check of the tool {tool} asks for {parameter}, which the tool does not have.": (
-        "工具 {tool} 的 check 需要 {parameter}，而工具没有这个参数。"
+    "The {kind} of the tool {tool} asks for {parameter}, which the tool does not have.": (
+        "工具 {tool} 的 {kind} 需要 {parameter}，而工具没有这个参数。"
     ),
+    "The ids of {n} snapshots end with '{text}': write more of it.": (
+        "有 {n} 个快照的编号以“{text}”结尾：请多写几个字符。"
+    ),
+    "There is no session and no snapshot '{text}' in this database: `segue timeline SESSION` lists them.": (
+        "此数据库中没有会话或快照“{text}”：`segue timeline SESSION` 可列出会话的快照。"
+    ),
+    "The call of {name} cannot be undone: its tool declares no undo.": "{name} 的调用不能撤销：它的工具没有声明 undo。",
+    "Give either a message or changes to the state.": "请给出消息或对状态的修改，二者选一。",
+    "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.": (
+        "会话“{thread_id}”在这一轮之前的快照已被清理：请修改之后的消息。"
+    ),
+    "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.": (
+        "快照“{checkpoint_id}”之后没有要运行的节点，不能修改它的状态：请选择更早的快照。"
+    ),
+    "The state has no field '{name}' that can be changed; it has: {known}.": (
+        "状态中没有可以修改的字段“{name}”；可修改的有：{known}。"
+    ),
+    "The plan is not valid: {why}.": "计划无效：{why}。",
+    "The field '{name}' is of the kind {kind}, and the new value is not.": "字段“{name}”的类型是 {kind}，新的值不是。",
     "{source} cannot be a tool: it has no name; set its __name__.": (
         "{source} 不能作为工具：它没有名称；请设置 __name__。"
     ),

@@ -34,6 +34,15 @@ WORDS: Mapping[str, str] = {
     "step": "步骤",
     "trace": "追踪",
     "flow": "流程",
+    # what a timeline shows
+    "snapshot": "快照",
+    "place": "位置",
+    "what happened": "发生的事",
+    "later effects": "之后的效果",
+    "state": "状态",
+    "messages": "消息",
+    "results": "结果",
+    "prompt": "提示词",
     # reasons inside events
     "the reply cannot be read": "回复无法读取",
     "other tasks run first": "其他任务先运行",
@@ -157,6 +166,12 @@ LABELS: Mapping[str, str] = {
     "answered": "已答复",
     "paused": "已暂停",
     "added": "补充",
+    "message": "消息",
+    "branch": "分支",
+    "fallback": "改用模式",
+    "steered": "补充消息",
+    "edited": "已修改",
+    "cancelled": "已取消",
     "written so far": "已写出的部分",
     "went back to an older snapshot": "已恢复到较早的快照",
 }

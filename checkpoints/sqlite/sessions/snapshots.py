@@ -104,7 +104,7 @@ async def find_place(database: Database, text: str, thread_id: str | None = None
 
     Raises:
         UnknownThread, UnknownSnapshot.
-        TaskError: there are several, or `text` is too short.
+        TaskError: there are several, or none in any thread.
     """
 
     def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
@@ -112,11 +112,14 @@ async def find_place(database: Database, text: str, thread_id: str | None = None
             refuse_unknown(connection, thread_id)
         return fetched(connection, _FIND, {"text": text.lower(), "thread": thread_id})
 
-    if len(text) < SHORT:
-        raise TaskError("'{text}' is too short for a snapshot's id: write at least {n} characters.", text=text, n=SHORT)
-    found = [Place(*row) for row in await database.read(read)]
+    found = [Place(*row) for row in await database.read(read) if len(text) >= SHORT]
+    if not found and thread_id is None:
+        raise TaskError(
+            "There is no session and no snapshot '{text}' in this database: `segue timeline SESSION` lists them.",
+            text=text,
+        )
     if not found:
-        raise UnknownSnapshot(thread_id or "", text)
+        raise UnknownSnapshot(str(thread_id), text)
     if len({place.checkpoint_id for place in found}) > 1:
         raise TaskError("The ids of {n} snapshots end with '{text}': write more of it.", n=len(found), text=text)
     return found[0]

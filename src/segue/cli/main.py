@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from . import options
-from .commands import inspect
+from .commands import inspect, rewind
 from .commands.inbox import waiting
 from .commands.inspect import ask
 from .commands.memory import memory
@@ -281,6 +281,12 @@ for command in (
     waiting,
     inspect.history,
     inspect.trace,
+    rewind.timeline,
+    rewind.diff,
+    rewind.fork,
+    rewind.edit,
+    rewind.undo,
+    rewind.export,
     inspect.graph,
     inspect.modes,
     inspect.agents,
@@ -291,4 +297,5 @@ for command in (
 ):
     app.command()(command)
 app.command("threads", hidden=True)(inspect.sessions)
+app.command("import")(rewind.import_)
 app.add_typer(memory)

@@ -259,7 +259,7 @@ class UnknownSnapshot(TaskError):
 
     def __init__(self, thread_id: str, checkpoint_id: str) -> None:
         super().__init__(
-            "Session '{thread_id}' has no snapshot '{checkpoint_id}': choose one of its snapshots.",
+            "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them.",
             thread_id=thread_id,
             checkpoint_id=checkpoint_id,
         )

@@ -29,6 +29,7 @@ class View:
     values: Mapping[str, Any]
     calls: Sequence[Call]
     prompt: str
+    """Empty where nothing is to run."""
 
 
 def difference(a: View, b: View) -> Difference:
@@ -42,20 +43,40 @@ def difference(a: View, b: View) -> Difference:
         plan=_plan(_steps(a.values), _steps(b.values)),
         messages=said,
         results=called,
-        prompt=_lines(a.prompt, b.prompt),
+        prompt=_lines(a.prompt, b.prompt) if a.prompt and b.prompt else [],
     )
 
 
 def prompt_of(values: Mapping[str, Any], work: NodeContext) -> str:
-    """What the model is sent next: in a round of ReAct its whole request, else the agent's prompt and the messages."""
+    """What the model is sent next: in a round of ReAct its whole request, else the agent's prompt and the messages.
+
+    JSON is written in several lines, and the task's own id left out, so that prompts can be compared.
+    """
     if "records" in values and "trace_id" in values:
         request = protocol_of(work).request(cast(ReactState, values), work)
-        return _text(request.messages)
-    return f"{work.agent.prompt}\n{_text(values.get('messages', []))}".strip()
+        text = _text(request.messages)
+    else:
+        text = f"{work.agent.prompt}\n{_text(values.get('messages', []))}".strip()
+    for name in ("task_id", "trace_id"):
+        text = text.replace(values.get(name) or name, name)
+    return text
 
 
 def _text(messages: Sequence[Any]) -> str:
-    return "\n".join(f"[{message.type}] {message.text}" for message in messages)
+    return "\n".join(f"[{message.type}] {_lines_of(message.text)}" for message in messages)
+
+
+def _lines_of(text: str) -> str:
+    return "\n".join(_indented(line) for line in text.splitlines())
+
+
+def _indented(line: str) -> str:
+    if not line.startswith("{"):
+        return line
+    try:
+        return json.dumps(json.loads(line), indent=1, ensure_ascii=False)
+    except ValueError:
+        return line
 
 
 def _state(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Json]:

@@ -137,7 +137,9 @@ class Rewind:
             {**shown, **where},
             state.values,
             [call for call in calls if call.finished_at and call.finished_at <= snapshot.created_at],
-            await self._prompt(session_id, state.values, snapshot, [record.task for record in records]),
+            await self._prompt(session_id, state.values, snapshot, [record.task for record in records])
+            if state.next
+            else "",
         )
 
     async def _state(self, place: Place) -> StateSnapshot:

@@ -96,6 +96,11 @@ class Conversation:
         after = max((form["seq"] for form in seen), default=0)
         return await self._carry(task["task_id"], self.app.follow(task["task_id"], after))
 
+    async def show(self, task: Json) -> Turn:
+        """Show a task that was begun, from its first event."""
+        self._begin(task, [])
+        return await self._carry(task["task_id"], self.app.follow(task["task_id"]))
+
     async def resume(self, task_id: str) -> Turn:
         """Resume a task and show what follows; a waiting one asks its question again."""
         trace = await self.app.trace(task_id)

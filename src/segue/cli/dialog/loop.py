@@ -117,6 +117,14 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     return loop.leave(code)
 
 
+def edited(settings: Settings, begun: "Callable[[App], Coroutine[Any, Any, Json]]", *, as_json: bool) -> int:
+    """Show the task that an edit begins, and return the exit code."""
+    with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
+        talk = loop.conversation
+        code = loop.run_turns(talk.show(loop.run(begun(talk.app))))
+    return loop.leave(code)
+
+
 def answered(
     settings: Settings,
     task_id: str,

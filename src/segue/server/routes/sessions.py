@@ -9,6 +9,7 @@ from ...core.ids import Ids
 from ..errors import JsonResponse
 from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
 from .dependencies import CONFLICT, LONGEST, NAME, Before, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
+from .rewind import EffectView
 
 router = routes("sessions")
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
@@ -24,11 +25,12 @@ class ForkRequest(BaseModel):
 
 
 class ForkView(BaseModel):
-    """The new session, and its newest task: one that had not ended there can be resumed."""
+    """The new session, its newest task (one that had not ended there can be resumed), and the effects that stay."""
 
     session_id: str
     task_id: str | None
     status: str | None
+    effects: list[EffectView]
 
 
 @router.get("/api/sessions", response_model=Page[SessionView])
@@ -75,11 +77,13 @@ async def snapshots(
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
 async def fork(session_id: SessionId, body: ForkRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """Start a new session from a snapshot of this one."""
+    """Start a new session from a snapshot of this one; `effects` are the calls after it that stay in effect."""
     thread_id = await service.own_session(tenant, session_id)
     new = tenant.stored(body.session_id or Ids().thread())
     row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)
-    return JsonResponse({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)
+    stay = [each for each in await service.app.effects(thread_id, body.checkpoint_id) if each["undo"] != "done"]
+    about = {"task_id": row["task_id"], "status": row["status"], "effects": stay}
+    return JsonResponse({"session_id": tenant.shown(new), **about}, 201)
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)

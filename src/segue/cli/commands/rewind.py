@@ -1,0 +1,215 @@
+"""Going back in a session: timeline, diff, fork, edit, undo; and its export and import."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import options
+from ..exits import complain, report_errors
+from ..settings import DEFAULT_DATABASE, Settings
+from ..views.consoles import output, write_json
+from .inspect import ask
+
+if TYPE_CHECKING:
+    from ...app import App
+    from ...core.records import Json
+
+Snapshot = Annotated[
+    str,
+    typer.Argument(
+        metavar="SNAPSHOT", help="An id, or its last six characters: see `segue timeline`. SESSION is its newest one."
+    ),
+]
+NewSession = Annotated[str, typer.Option("--to", metavar="SESSION", help="The new session's name.")]
+Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after the snapshot, where tools allow it.")]
+
+
+def timeline(
+    session: options.SessionName,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """List the snapshots of a session: one for each turn, recursion and step."""
+    from ..views.timeline import print_timeline
+
+    settings = Settings(db, agents)
+    entries = ask(settings, lambda opened: opened.timeline(session))
+    write_json(entries, indent=2) if as_json else print_timeline(output(), session, entries, settings)
+
+
+def diff(
+    a: Snapshot,
+    b: Snapshot,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Compare two snapshots: state, plan, messages, results and prompt."""
+    from ..views.timeline import print_difference
+
+    settings = Settings(db, agents)
+
+    async def compared(opened: "App") -> "Json":
+        left, right = await opened.find_snapshot(a), await opened.find_snapshot(b)
+        return await opened.diff(
+            left["session_id"], left["checkpoint_id"], right["checkpoint_id"], other_session=right["session_id"]
+        )
+
+    found = ask(settings, compared)
+    write_json(found, indent=2) if as_json else print_difference(output(), found, settings.language_for(""))
+
+
+def fork(
+    snapshot: Snapshot,
+    to: NewSession = "",
+    undo: Undo = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Start a new session from a snapshot.
+
+    A task that had not ended there can be resumed in it.
+    """
+    from ..views.timeline import print_fork
+
+    settings = Settings(db, agents)
+
+    async def forked(opened: "App") -> "tuple[Json, list[Json], list[Json]]":
+        place, effects, undone = await _gone_back(opened, snapshot, undo)
+        task = await opened.fork(place["session_id"], place["checkpoint_id"], session_id=to or _new_session())
+        return task, effects, undone
+
+    task, effects, undone = ask(settings, forked)
+    if as_json:
+        return write_json({**task, "effects": effects, "undone": undone}, indent=2)
+    print_fork(output(), snapshot, task, effects, undone, settings)
+
+
+async def _gone_back(opened: "App", snapshot: str, undo: bool) -> "tuple[Json, list[Json], list[Json]]":
+    """The place, the effects after it that stay, and those that were undone."""
+    place = await opened.find_snapshot(snapshot)
+    undone = await opened.undo(**place) if undo else []
+    effects = await opened.effects(**place)
+    return place, [effect for effect in effects if effect["undo"] != "done"], undone
+
+
+def _new_session() -> str:
+    from ...core.ids import Ids
+
+    return Ids().thread()
+
+
+def edit(
+    snapshot: Snapshot,
+    message: Annotated[str, typer.Option("--message", help="Another message for the snapshot's turn.")] = "",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=JSON", help="A field of the state: 'iteration=3'; may be repeated."),
+    ] = None,
+    to: NewSession = "",
+    undo: Undo = False,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Change a past message, or the state at a snapshot, and continue from there in a new session."""
+    settings = Settings(db, agents)
+    if bool(message) == bool(changes):
+        raise typer.BadParameter("give either --message or --set", param_hint="--message")
+    state = dict(map(_field, changes or ())) or None
+    with report_errors(settings):
+        from ..dialog.loop import edited
+        from ..views.timeline import effect_lines
+
+        async def begun(opened: "App") -> "Json":
+            place, effects, undone = await _gone_back(opened, snapshot, undo)
+            if not as_json:
+                for line in effect_lines(snapshot, effects, undone, settings):
+                    typer.echo(line, err=True)
+            new = to or _new_session()
+            return await opened.edit(**_source(place), session_id=new, message=message, state=state)
+
+        raise typer.Exit(edited(settings, begun, as_json=as_json))
+
+
+def _source(place: "Json") -> "Json":
+    return {"from_session": place["session_id"], "checkpoint_id": place["checkpoint_id"]}
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise typer.BadParameter(f"'{text}' is not FIELD=JSON", param_hint="--set")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def undo(
+    snapshot: Snapshot,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Undo the calls that were made after a snapshot, newest first, where their tools declare how."""
+    from ..views.timeline import effect_lines
+
+    settings = Settings(db, agents)
+    _, effects, undone = ask(settings, lambda opened: _gone_back(opened, snapshot, True))
+    if as_json:
+        return write_json({"undone": undone, "effects": effects}, indent=2)
+    for line in effect_lines(snapshot, effects, undone, settings) or [settings.say("nothing_to_undo")]:
+        typer.echo(line)
+
+
+def export(
+    session: options.SessionName,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="By default standard output.")] = None,
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Write a session to a JSON document, which `segue import` reads."""
+    settings = Settings(db)
+    document = ask(settings, lambda opened: opened.export(session))
+    if file is None:
+        return write_json(document)
+    try:
+        file.write_text(json.dumps(document), encoding="utf-8")
+    except OSError as error:
+        complain(settings.say("not_written", file=str(file), why=error.strerror or error))
+        raise typer.Exit(1) from error
+    typer.echo(settings.say("exported", session=session, file=file))
+
+
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An exported session, or - for standard input.")],
+    to: NewSession = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Store an exported session as a new one."""
+    settings = Settings(db)
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid JSON"
+        complain(settings.say("not_read", file=file, why=why))
+        raise typer.Exit(2) from error
+    task = _imported(settings, document, to or _new_session())
+    typer.echo(settings.say("imported", session=task["thread_id"]))
+
+
+def _imported(settings: Settings, document: Any, session: str) -> Any:
+    import asyncio
+
+    async def store() -> "Json":
+        async with settings.opened() as opened:
+            return await opened.import_(document, session_id=session)
+
+    with report_errors(settings):
+        return asyncio.run(store())

@@ -1,0 +1,171 @@
+"""Timelines of sessions, differences of snapshots, and what going back leaves behind."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ...core.task_status import OPEN
+from ...prompts.terminal import sentence
+from ...prompts.words import label, word
+from ..command_lines import continue_command, task_command
+from .lines import Signs, signs_for
+from .sanitize import arguments_line, json_line, one_line, printable, result_line
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+MOST = 100
+"""Columns of what happened before a snapshot."""
+Entry = Mapping[str, Any]
+
+
+def print_timeline(console: Console, session: str, entries: Sequence[Entry], settings: "Settings") -> None:
+    """One line for each snapshot: its id, its place, what happened, and the effects that came later."""
+    language, signs = settings.language_for(""), signs_for(console)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("snapshot", "place", "what happened", "later effects"):
+        table.add_column(word(name, language), no_wrap=name != "what happened", overflow="fold")
+    for entry in entries:
+        table.add_row(
+            Text(entry["id"], style="bold"),
+            Text(_place(entry, language)),
+            _happened(entry, signs, language),
+            Text(str(entry["effects_since"] or ""), style="yellow"),
+        )
+    console.print(table)
+    if entries:
+        command = task_command(settings, "fork", f"{session}/{entries[-1]['id']}")
+        console.print(Text(f"\n{sentence('fork_from', language)}\n  {printable(command)}", style="dim"), soft_wrap=True)
+
+
+def _place(entry: Entry, language: str) -> str:
+    parts = [sentence("turn", language, n=entry["turn"])]
+    if entry["recursion"]:
+        parts.append(sentence("round", language, n=entry["recursion"]))
+    if entry["steps"]:
+        parts.append(f"{word('step', language)} {one_line(', '.join(entry['steps']), 20)}")
+    return " · ".join(parts)
+
+
+def _happened(entry: Entry, signs: Signs, language: str) -> Text:
+    if entry["damaged"]:
+        return Text(one_line(entry["damaged"], MOST), style="red")
+    lines = [_event(each, signs, language) for each in entry["happened"]]
+    if not lines and entry["next"]:
+        lines = [Text(sentence("next_node", language, nodes=", ".join(entry["next"])), style="dim")]
+    return Text("\n").join(lines)
+
+
+def _event(happened: Mapping[str, Any], signs: Signs, language: str) -> Text:
+    if happened["type"] == "call":
+        sign, style = {"success": (signs.ok, "green"), "error": (signs.failed, "red")}.get(
+            happened["outcome"], (signs.unknown, "yellow")
+        )
+        call = f"{one_line(happened['name'])}({arguments_line(happened['arguments'])})"
+        return Text.assemble((f"{sign} ", style), call)
+    text = happened.get("name") or happened["text"]
+    count = happened.get("steps")
+    steps = f" ({sentence('step' if count == 1 else 'steps', language, n=count)})" if count else ""
+    return Text.assemble((label(happened["type"], language), "dim"), one_line(text, MOST), (steps, "dim"))
+
+
+def print_difference(console: Console, found: Mapping[str, Any], language: str) -> None:
+    """The parts that differ, each below its title."""
+    for side, style in (("a", "red"), ("b", "green")):
+        sign = "-" if side == "a" else "+"
+        console.print(Text(f"{sign * 3} {_title(found[side], language)}", style=style), soft_wrap=True)
+    sections = [
+        ("state", [_pair(row["name"], row, language) for row in found["state"]]),
+        ("plan", [_pair(f"{row['step_id']}. {row['description']}", row, language) for row in found["plan"]]),
+        ("messages", _sides(found["messages"], _message)),
+        ("results", _sides(found["results"], _result)),
+        ("prompt", [_colored(line) for line in found["prompt"]]),
+    ]
+    for title, lines in sections:
+        if lines:
+            console.print(Text(f"\n{word(title, language)}", style="bold"))
+            for line in lines:
+                console.print(line, soft_wrap=True)
+    if not any(lines for _, lines in sections):
+        console.print(sentence("no_difference", language))
+
+
+def _title(place: Mapping[str, Any], language: str) -> str:
+    where = f"  {_place(place, language)}" if "turn" in place else ""
+    return f"{printable(place['session_id'])}/{place['checkpoint_id'][-6:]}{where}"
+
+
+def _pair(name: str, row: Mapping[str, Any], language: str) -> Text:
+    a, b = (word("none", language) if row[side] is None else _value(row[side], language) for side in ("a", "b"))
+    return Text.assemble(f"  {one_line(name, 60)}: ", (a, "red"), " → ", (b, "green"))
+
+
+def _value(value: Any, language: str) -> str:
+    return one_line(word(value, language) if isinstance(value, str) else json_line(value), 80)
+
+
+def _sides(sides: Mapping[str, Sequence[Any]], line: Any) -> list[Text]:
+    return [
+        Text(f"{sign} {line(each)}", style=style)
+        for side, sign, style in (("a", "-", "red"), ("b", "+", "green"))
+        for each in sides[side]
+    ]
+
+
+def _message(message: Mapping[str, Any]) -> str:
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    calls = ", ".join(f"{function['name']}({function['arguments']})" for function in functions)
+    return f"{message['role']}: {one_line(calls or message.get('content') or '', 160)}"
+
+
+def _result(result: Mapping[str, Any]) -> str:
+    return f"{one_line(result['name'])}({arguments_line(result['arguments'])})  {result_line(result['result'], 100)}"
+
+
+def _colored(line: str) -> Text:
+    style = {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "dim")
+    return Text(one_line(line, 200), style=style)
+
+
+def effect_lines(snapshot: str, effects: Sequence[Entry], undone: Sequence[Entry], settings: "Settings") -> list[str]:
+    """What was undone, the effects that stay, and how they can be undone."""
+    lines = [settings.say("undone", call=_call(each), result=result_line(each["result"], 100)) for each in undone]
+    if effects:
+        lines.append(settings.say("effects_stay"))
+        lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in effects]
+    if any(effect["undo"] == "available" for effect in effects):
+        lines += [settings.say("to_undo"), f"  {task_command(settings, 'undo', snapshot)}"]
+    return [printable(line) for line in lines]
+
+
+def _call(effect: Entry) -> str:
+    return f"{one_line(effect['name'])}({arguments_line(effect['arguments'])})"
+
+
+def _mark(effect: Entry, settings: "Settings") -> str:
+    outcome = {"unknown": "outcome unknown", "error": "failed"}.get(effect["outcome"])
+    undo = {"failed": "undo_failed", "unknown": "undo_unknown"}.get(effect["undo"])
+    marks = [word(outcome, settings.language_for(""))] if outcome else []
+    return "".join(f"  {mark}" for mark in [*marks, *([settings.say(undo)] if undo else [])])
+
+
+def print_fork(
+    console: Console,
+    snapshot: str,
+    task: Mapping[str, Any],
+    effects: Sequence[Entry],
+    undone: Sequence[Entry],
+    settings: "Settings",
+) -> None:
+    """The new session, what going back leaves behind, and the command that continues it."""
+    console.print(Text(settings.say("forked", session=printable(task["thread_id"]))), soft_wrap=True)
+    for line in effect_lines(snapshot, effects, undone, settings):
+        console.print(Text(line), soft_wrap=True)
+    open_ = task["status"] in OPEN
+    verb = "answer" if task["status"] == "waiting" else "resume"
+    command = task_command(settings, verb, task["task_id"]) if open_ else continue_command(settings, task["thread_id"])
+    console.print(Text(settings.say("to_continue")))
+    console.print(Text(f"  {printable(command)}"), soft_wrap=True)

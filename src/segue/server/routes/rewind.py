@@ -1,0 +1,199 @@
+"""Going back in a session: its timeline, differences, edits, undoing, and documents of whole sessions."""
+
+from typing import Annotated, Any, Self
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ...core.ids import Ids
+from ...core.records import Json
+from ..errors import JsonResponse
+from ..tenants import Tenant
+from ..views import TaskView, task_view
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, ServiceDep, SessionId, TenantDep, Unset, routes
+
+router = routes("rewind")
+SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
+SnapshotQuery = Annotated[
+    str, Query(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
+]
+OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
+
+
+class EffectView(BaseModel):
+    """A tool call that is not read-only."""
+
+    task_id: str
+    name: str
+    arguments: dict[str, Any]
+    outcome: str = Field(description="success, error, unknown or running")
+    started_at: float
+    undo: str = Field(description="available, done, failed, unknown, or empty if its tool declares no undo")
+
+
+class UndoneView(EffectView):
+    """A call that was undone; `result` is the outcome of the undo."""
+
+    result: dict[str, Any] | None
+
+
+class TimelineEntryView(BaseModel):
+    """A snapshot of a turn, a recursion or a step, with what happened since the one before it."""
+
+    id: str = Field(description="the short id")
+    checkpoint_id: str
+    created_at: float
+    task_id: str | None
+    turn: int
+    recursion: int
+    steps: list[str]
+    inside: str
+    next: list[str]
+    happened: list[dict[str, Any]]
+    effects: list[EffectView]
+    effects_since: int
+
+
+class TimelineView(BaseModel):
+    """A session's snapshots, oldest first."""
+
+    items: list[TimelineEntryView]
+
+
+class DifferenceView(BaseModel):
+    """What differs between two snapshots."""
+
+    a: dict[str, Any]
+    b: dict[str, Any]
+    state: list[dict[str, Any]]
+    plan: list[dict[str, Any]]
+    messages: dict[str, list[Any]]
+    results: dict[str, list[Any]]
+    prompt: list[str]
+
+
+class SnapshotRequest(BaseModel):
+    """A snapshot."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    checkpoint_id: str = SNAPSHOT
+
+
+class EditRequest(SnapshotRequest):
+    """Another message for the snapshot's turn, or changes to the state's fields, and the new session's name."""
+
+    message: str | None = None
+    state: dict[str, Any] | None = None
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if bool(self.message) == bool(self.state):
+            raise ValueError("give exactly one of message and state")
+        return self
+
+
+class UndoneList(BaseModel):
+    """The calls that were undone, newest first, and the effects that stay."""
+
+    undone: list[UndoneView]
+    effects: list[EffectView]
+
+
+class ImportRequest(BaseModel):
+    """An exported session, and the name of the new one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    document: dict[str, Any]
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+
+class ImportView(BaseModel):
+    """The new session, and its newest task."""
+
+    session_id: str
+    task_id: str | None
+    status: str | None
+
+
+@router.get("/api/sessions/{session_id}/timeline", response_model=TimelineView, responses=CONFLICT)
+async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """One snapshot for each turn, recursion and step, with what happened and the external effects."""
+    entries = await service.app.timeline(await service.own_session(tenant, session_id))
+    items = [
+        {**_of(TimelineEntryView, entry), "effects": [_of(EffectView, effect) for effect in entry["effects"]]}
+        for entry in entries
+    ]
+    return JsonResponse({"items": items})
+
+
+@router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)
+async def diff(
+    session_id: SessionId,
+    a: SnapshotQuery,
+    b: SnapshotQuery,
+    service: ServiceDep,
+    tenant: TenantDep,
+    other_session: OtherSession = None,
+) -> JsonResponse:
+    """Compare two snapshots, of one session or of two."""
+    thread_id = await service.own_session(tenant, session_id)
+    other = await service.own_session(tenant, other_session) if other_session else thread_id
+    found = await service.app.diff(thread_id, a, b, other_session=other)
+    sides = {side: {**found[side], "session_id": tenant.shown(found[side]["session_id"])} for side in ("a", "b")}
+    return JsonResponse({**found, **sides})
+
+
+@router.post("/api/sessions/{session_id}/undo", response_model=UndoneList, responses=CONFLICT)
+async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Undo the calls that were made after a snapshot, newest first, where their tools declare how."""
+    service.refuse_while_draining()
+    thread_id = await service.own_session(tenant, session_id)
+    undone = await service.app.undo(thread_id, body.checkpoint_id)
+    stay = [each for each in await service.app.effects(thread_id, body.checkpoint_id) if each["undo"] != "done"]
+    return JsonResponse(
+        {"undone": [_of(UndoneView, each) for each in undone], "effects": [_of(EffectView, each) for each in stay]}
+    )
+
+
+@router.post(
+    "/api/sessions/{session_id}/edit", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
+)
+async def edit(session_id: SessionId, body: EditRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Continue from a snapshot in a new session, with another message or state; the task's stream shows how."""
+    service.refuse_while_draining()
+    thread_id = await service.own_session(tenant, session_id)
+    new = tenant.stored(body.session_id or Ids().thread())
+    with service.starting_task(tenant, new):
+        row = await service.app.edit(
+            thread_id, body.checkpoint_id, session_id=new, message=body.message or "", state=body.state
+        )
+    return JsonResponse(task_view(row, tenant), 202)
+
+
+@router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
+async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
+    document = await service.app.export(await service.own_session(tenant, session_id))
+    rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
+    return JsonResponse({**document, **rows, "thread": _shown(document["thread"], tenant)})
+
+
+@router.post("/api/sessions/import", status_code=201, response_model=ImportView, responses=CONFLICT)
+async def import_session(body: ImportRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Store an exported session as a new one."""
+    new = tenant.stored(body.session_id or Ids().thread())
+    user = tenant.stored("default") if tenant.name else None
+    row = await service.app.import_(body.document, session_id=new, user_id=user)
+    return JsonResponse({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)
+
+
+def _shown(row: Json, tenant: Tenant) -> Json:
+    """A row with its names as the tenant knows them."""
+    return {**row, **{name: tenant.shown(row[name]) for name in ("thread_id", "user_id") if name in row}}
+
+
+def _of(model: type[BaseModel], values: Json) -> Json:
+    return {name: values[name] for name in model.model_fields}

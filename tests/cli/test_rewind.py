@@ -1,0 +1,96 @@
+"""Going back on the command line, as a person does it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from segue.cli import app
+
+TOOLS = '''
+from segue import CallContext, tool
+
+def bring_back(call: CallContext) -> str:
+    return f"brought back {call.result}"
+
+@tool(keywords=("parcel",), title="Parcel", undo=bring_back)
+def parcel() -> str:
+    """Send a parcel."""
+    return "the parcel"
+'''
+AGENTS = """
+[[agent]]
+agent_id = "a"
+model = "offline"
+mode = "react"
+tools = ["post_office:parcel"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that has sent a parcel."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("SEGUE_AGENTS", "agents.toml")
+    (tmp_path / "post_office.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "agents.toml").write_text(AGENTS, encoding="utf-8")
+    assert run("chat", "send a parcel", "--session", "s").exit_code == 0
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments])
+
+
+def first_id() -> str:
+    return str(json.loads(run("timeline", "s", "--json").stdout)[0]["id"])
+
+
+def test_one_goes_back_before_a_call_undoes_it_and_compares() -> None:
+    listed = run("timeline", "s").stdout
+    assert "message: send a parcel" in listed and "✓ parcel()" in listed
+    forked = run("fork", first_id(), "--to", "f").stdout
+    assert "The new session is f." in forked
+    assert "These calls were made after the snapshot, and their effects stay:\n  parcel()\n" in forked
+    assert f"  segue undo {first_id()}" in forked
+    assert run("undo", first_id()).stdout == "Undone: parcel(): brought back the parcel\n"
+    assert run("undo", f"s/{first_id()}").stdout == "No call after the snapshot can be undone.\n"
+    assert "effects stay" not in run("fork", first_id(), "--to", "g").stdout
+    compared = run("diff", "f", "s").stdout
+    assert "+ parcel()  the parcel" in compared
+    assert run("diff", "s", "s").stdout.endswith("The two snapshots do not differ.\n")
+
+
+def test_an_edited_message_continues_in_a_new_session() -> None:
+    edited = run("edit", f"s/{first_id()}", "--message", "hello", "--to", "e", "--undo")
+    assert edited.exit_code == 0
+    assert "Undone: parcel()" in edited.stderr
+    assert "you: hello" in run("history", "e").stdout
+    assert "you: send a parcel" in run("history", "s").stdout
+
+
+def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
+    assert run("export", "s", "s.json").stdout == "Session s was written to s.json.\n"
+    assert json.loads(run("export", "s").stdout)["thread"]["thread_id"] == "s"
+    assert run("import", "s.json", "--to", "i", "--db", "other.db").stdout == "It was imported as session i.\n"
+    assert run("history", "i", "--db", "other.db").stdout == run("history", "s").stdout
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    assert (broken := run("import", "broken.json")).exit_code == 2 and "not valid JSON" in broken.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("fork", "nowhere"), 1, "There is no session and no snapshot 'nowhere'"),
+        (("fork", "s/ffffff"), 1, "Session 's' has no snapshot 'ffffff': `segue timeline s` lists them."),
+        (("timeline", "t"), 1, "There is no session 't'"),
+        (("edit", "s"), 2, "give either --message or --set"),
+        (("edit", "s", "--set", "mode"), 2, "'mode' is not FIELD=JSON"),
+        (("import", "none.json"), 2, "none.json cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_named(arguments: tuple[str, ...], code: int, said: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in " ".join(result.stderr.replace("│", " ").split())

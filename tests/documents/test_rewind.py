@@ -1,0 +1,256 @@
+"""Going back: the timeline, forks into a task, differences, edits, and undoing through the ledger."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue import Agent, App, CallContext
+from segue.core.errors import InvalidMessage, TaskError, ThreadBusy, UnknownSnapshot
+from segue.runtime.runner import thread_config
+from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+
+Json = dict[str, Any]
+
+
+def step(number: int) -> Json:
+    return {"step": number, "action": "book", "params": {"number": number}, "description": "book", "phase": "execution"}
+
+
+SCRIPTS: dict[str, list[Any]] = {
+    "react": [call_tool(("look", {})), *(call_tool(("book", {"number": n})) for n in (1, 2)), answer("booked")],
+    "plan": [plan_json("book", [step(1), step(2)]), "booked"],
+    "plan_react": [
+        plan_json("book", [step(1), step(2)]),
+        *(call_tool(("book", {"number": n})) for n in (1, 2)),
+        answer("booked"),
+    ],
+}
+
+
+class Hotel:
+    """Books rooms, and cancels them."""
+
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.keys: set[str] = set()
+        self.fails = False
+
+    def agent(self, mode: str = "react", script: Sequence[Any] | None = None) -> Agent:
+        def cancel(number: int, call: CallContext) -> str:
+            self.keys.add(call.idempotency_key)
+            if self.fails:
+                raise ConnectionError("the hotel does not answer")
+            self.effects.append(f"cancel {number}, {call.result}")
+            return f"cancelled {number}"
+
+        @segue.tool(undo=cancel)
+        async def book(number: int) -> str:
+            """Book a room."""
+            self.effects.append(f"book {number}")
+            return f"room {number}"
+
+        @segue.tool(read_only=True)
+        async def look() -> str:
+            """Look at the rooms."""
+            return "two rooms"
+
+        model = ScriptedChatModel([*(script or SCRIPTS[mode])])
+        return Agent(agent_id="a", model=model, mode=mode, tools=(book, look))
+
+
+@asynccontextmanager
+async def booked(mode: str, more: Sequence[Any] = ()) -> AsyncIterator[tuple[App, Hotel, list[Json]]]:
+    """An app whose session `s` has booked two rooms, the hotel and the session's timeline."""
+    hotel = Hotel()
+    async with segue.open(":memory:", agents=[hotel.agent(mode, [*SCRIPTS[mode], *more])]) as app:
+        assert (await app.ask("book two rooms", session_id="s", agent="a"))["answer"] == "booked"
+        yield app, hotel, await app.timeline("s")
+
+
+async def ended(app: App, task: Json) -> Json:
+    async for _ in app.follow(task["task_id"]):
+        pass
+    return await app.task(task["task_id"])
+
+
+def after_call(timeline: Sequence[Json], number: int) -> Json:
+    """The entry whose snapshot follows the booking of a room."""
+    return next(e for e in timeline for h in e["happened"] if h.get("arguments") == {"number": number})
+
+
+@pytest.mark.parametrize("mode", SCRIPTS)
+async def test_a_timeline_has_each_turn_recursion_and_step_with_its_effects(mode: str) -> None:
+    async with booked(mode) as (_, _, timeline):
+        first, second = after_call(timeline, 1), after_call(timeline, 2)
+        assert timeline[0]["happened"] == [{"type": "message", "text": "book two rooms"}]
+        assert timeline[-1]["happened"][-1] == {"type": "answer", "text": "booked"}
+        assert [entry["effects_since"] for entry in (timeline[0], first, second)] == [2, 1, 0]
+        assert [effect["arguments"] for entry in timeline for effect in entry["effects"]] == [
+            {"number": 1},
+            {"number": 2},
+        ]
+        rounds = [entry["recursion"] for entry in timeline if entry["recursion"]]
+        assert rounds == {"react": [1, 2, 3], "plan": [], "plan_react": [1, 2]}[mode]
+        assert first["steps"] == ([] if mode == "react" else ["1"])
+
+
+@pytest.mark.parametrize("mode", SCRIPTS)
+async def test_a_fork_into_an_ended_task_makes_only_the_calls_after_it(mode: str) -> None:
+    async with booked(mode, SCRIPTS[mode][-2:]) as (app, hotel, timeline):
+        place = after_call(timeline, 1)
+        task = await app.fork("s", place["id"], session_id="f")
+        assert (task["status"], hotel.effects) == ("paused", ["book 1", "book 2"])
+        if mode == "plan":
+            await app.resume(task["task_id"])
+            assert hotel.effects == ["book 1", "book 2", "book 2"]
+        difference = await app.diff("s", place["id"], timeline[-1]["id"])
+        assert [call["arguments"] for call in difference["results"]["b"]] == [{"number": 2}]
+        assert difference["results"]["a"] == difference["messages"]["a"] == []
+        if mode != "react":
+            assert {"step_id": "2", "description": "book", "a": "pending", "b": "done"} in difference["plan"]
+
+
+async def test_a_difference_shows_state_and_prompt() -> None:
+    async with booked("react") as (app, _, timeline):
+        first, second = after_call(timeline, 1), after_call(timeline, 2)
+        difference = await app.diff("s", first["id"], second["id"])
+        assert {"name": "iteration", "a": 2, "b": 3} in difference["state"]
+        assert any("room 2" in line for line in difference["prompt"] if line.startswith("+"))
+        same = await app.diff("s", first["id"], first["id"])
+        assert not any(same[part] for part in ("state", "plan", "prompt")) and same["results"] == {"a": [], "b": []}
+
+
+async def test_an_edited_message_starts_its_turn_again() -> None:
+    async with booked("react", [answer("hello"), answer("in Xi'an")]) as (app, hotel, _):
+        await app.ask("thanks", session_id="s", agent="a")
+        timeline = await app.timeline("s")
+        second_turn = next(entry for entry in timeline if entry["turn"] == 2)
+        task = await app.edit("s", second_turn["id"], session_id="e", message="and in Xi'an?")
+        assert (await ended(app, task))["result"]["answer"] == "in Xi'an"
+        said = [message["content"] for message in await app.history("e") if message["role"] == "user"]
+        assert said == ["book two rooms", "and in Xi'an?"]
+        assert hotel.effects == ["book 1", "book 2"]
+        kept = [message["content"] for message in await app.history("s") if message["role"] == "user"]
+        assert kept == ["book two rooms", "thanks"]
+
+
+async def test_an_edited_plan_is_carried_out() -> None:
+    async with booked("plan", ["booked"]) as (app, hotel, timeline):
+        plan = [
+            {"step_id": "1", "action": "book", "params": {"number": 1}, "status": "running"},
+            {"step_id": "2", "action": "book", "params": {"number": 7}},
+        ]
+        task = await app.edit("s", after_call(timeline, 1)["id"], session_id="e", state={"plan": plan})
+        assert (await ended(app, task))["status"] == "done"
+        assert hotel.effects == ["book 1", "book 2", "book 7"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trace_id": "x"}, "The state has no field 'trace_id' that can be changed"),
+        ({"iteration": "three"}, "The field 'iteration' is of the kind number"),
+        ({"plan": [{"description": "no id"}]}, "The plan is not valid"),
+    ],
+)
+async def test_a_wrong_edit_is_refused_and_leaves_nothing(changes: Json, said: str) -> None:
+    async with booked("react") as (app, _, timeline):
+        with pytest.raises(TaskError, match=said):
+            await app.edit("s", after_call(timeline, 1)["id"], session_id="e", state=changes)
+        with pytest.raises(TaskError, match="Nothing runs after snapshot"):
+            await app.edit("s", timeline[-1]["id"], session_id="e", state={"mode": "plan"})
+        with pytest.raises(InvalidMessage):
+            await app.edit("s", timeline[-1]["id"], session_id="e")
+        with pytest.raises(UnknownSnapshot):
+            await app.edit("s", "ffffff", session_id="e", message="x")
+        assert await app.tasks(session_id="e") == []
+
+
+async def test_calls_after_a_snapshot_are_undone_once_newest_first_and_the_trace_shows_it() -> None:
+    async with booked("react") as (app, hotel, timeline):
+        task_id, place = timeline[0]["task_id"], timeline[0]["id"]
+        assert [effect["undo"] for effect in await app.effects("s", place)] == ["available", "available"]
+        undone = await app.undo("s", place)
+        assert [effect["result"] for effect in undone] == [{"success": "cancelled 2"}, {"success": "cancelled 1"}]
+        assert hotel.effects[2:] == ["cancel 2, room 2", "cancel 1, room 1"]
+        assert await app.undo("s", place) == []
+        assert [effect["undo"] for effect in await app.effects("s", place)] == ["done", "done"]
+        made = [(call["name"], call["outcome"]) for call in (await app.trace(task_id))["calls"]]
+        assert made[-1] == ("book_undo", {"success": "cancelled 1"})
+
+
+async def test_a_fork_does_not_undo_what_its_original_undid() -> None:
+    async with booked("react") as (app, hotel, timeline):
+        await app.fork("s", timeline[-1]["id"], session_id="f")
+        await app.undo("f", after_call(timeline, 1)["id"])
+        await app.undo("s", timeline[0]["id"])
+        assert hotel.effects[2:] == ["cancel 2, room 2", "cancel 1, room 1"]
+
+
+async def test_a_failed_undo_may_be_repeated_with_the_same_key() -> None:
+    async with booked("react") as (app, hotel, timeline):
+        place, hotel.fails = after_call(timeline, 1)["id"], True
+        (failed,) = await app.undo("s", place)
+        assert "the hotel does not answer" in failed["result"]["error"]
+        assert [effect["undo"] for effect in await app.effects("s", place)] == ["failed"]
+        hotel.fails = False
+        (undone,) = await app.undo("s", place)
+        assert undone["result"] == {"success": "cancelled 2"}
+        assert len(hotel.keys) == 1
+
+
+async def test_nothing_is_undone_while_a_task_runs() -> None:
+    async with booked("react") as (app, hotel, timeline):
+        async with app._runner.leased("s"):
+            with pytest.raises(ThreadBusy):
+                await app.undo("s", timeline[0]["id"])
+        assert hotel.effects == ["book 1", "book 2"]
+
+
+async def test_an_undo_that_was_interrupted_is_not_made_again(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def cancel(number: int) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return str(number)
+
+    @segue.tool(undo=cancel)
+    async def book(number: int) -> str:
+        """Book a room."""
+        return f"room {number}"
+
+    script = [call_tool(("book", {"number": 1})), answer("booked")]
+    agent = Agent(agent_id="a", model=ScriptedChatModel(script), mode="react", tools=(book,))
+    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
+        await app.ask("book", session_id="s", agent="a")
+        place = (await app.timeline("s"))[0]["id"]
+        undoing = asyncio.create_task(app.undo("s", place))
+        await begun.wait()
+        undoing.cancel()
+        await asyncio.gather(undoing, return_exceptions=True)
+        (undone,) = await app.undo("s", place)
+        assert undone["result"]["unknown_outcome"] is True
+        assert [effect["undo"] for effect in await app.effects("s", place)] == ["unknown"]
+        assert await app.undo("s", place) == []
+
+
+async def test_snapshots_are_langgraphs_checkpoints() -> None:
+    """What Studio does with them: read the history of a nested graph, change its state and go on from there."""
+    async with booked("react", [answer("enough")]) as (app, _, timeline):
+        graph, saver = app._runner.graph, app._runner.saver
+        listed = [found async for found in saver.alist(thread_config("s"))]
+        ids = {found.config["configurable"]["checkpoint_id"]: found.config for found in listed}
+        inner = ids[after_call(timeline, 1)["checkpoint_id"]]
+        place = {name: inner["configurable"][name] for name in ("thread_id", "checkpoint_ns")}
+        states = [state async for state in graph.aget_state_history({"configurable": place})]
+        known = {state.config["configurable"]["checkpoint_id"] for state in states}
+        assert {entry["checkpoint_id"] for entry in timeline if entry["inside"]} <= known
+        changed = await graph.aupdate_state(inner, {"iteration": 9}, as_node="CALL_TOOL")
+        state = await graph.aget_state(changed)
+        assert (state.next, state.values["iteration"]) == (("INPUT",), 9)

@@ -1,0 +1,70 @@
+"""Going back over HTTP: what the app does is in the tests of the documents."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+import segue
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+from .serving import BETA, Served, chat, follow
+
+Json = dict[str, Any]
+
+
+@segue.tool(undo=lambda: "brought back")
+def send() -> str:
+    """Send a parcel."""
+    return "sent"
+
+
+@pytest.fixture(scope="module")
+def own_agents() -> list[Agent]:
+    script = [call_tool(("send", {})), answer("sent"), answer("hello")]
+    return [Agent(agent_id="post", model=ScriptedChatModel(script), mode="react", tools=(send,))]
+
+
+@pytest.fixture(scope="module")
+def timeline(client: httpx.Client) -> Sequence[Json]:
+    """That of a session which has sent a parcel."""
+    chat(client, "send a parcel", session_id="s", agent_id="post")
+    items: list[Json] = client.get("/api/sessions/s/timeline").json()["items"]
+    return items
+
+
+def test_the_timeline_and_the_difference(client: httpx.Client, timeline: Sequence[Json], served: Served) -> None:
+    assert [entry["effects_since"] for entry in timeline] == [1, 1, 0, 0]
+    found = client.get("/api/sessions/s/diff", params={"a": timeline[0]["id"], "b": timeline[-1]["id"]}).json()
+    assert (found["a"]["session_id"], found["results"]["b"][0]["name"]) == ("s", "send")
+    assert client.get("/api/sessions/s/diff", params={"a": "ffffff", "b": "ffffff"}).status_code == 422
+    with served.client(headers=BETA) as stranger:
+        assert stranger.get("/api/sessions/s/timeline").status_code == 404
+
+
+def test_a_fork_names_the_effects_and_they_are_undone_once(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    body = {"checkpoint_id": timeline[0]["id"]}
+    forked = client.post("/api/sessions/s/fork", json={**body, "session_id": "f"}).json()
+    assert [(effect["name"], effect["undo"]) for effect in forked["effects"]] == [("send", "available")]
+    undone = client.post("/api/sessions/s/undo", json=body).json()
+    assert undone["undone"][0]["result"] == {"success": "brought back"} and undone["effects"] == []
+    assert client.post("/api/sessions/s/undo", json=body).json() == {"undone": [], "effects": []}
+
+
+def test_an_edit_starts_a_task(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    body = {"checkpoint_id": timeline[0]["id"], "session_id": "e", "message": "hello"}
+    task = client.post("/api/sessions/s/edit", json=body)
+    assert (task.status_code, task.json()["session_id"], task.json()["message"]) == (202, "e", "hello")
+    assert follow(client, task.json()["task_id"])[-1][1]["result"]["answer"] == "hello"
+    assert client.post("/api/sessions/s/edit", json={"checkpoint_id": timeline[0]["id"]}).status_code == 422
+
+
+def test_a_session_is_exported_and_imported(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    document = client.get("/api/sessions/s/export").json()
+    assert "alpha:" not in str(document["tasks"]) and document["thread"]["thread_id"] == "s"
+    imported = client.post("/api/sessions/import", json={"document": document, "session_id": "i"})
+    assert (imported.status_code, imported.json()["session_id"]) == (201, "i")
+    assert client.get("/api/sessions/i/history").json() == client.get("/api/sessions/s/history").json()
+    assert client.post("/api/sessions/import", json={"document": {}}).status_code == 422
