@@ -116,7 +116,7 @@ def _plan(a: Mapping[str, Json], b: Mapping[str, Json]) -> list[Json]:
 
 def _messages(values: Mapping[str, Any]) -> list[Json]:
     messages: list[AnyMessage] = values.get("messages", [])
-    return cast(list[Json], convert_to_openai_messages(messages)) if messages else []
+    return convert_to_openai_messages(messages) if messages else []
 
 
 def _results(calls: Sequence[Call]) -> list[Json]:
