@@ -44,6 +44,7 @@ ERRORS: Mapping[str, str] = {
     "UnknownThread": "此数据库中没有会话“{thread_id}”；`segue sessions` 可列出所有会话。",
     "NothingStored": "此数据库中还没有会话：`segue chat` 可开始一个。",
     "UnknownSnapshot": "会话“{thread_id}”没有快照“{checkpoint_id}”：`segue timeline {thread_id}` 可列出它的快照。",
+    "UnknownPlace": "此数据库中没有会话或快照“{text}”：`segue timeline SESSION` 可列出快照。",
     "ThreadExists": "会话“{thread_id}”已经存在：请为新会话另取名称。",
     "InvalidExport": "文件无法导入：{reason}。没有保存任何内容；请重新导出会话。",
     "TaskUnfinished": "会话“{thread_id}”有一个任务{status}：请先{choices}任务“{task_id}”，再重新发送消息。",
@@ -396,9 +397,6 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The ids of {n} snapshots end with '{text}': write more of it.": (
         "有 {n} 个快照的编号以“{text}”结尾：请多写几个字符。"
-    ),
-    "There is no session and no snapshot '{text}' in this database: `segue timeline SESSION` lists them.": (
-        "此数据库中没有会话或快照“{text}”：`segue timeline SESSION` 可列出会话的快照。"
     ),
     "The call of {name} cannot be undone: its tool declares no undo.": "{name} 的调用不能撤销：它的工具没有声明 undo。",
     "Give either a message or changes to the state.": "请给出消息或对状态的修改，二者选一。",

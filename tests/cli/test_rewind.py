@@ -82,9 +82,9 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("fork", "nowhere"), 1, "There is no session and no snapshot 'nowhere'"),
-        (("fork", "s/ffffff"), 1, "Session 's' has no snapshot 'ffffff': `segue timeline s` lists them."),
-        (("timeline", "t"), 1, "There is no session 't'"),
+        (("fork", "nowhere"), 2, "There is no session and no snapshot 'nowhere'"),
+        (("fork", "s/ffffff"), 2, "Session 's' has no snapshot 'ffffff': `segue timeline s` lists them."),
+        (("timeline", "t"), 2, "There is no session 't'"),
         (("edit", "s"), 2, "give either --message or --set"),
         (("edit", "s", "--set", "mode"), 2, "'mode' is not FIELD=JSON"),
         (("import", "none.json"), 2, "none.json cannot be read"),

@@ -34,6 +34,8 @@ MADE = [
     errors.UnknownMemory("logs.md"),
     errors.UnknownThread("s1"),
     errors.UnknownSnapshot("s1", "1f1e"),
+    errors.UnknownPlace("1f1e"),
+    errors.NothingStored(),
     errors.ThreadExists("s1"),
     errors.InvalidExport("it has no version"),
     errors.TaskUnfinished("s1", "t1", "paused"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from segue.core.errors import DamagedCheckpoint, TaskError, UnknownSnapshot, UnknownThread
+from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, UnknownSnapshot, UnknownThread
 from segue.core.records import Snapshot
 from segue.core.timeline import SHORT, Place
 
@@ -103,8 +103,8 @@ async def find_place(database: Database, text: str, thread_id: str | None = None
     """The snapshot whose id is `text` or ends with it; of a fork's copies the original.
 
     Raises:
-        UnknownThread, UnknownSnapshot.
-        TaskError: there are several, or none in any thread.
+        UnknownThread, UnknownSnapshot, UnknownPlace.
+        TaskError: there are several.
     """
 
     def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
@@ -114,10 +114,7 @@ async def find_place(database: Database, text: str, thread_id: str | None = None
 
     found = [Place(*row) for row in await database.read(read) if len(text) >= SHORT]
     if not found and thread_id is None:
-        raise TaskError(
-            "There is no session and no snapshot '{text}' in this database: `segue timeline SESSION` lists them.",
-            text=text,
-        )
+        raise UnknownPlace(text)
     if not found:
         raise UnknownSnapshot(str(thread_id), text)
     if len({place.checkpoint_id for place in found}) > 1:

@@ -19,6 +19,7 @@ from ..core.errors import (
     NothingStored,
     SegueError,
     ToolServerUnavailable,
+    UnknownSnapshot,
     UnknownTask,
     UnknownThread,
 )
@@ -37,7 +38,7 @@ EXIT_CODES = (
     "mode, model, session or task, 3 waiting for an answer, 130 paused"
 )
 
-_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage, NothingStored, UnknownTask, UnknownThread)
+_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage, NothingStored, UnknownSnapshot, UnknownTask, UnknownThread)
 """What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""

@@ -17,7 +17,9 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
-│   ├── UnknownTask · UnknownThread · UnknownSnapshot
+│   ├── UnknownTask · UnknownThread · NothingStored
+│   ├── UnknownSnapshot     the session has no snapshot of that id
+│   │   └── UnknownPlace    no session and no snapshot has that name
 │   ├── ThreadExists        a session of that name exists: choose another name
 │   ├── InvalidExport       the document is not a valid export: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
@@ -262,6 +264,17 @@ class UnknownSnapshot(TaskError):
             "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them.",
             thread_id=thread_id,
             checkpoint_id=checkpoint_id,
+        )
+
+
+class UnknownPlace(UnknownSnapshot):
+    """No session and no snapshot has that name."""
+
+    def __init__(self, text: str) -> None:
+        TaskError.__init__(
+            self,
+            "There is no session and no snapshot '{text}' in this database: `segue timeline SESSION` lists snapshots.",
+            text=text,
         )
 
 

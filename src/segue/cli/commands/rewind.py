@@ -9,6 +9,7 @@ import typer
 
 from .. import options
 from ..exits import complain, report_errors
+from ..latest import find_session, named
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 from .inspect import ask
@@ -28,7 +29,8 @@ Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after t
 
 
 def timeline(
-    session: options.SessionName,
+    session: options.AnySession = None,
+    last: options.LastSession = False,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -36,9 +38,14 @@ def timeline(
     """List the snapshots of a session: one for each turn, recursion and step."""
     from ..views.timeline import print_timeline
 
-    settings = Settings(db, agents)
-    entries = ask(settings, lambda opened: opened.timeline(session))
-    write_json(entries, indent=2) if as_json else print_timeline(output(), session, entries, settings)
+    settings, name = Settings(db, agents), named(session, last, "SESSION")
+
+    async def listed(opened: "App") -> "tuple[str, list[Json]]":
+        found = await find_session(opened, name)
+        return found, await opened.timeline(found)
+
+    found, entries = ask(settings, listed)
+    write_json(entries, indent=2) if as_json else print_timeline(output(), found, entries, settings)
 
 
 def diff(

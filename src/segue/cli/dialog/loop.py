@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from .hints import alternatives, busy_hints
 from .verdicts import Answer, answer_of
 
 if TYPE_CHECKING:
-    pass
+    from ...app import App
 
 
 class ConversationLoop:
