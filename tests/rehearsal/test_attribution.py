@@ -103,7 +103,7 @@ def test_a_failure_is_attributed_by_the_first_rule_that_applies(
     assert outcome.rule_success is False
     assert outcome.fault
     assert (outcome.fault.party, outcome.fault.turn) == (party, turn)
-    assert reason in outcome.fault.reason
+    assert reason in outcome.fault.reason()
 
 
 def test_a_user_that_says_nothing_is_the_users_fault() -> None:
@@ -125,11 +125,11 @@ def test_success_needs_no_fault_unless_the_judge_objects() -> None:
     outcome = graded(*ALL, done=True, verdict=verdict)
     assert (outcome.success, outcome.judge_success) == (True, False)
     assert outcome.fault
-    assert (outcome.fault.party, outcome.fault.reason) == ("judge", "every rule is met; the judge says: rude")
+    assert (outcome.fault.party, outcome.fault.reason()) == ("judge", "every rule is met; the judge says: rude")
 
 
 def test_a_changed_state_that_nobody_asked_for_is_the_agents_fault() -> None:
     outcome = graded(*ALL[:-2], "C change_booking reference=QP6618", "R 200", *ALL[-2:])
     assert outcome.fault
     assert (outcome.fault.party, outcome.fault.index) == ("agent", 9)
-    assert "it called change_booking, which was not expected; bookings.QP6618" in outcome.fault.reason
+    assert "it called change_booking, which was not expected; bookings.QP6618" in outcome.fault.reason()

@@ -1,6 +1,7 @@
 """A language model as the judge of a batch."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
     with LoopbackServer([Text("Hm."), verdict(False), verdict(True, party="none", turn=0)]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         first = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m"])
-        again = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m"])
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        again = CliRunner().invoke(app, ["report", str(tmp_path), "--judge", "openai:m", "--language", "zh"])
         server.assert_spent()
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
     asked = json.dumps(server.requests[0].body)
@@ -57,6 +59,12 @@ def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
     assert made["conversations"][0]["fault"]["reason"] == "The customer left without an answer."
     assert made["summary"]["by_judge"]["value"] == 0.5
     assert made["summary"]["by_rule"] is None
+    assert re.search(r'<p class="BOT cited" id="conversation-001">.*Good morning', page)
+    assert 'href="logs/conversation-001.jsonl"' in page and page.count("<details>") == 1
+    assert "失败归因" in again.stdout
+    assert "| [conversation-001](logs/conversation-001.jsonl) | 智能体 | 1 |" in (tmp_path / "report.md").read_text(
+        "utf-8"
+    )
 
 
 def test_the_offline_planner_cannot_judge(tmp_path: Path) -> None:

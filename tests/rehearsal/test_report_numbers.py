@@ -64,6 +64,7 @@ def test_success_by_rule_needs_the_calls_and_the_state() -> None:
     expectation = Expectation(calls=(("find", {}),), state={"a": {"b": 1}})
     calls = compare_calls(talk(("find", {}, 200)), expectation)
     assert rule_success(calls, differences({"a": {"b": 1.0}}, expectation.state), expectation) is True
-    assert list(differences({"a": {"b": 2, "c": None}}, expectation.state)) == ["a.b: 2, expected 1"]
-    assert rule_success(calls, ["a.b: 2, expected 1"], expectation) is False
+    found = list(differences({"a": {"b": 2, "c": None}}, expectation.state))
+    assert [difference.text("en") for difference in found] == ["a.b: 2, expected 1"]
+    assert rule_success(calls, found, expectation) is False
     assert rule_success(calls, (), Expectation()) is None

@@ -5,10 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 
+from .. import options
 from ..exits import FAILED, report_errors
+from ..settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...rehearsal.report.comparison import Comparison
     from ...rehearsal.report.summary import Report
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a batch: see `segue simulate --out`.")]
@@ -21,31 +27,43 @@ Judge = Annotated[
 ]
 
 
-def report(folder: Folder, against: Against = None, judge: Judge = "") -> None:
+def report(folder: Folder, against: Against = None, judge: Judge = "", language: options.Language = "") -> None:
     """Write report.json, report.md and report.html of a batch.
 
     With --against it lists the conversations that got worse or better, and says whether the
     difference exceeds noise; the exit code is 1 if it does and the batch is worse.
     """
-    with report_errors():
+    settings = Settings(language=language)
+    said_in = settings.language_for("")
+    with report_errors(settings):
         from ...rehearsal.report.comparison import compare
         from ...rehearsal.report.files import figures, write_report
 
         made = asyncio.run(_report(folder, judge))
         comparison = compare(asyncio.run(_report(against, judge)), made) if against else None
-        files = write_report(made, folder, comparison)
-    width = max(len(name) for name, _ in figures(made))
-    for name, value in figures(made):
-        typer.echo(f"{name:<{width}}  {value}")
+        files = write_report(made, folder, comparison, said_in)
+    _print_figures(figures(made, said_in))
     if comparison:
-        typer.echo(f"\n{comparison.conclusion}")
-        for change in comparison.worse:
-            typer.echo(f"worse: {change.conversation_id}: {change.why}")
-        for change in comparison.better:
-            typer.echo(f"better: {change.conversation_id}")
+        _print_comparison(comparison, said_in)
     typer.echo("\n" + "\n".join(str(file) for file in files))
     if comparison and comparison.is_worse:
         raise typer.Exit(FAILED)
+
+
+def _print_figures(rows: "Sequence[tuple[str, str]]") -> None:
+    width = max(cell_len(name) for name, _ in rows)
+    for name, value in rows:
+        typer.echo(f"{name}{' ' * (width - cell_len(name))}  {value}")
+
+
+def _print_comparison(comparison: "Comparison", language: str) -> None:
+    from ...prompts.report import report_text
+
+    typer.echo(f"\n{comparison.conclusion(language)}")
+    for change in comparison.worse:
+        typer.echo(f"{report_text('worse', language)}: {change.conversation_id}: {change.why(language)}")
+    for change in comparison.better:
+        typer.echo(f"{report_text('better', language)}: {change.conversation_id}")
 
 
 async def _report(folder: Path, judge: str) -> "Report":

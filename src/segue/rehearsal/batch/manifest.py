@@ -174,7 +174,12 @@ def _shown(manifest: Manifest, name: str) -> str:
 
 def log_file(folder: Path, planned: Planned) -> Path:
     """Where the log of a conversation is, or will be."""
-    return folder / "logs" / f"{planned.conversation_id}.jsonl"
+    return log_file_of(folder, planned.conversation_id)
+
+
+def log_file_of(folder: Path, conversation_id: str) -> Path:
+    """The same, of the conversation of that id."""
+    return folder / "logs" / f"{conversation_id}.jsonl"
 
 
 def is_finished(folder: Path, planned: Planned) -> bool:

@@ -12,7 +12,7 @@ from ..workflows.questions import Questions
 from ..workflows.scenario import Scenario
 from ..workflows.slot_values import value_in
 from ..workflows.workflow import Slot, Workflow
-from .outcome import SERVER_ERROR, Calls, Expectation, Fault, canonical
+from .outcome import SERVER_ERROR, Calls, Difference, Expectation, Fault, canonical
 
 AGENT, USER, TOOL, JUDGE = "agent", "user", "tool", "judge"
 _DIGIT = re.compile(r"\d")
@@ -27,7 +27,7 @@ class Case:
     conversation: Conversation
     calls: Calls
     expectation: Expectation
-    state_differences: tuple[str, ...] = ()
+    state_differences: tuple[Difference, ...] = ()
     workflow: Workflow | None = None
     scenario: Scenario | None = None
 
@@ -46,14 +46,14 @@ def attribute(case: Case) -> Fault:
 def _user_failed(case: Case) -> Fault | None:
     ending, last = case.conversation.ending, case.conversation.utterances[-1:]
     if last and ending and ending.reason is EndReason.USER_FAILED:
-        return _cite(USER, last[0], f"the simulated user wrote nothing that could be used: {last[0].error}")
+        return _cite(USER, last[0], "user_wrote_nothing", error=last[0].error)
     return None
 
 
 def _tool_failed(case: Case) -> Fault | None:
     for result in case.conversation.results:
         if (result.status_code or 0) >= SERVER_ERROR:
-            return _cite(TOOL, result, f"{result.action} failed with status {result.status_code}")
+            return _cite(TOOL, result, "tool_failed", call=result.action, status=result.status_code)
     return None
 
 
@@ -67,9 +67,7 @@ def _false_fact(case: Case) -> Fault | None:
         if utterance.role is Role.USER:
             for name, value in _recognised(utterance.text, case.workflow, facts):
                 if value.casefold() not in known:
-                    return _cite(
-                        USER, utterance, f"the simulated user said {name} {value}, which its persona does not know"
-                    )
+                    return _cite(USER, utterance, "false_fact", slot=name, value=value)
     return None
 
 
@@ -93,7 +91,7 @@ def _ended_early(case: Case) -> Fault | None:
     asked = spoken[-2].text
     if not case.calls.missing or not _knows(asked, case) or any(u.text == asked for u in spoken[:-2]):
         return None
-    return _cite(USER, spoken[-1], "the simulated user ended the conversation instead of answering the question")
+    return _cite(USER, spoken[-1], "ended_early")
 
 
 def _knows(question: str, case: Case) -> bool:
@@ -108,13 +106,13 @@ def _stuck(case: Case) -> Fault | None:
     answers = [u.text for u in case.conversation.utterances if u.role is Role.BOT and not u.is_action][-_STUCK:]
     if len(utterances) < _STUCK or len({u.text for u in utterances}) > 1 or len(set(answers)) < len(answers):
         return None
-    return _cite(USER, utterances[-1], f"the simulated user said the same {_STUCK} times to different answers")
+    return _cite(USER, utterances[-1], "stuck", n=_STUCK)
 
 
 def _refused(case: Case) -> Fault | None:
     for result in case.conversation.results:
         if result.controller:
-            return _cite(AGENT, result, f"{result.action} was refused by {result.controller}: {result.data}")
+            return _cite(AGENT, result, "refused", call=result.action, controller=result.controller, hint=result.data)
     return None
 
 
@@ -126,23 +124,26 @@ def _wrong_call(case: Case) -> Fault | None:
         if call.action in expected and any(m.startswith(f"{call.action}(") for m in case.calls.missing):
             made = f"{call.action}({canonical(call.action_input)})"
             missing = next(m for m in case.calls.missing if m.startswith(f"{call.action}("))
-            return _cite(AGENT, call, f"it called {made}, expected {missing}")
+            return _cite(AGENT, call, "wrong_arguments", call=made, expected=missing)
     if case.state_differences and surplus:
         call = surplus[0]
-        return _cite(AGENT, call, f"it called {call.action}, which was not expected; {case.state_differences[0]}")
+        return _cite(AGENT, call, "unexpected_call", call=call.action, difference=case.state_differences[0])
     return None
 
 
 def _unmet(case: Case) -> Fault:
     """What is left: an expected call was never made, or the state is wrong."""
     spoken = [u for u in case.conversation.utterances if u.role is Role.BOT] or list(case.conversation.utterances)
-    why = f"{case.calls.missing[0]} was never called" if case.calls.missing else "; ".join(case.state_differences[:1])
     last = spoken[-1] if spoken else Utterance(index=0, turn=0, role=Role.BOT)
-    return _cite(AGENT, last, why or "the conversation did not reach its goal")
+    if case.calls.missing:
+        return _cite(AGENT, last, "never_called", call=case.calls.missing[0])
+    if case.state_differences:
+        return _cite(AGENT, last, "wrong_state", difference=case.state_differences[0])
+    return _cite(AGENT, last, "goal_missed")
 
 
-def _cite(party: str, utterance: Utterance, reason: str) -> Fault:
-    return Fault(party=party, turn=utterance.turn, index=utterance.index, reason=reason)
+def _cite(party: str, utterance: Utterance, rule: str, **slots: object) -> Fault:
+    return Fault(party=party, turn=utterance.turn, index=utterance.index, rule=rule, slots=slots)
 
 
 RULES: tuple[Rule, ...] = (_user_failed, _tool_failed, _false_fact, _ended_early, _stuck, _refused, _wrong_call)

@@ -1,9 +1,11 @@
 """The report's charts, as SVG."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
+from ...prompts.report import report_text
 from .statistics import Estimate
 from .summary import Report
 
@@ -19,16 +21,23 @@ _STYLE: Any = {
 }
 
 
-def charts_of(report: Report) -> dict[str, str]:
+def charts_of(report: Report, language: str = "en") -> dict[str, str]:
     """SVG elements by title; a chart with nothing to show is left out."""
+
+    def say(name: str) -> str:
+        return report_text(name, language)
+
+    def said(counts: Mapping[str, int]) -> dict[str, int]:
+        return {say(name): count for name, count in counts.items()}
+
     summary = report.summary
     rates = {name: inner.success for name, inner in report.scenarios.items() if inner.success}
     found = {
-        "Success by scenario": _chart(_rates(rates), height=1.2 + 0.34 * len(rates)) if rates else "",
+        say("chart_scenarios"): _chart(_rates(rates), height=1.2 + 0.34 * len(rates)) if rates else "",
         "pass^k": _chart(_powers(report.pass_hat)) if len(report.pass_hat) > 1 else "",
-        "Turns": _chart(_turns(report)) if report.outcomes else "",
-        "How conversations ended": _chart(_counts(summary.end_reasons, NEUTRAL), height=1.8),
-        "Failures by party": _chart(_counts(summary.faults, FAILURE), height=1.8) if summary.faults else "",
+        say("chart_turns"): _chart(_turns(report, say)) if report.outcomes else "",
+        say("chart_ends"): _chart(_counts(said(summary.end_reasons), NEUTRAL), height=1.8),
+        say("chart_faults"): _chart(_counts(said(summary.faults), FAILURE), height=1.8) if summary.faults else "",
     }
     return {title: svg for title, svg in found.items() if svg}
 
@@ -38,7 +47,8 @@ def _chart(draw: Callable[[Any], None], height: float = 2.6) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has its own fonts
         figure = Figure(figsize=(6, height), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure.add_subplot())
@@ -71,8 +81,8 @@ def _powers(powers: Mapping[int, Estimate]) -> Callable[[Any], None]:
     return draw
 
 
-def _turns(report: Report) -> Callable[[Any], None]:
-    groups = {True: ("success", SUCCESS), False: ("failure", FAILURE), None: ("not graded", NEUTRAL)}
+def _turns(report: Report, say: Callable[[str], str]) -> Callable[[Any], None]:
+    groups = {True: (say("succeeded"), SUCCESS), False: (say("failed"), FAILURE), None: (say("not_graded"), NEUTRAL)}
 
     def draw(axes: Any) -> None:
         turns = {key: [o.turns for o in report.outcomes if o.success is key] for key in groups}
@@ -80,8 +90,6 @@ def _turns(report: Report) -> Callable[[Any], None]:
         edges = [place - 0.5 for place in range(1, max(o.turns for o in report.outcomes) + 2)]
         labels, colours = zip(*(groups[key] for key in shown), strict=True)
         axes.hist(list(shown.values()), bins=edges, stacked=True, label=labels, color=colours, rwidth=0.9)
-        axes.set_xlabel("turns of the user")
-        axes.set_ylabel("conversations")
         axes.legend(frameon=False)
 
     return draw
@@ -91,6 +99,5 @@ def _counts(counts: Mapping[str, int], colour: str) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
         bars = axes.barh(list(counts)[::-1], list(counts.values())[::-1], color=colour, alpha=0.75)
         axes.bar_label(bars, padding=3)
-        axes.set_xlabel("conversations")
 
     return draw

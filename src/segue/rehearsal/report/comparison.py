@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from ...core.errors import ConfigurationError
 from ...core.records import Json
+from ...prompts.report import report_text
 from .outcome import Outcome
 from .statistics import PairedTest, paired_test
 from .summary import Report
@@ -18,11 +19,13 @@ class Change:
     before: Outcome
     after: Outcome
 
-    @property
-    def why(self) -> str:
+    def why(self, language: str = "en") -> str:
         """What the failing one failed by."""
         fault = (self.after if self.after.fault else self.before).fault
-        return f"{fault.party}, turn {fault.turn}: {fault.reason}" if fault else ""
+        if fault is None:
+            return ""
+        party = report_text(fault.party, language)
+        return report_text("fault", language, party=party, turn=fault.turn, reason=fault.reason(language))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,27 +42,26 @@ class Comparison:
         """Whether the new batch is worse, beyond noise."""
         return self.test is not None and self.test.exceeds_noise and self.test.worse > self.test.better
 
-    @property
-    def conclusion(self) -> str:
+    def conclusion(self, language: str = "en") -> str:
         """One sentence on whether the batches differ."""
-        if self.test is None:
-            return "The batches have no conversation in common."
-        verb = "worse" if self.test.worse > self.test.better else "better"
-        numbers = f"{self.test.worse} worse, {self.test.better} better of {self.pairs}, p = {self.test.p_value:.3g}"
-        if not self.test.worse + self.test.better:
-            return f"No conversation changed ({self.pairs} compared)."
-        if self.test.exceeds_noise:
-            return f"The new batch is {verb}, and the difference exceeds noise ({numbers})."
-        return f"The difference does not exceed noise ({numbers})."
+        test = self.test
+        if test is None:
+            return report_text("no_pairs", language)
+        if not test.worse + test.better:
+            return report_text("no_change", language, pairs=self.pairs)
+        p = f"{test.p_value:.3g}"
+        numbers = report_text("numbers", language, worse=test.worse, better=test.better, pairs=self.pairs, p=p)
+        name = ("is_worse" if test.worse > test.better else "is_better") if test.exceeds_noise else "is_noise"
+        return report_text(name, language, numbers=numbers)
 
-    def json(self) -> Json:
+    def json(self, language: str = "en") -> Json:
         """The comparison as JSON."""
         return {
             "pairs": self.pairs,
             "worse": [change.conversation_id for change in self.worse],
             "better": [change.conversation_id for change in self.better],
             "test": (asdict(self.test) | {"exceeds_noise": self.test.exceeds_noise}) if self.test else None,
-            "conclusion": self.conclusion,
+            "conclusion": self.conclusion(language),
         }
 
 

@@ -86,7 +86,9 @@ def _fault(case: Case, outcome: Outcome, verdict: Verdict | None) -> Fault | Non
     if verdict is None or verdict.success:
         return None
     if outcome.rule_success:
-        return Fault(
-            party=JUDGE, turn=verdict.turn, index=-1, reason=f"every rule is met; the judge says: {verdict.reason}"
-        )
-    return Fault(party=verdict.party, turn=verdict.turn, index=-1, reason=verdict.reason)
+        return _by_judge(verdict, JUDGE, "judge_objects")
+    return _by_judge(verdict, verdict.party, "judge_says")
+
+
+def _by_judge(verdict: Verdict, party: str, rule: str) -> Fault:
+    return Fault(party=party, turn=verdict.turn, index=-1, rule=rule, slots={"reason": verdict.reason})

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.conversation import Conversation, Utterance
 from ...core.records import Json
+from ...prompts.report import report_text
 
 SERVER_ERROR = 500
 
@@ -46,14 +47,41 @@ class Calls:
         return self.matched / self.expected if self.expected else None
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A path at which the backend's state is not the expected one; the values are JSON."""
+
+    path: str
+    actual: str
+    expected: str
+
+    def text(self, language: str) -> str:
+        """Path and values."""
+        return report_text("difference", language, **vars(self))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Who a failure is attributed to (agent, user, tool or judge), in which turn and utterance, and why."""
+    """Who a failure is attributed to (agent, user, tool or judge), in which turn and utterance, and why.
+
+    `rule` is the text that says why, and `slots` are its values; `index` is -1 where only the turn is known.
+    """
 
     party: str
     turn: int
     index: int
-    reason: str
+    rule: str
+    slots: Mapping[str, Any] = field(default_factory=dict)
+
+    def reason(self, language: str = "en") -> str:
+        """Why, as a clause."""
+        texts = {name: v.text(language) if isinstance(v, Difference) else v for name, v in self.slots.items()}
+        return report_text(self.rule, language, **texts)
+
+    def json(self, language: str) -> Json:
+        """The form of the report."""
+        form = {"party": self.party, "turn": self.turn, "index": self.index, "rule": self.rule}
+        return {**form, "reason": self.reason(language)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +94,7 @@ class Outcome:
     end_reason: str
     turns: int
     calls: Calls
-    state_differences: tuple[str, ...] = ()
-    """Paths of the backend's state that differ from the expected one."""
+    state_differences: tuple[Difference, ...] = ()
     rule_success: bool | None = None
     """None where the scenario expects nothing."""
     judge_success: bool | None = None
@@ -130,16 +157,16 @@ def _canonical(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def differences(actual: Any, expected: Any, path: str = "") -> Iterable[str]:
-    """The paths at which two JSON values differ, as `a.b: 1, expected 2`."""
+def differences(actual: Any, expected: Any, path: str = "") -> Iterable[Difference]:
+    """The paths at which two JSON values differ."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         for key in sorted({*actual, *expected}, key=str):
             yield from differences(actual.get(key), expected.get(key), f"{path}.{key}" if path else str(key))
     elif _canonical(actual) != _canonical(expected):
-        yield f"{path}: {json.dumps(actual, ensure_ascii=False)}, expected {json.dumps(expected, ensure_ascii=False)}"
+        yield Difference(path, json.dumps(actual, ensure_ascii=False), json.dumps(expected, ensure_ascii=False))
 
 
-def rule_success(calls: Calls, state_differences: Iterable[str], expectation: Expectation) -> bool | None:
+def rule_success(calls: Calls, state_differences: Iterable[Difference], expectation: Expectation) -> bool | None:
     """Success by rule: every expected call was made and the state is the expected one; None if nothing is expected."""
     if not expectation.calls and expectation.state is None:
         return None

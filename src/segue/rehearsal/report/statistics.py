@@ -70,6 +70,11 @@ class PairedTest:
     difference: Estimate
 
     @property
+    def points(self) -> Mapping[str, str]:
+        """The difference and its interval in percentage points, with their signs."""
+        return {name: f"{value * 100:+.1f}" for name, value in vars(self.difference).items()}
+
+    @property
     def exceeds_noise(self) -> bool:
         """Whether a difference this large would be rare between two equal agents."""
         return self.p_value < SIGNIFICANT

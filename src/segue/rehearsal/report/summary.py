@@ -14,6 +14,9 @@ from .statistics import Estimate, pass_hat, rate
 MOST_K = 8
 """pass^k is given for k up to this, and up to the number of trials that every scenario has."""
 
+TESTED = ("workflow", *(f"{role}_{what}" for role in ("bot", "user", "api") for what in ("mode", "agent", "model")))
+"""Settings that a report names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
@@ -54,6 +57,13 @@ class Report:
     judge: str = ""
 
     @property
+    def tested(self) -> Mapping[str, str]:
+        """What the batch tested: the settings that tell it from another one, by name."""
+        config = self.manifest.config
+        named = {name: str(config[name]) for name in TESTED if config.get(name)}
+        return named | ({"judge": self.judge} if self.judge else {})
+
+    @property
     def missing(self) -> int:
         """Conversations of the batch that have not ended."""
         return self.manifest.n - len(self.outcomes)
@@ -63,8 +73,8 @@ class Report:
         """The conversations with a fault."""
         return [outcome for outcome in self.outcomes if outcome.fault]
 
-    def json(self) -> Json:
-        """The report as JSON."""
+    def json(self, language: str = "en") -> Json:
+        """The report as JSON; why conversations failed is said in that language."""
         return {
             "batch": asdict(self.manifest),
             "judge": self.judge,
@@ -72,14 +82,15 @@ class Report:
             "summary": asdict(self.summary),
             "pass_hat": {str(k): asdict(estimate) for k, estimate in self.pass_hat.items()},
             "scenarios": {name: asdict(summary) for name, summary in self.scenarios.items()},
-            "conversations": [outcome_json(outcome) for outcome in self.outcomes],
+            "conversations": [outcome_json(outcome, language) for outcome in self.outcomes],
         }
 
 
-def outcome_json(outcome: Outcome) -> Json:
+def outcome_json(outcome: Outcome, language: str) -> Json:
     """One outcome as JSON, with what follows from its fields."""
     calls = asdict(outcome.calls) | {"precision": outcome.calls.precision, "recall": outcome.calls.recall}
-    return asdict(outcome) | {"success": outcome.success, "calls": calls}
+    fault = outcome.fault.json(language) if outcome.fault else None
+    return asdict(outcome) | {"success": outcome.success, "calls": calls, "fault": fault}
 
 
 def report_of(manifest: Manifest, outcomes: Sequence[Outcome], judge: str = "") -> Report:
