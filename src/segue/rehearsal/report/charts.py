@@ -62,7 +62,7 @@ def _rates(rates: Mapping[str, Estimate]) -> Callable[[Any], None]:
         names, values = list(rates)[::-1], list(rates.values())[::-1]
         below = [max(v.value - v.low, 0) for v in values]
         above = [max(v.high - v.value, 0) for v in values]
-        axes.barh(names, [v.value for v in values], color=SUCCESS, alpha=0.75)
+        axes.barh(names, [v.value for v in values], color=SUCCESS, alpha=0.75, height=0.6)
         axes.errorbar([v.value for v in values], names, xerr=[below, above], fmt="none", ecolor="#222", capsize=3)
         axes.set_xlim(0, 1.02)
 
@@ -97,7 +97,8 @@ def _turns(report: Report, say: Callable[[str], str]) -> Callable[[Any], None]:
 
 def _counts(counts: Mapping[str, int], colour: str) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
-        bars = axes.barh(list(counts)[::-1], list(counts.values())[::-1], color=colour, alpha=0.75)
+        bars = axes.barh(list(counts)[::-1], list(counts.values())[::-1], color=colour, alpha=0.75, height=0.6)
         axes.bar_label(bars, padding=3)
+        axes.set_ylim(-0.5, max(len(counts), 3) - 0.5)
 
     return draw

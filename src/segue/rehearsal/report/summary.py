@@ -59,8 +59,8 @@ class Report:
     @property
     def tested(self) -> Mapping[str, str]:
         """What the batch tested: the settings that tell it from another one, by name."""
-        config = self.manifest.config
-        named = {name: str(config[name]) for name in TESTED if config.get(name)}
+        config = next(self.manifest.conversations()).config
+        named = {name: str(value) for name in TESTED if (value := getattr(config, name))}
         return named | ({"judge": self.judge} if self.judge else {})
 
     @property
