@@ -44,6 +44,7 @@ ERRORS: Mapping[str, str] = {
     "UnknownThread": "此数据库中没有会话“{thread_id}”；`segue sessions` 可列出所有会话。",
     "NothingStored": "此数据库中还没有会话：`segue chat` 可开始一个。",
     "UnknownSnapshot": "会话“{thread_id}”没有快照“{checkpoint_id}”：`segue timeline {thread_id}` 可列出它的快照。",
+    "QuestionClosed": "问题已经关闭：{sentence}",
     "UnknownPlace": "此数据库中没有会话或快照“{text}”：`segue timeline SESSION` 可列出快照。",
     "ThreadExists": "会话“{thread_id}”已经存在：请为新会话另取名称。",
     "InvalidExport": "文件无法导入：{reason}。没有保存任何内容；请重新导出会话。",
@@ -408,6 +409,12 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The state has no field '{name}' that can be changed; it has: {known}.": (
         "状态中没有可以修改的字段“{name}”；可修改的有：{known}。"
+    ),
+    "Question {interrupt_id} of task {task_id} is not open any more: the task is {status}.": (
+        "任务“{task_id}”的问题 {interrupt_id} 已经关闭：任务{status}。"
+    ),
+    "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}": (
+        "任务“{task_id}”的问题 {interrupt_id} 已经关闭。现在等待答复的是 {open_id}：{what}"
     ),
     "The plan is not valid: {why}.": "计划无效：{why}。",
     "The field '{name}' is of the kind {kind}, and the new value is not.": "字段“{name}”的类型是 {kind}，新的值不是。",

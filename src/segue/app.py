@@ -162,9 +162,9 @@ class App:
         async for event in self.control.resume_and_follow(task_id, model=model):
             yield event
 
-    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None) -> Json:
+    async def take_up(self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "") -> Json:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
-        task, _ = await self.control.resume(task_id, model=model, answer=answer)
+        task, _ = await self.control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
         return task.json()
 
     async def waiting(self, *, prefix: str = "") -> list[Json]:
@@ -183,22 +183,26 @@ class App:
         """
         return await self.queries.question(task_id)
 
-    async def answer(self, task_id: str, answer: Any) -> Json:
+    async def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Json:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
         To an approval `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?,
         "reason"?}]}, or "approve" or "reject" for all calls; to a question a text, or {"manual_finish": True}.
+        With `interrupt_id` it answers that question only.
 
         Raises:
             UnknownTask, ThreadBusy, ModelError.
             InvalidAnswer: it does not fit the question; nothing was stored.
+            QuestionClosed: the question was answered already, or is not open any more.
             TaskError: the task does not wait.
         """
-        return await self.control.result(*await self.control.resume(task_id, answer=answer))
+        return await self.control.result(*await self.control.resume(task_id, answer=answer, interrupt_id=interrupt_id))
 
-    async def answer_and_follow(self, task_id: str, answer: Any) -> AsyncGenerator[Event, None]:
+    async def answer_and_follow(
+        self, task_id: str, answer: Any, *, interrupt_id: str = ""
+    ) -> AsyncGenerator[Event, None]:
         """As `answer`, but yields what happens from now on."""
-        async for event in self.control.resume_and_follow(task_id, answer=answer):
+        async for event in self.control.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id):
             yield event
 
     async def cancel(self, task_id: str) -> None:

@@ -35,6 +35,7 @@ MADE = [
     errors.UnknownThread("s1"),
     errors.UnknownSnapshot("s1", "1f1e"),
     errors.UnknownPlace("1f1e"),
+    errors.QuestionClosed("t1", "q1"),
     errors.NothingStored(),
     errors.ThreadExists("s1"),
     errors.InvalidExport("it has no version"),

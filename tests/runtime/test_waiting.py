@@ -1,5 +1,6 @@
 """The inbox: questions and approvals wait together, are answered later, and outlive their process."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import segue
 from segue import tool
 from segue.app import App
 from segue.core.agents import Agent
-from segue.core.errors import InvalidAnswer
+from segue.core.errors import InvalidAnswer, QuestionClosed, TaskError
 from tests.checkpoints.damage import damage
-from tests.fakes import ScriptedChatModel, call_tool, choose
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose
 
 paid: list[int] = []
 
@@ -77,6 +78,37 @@ async def test_questions_and_approvals_share_one_inbox_the_longest_waiting_first
         damage(tmp_path / "segue.db", "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'y:1'")
         broken = (await app.waiting())[1]
         assert (broken["kind"], "damaged" in broken["problem"]) == ("", True)
+
+
+async def test_an_answer_to_a_question_that_is_not_open_is_refused_by_its_id(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db") as app:
+        script = [call_tool(("pay", {"amount": 5})), call_tool(("pay", {"amount": 6})), answer("paid")]
+        register(app, *script, mode="react")
+        task_id = (await app.ask("pay", session_id="s", agent="a"))["task_id"]
+        first = (await app.waiting())[0]["interrupt_id"]
+        assert (await app.answer(task_id, "approve", interrupt_id=first))["status"] == "waiting"
+        second = (await app.question(task_id))["interrupt_id"]
+        with pytest.raises(QuestionClosed, match=f"Question {first} .* not open any more. Open now is {second}: pay"):
+            await app.answer(task_id, "reject", interrupt_id=first)
+        await app.answer(task_id, "approve", interrupt_id=second)
+        with pytest.raises(QuestionClosed, match="the task is done"):
+            await app.answer(task_id, "reject", interrupt_id=second)
+    assert paid == [5, 6]
+
+
+async def test_of_two_answers_at_the_same_time_exactly_one_counts(tmp_path: Path) -> None:
+    paid.clear()
+    script = [call_tool(("pay", {"amount": 5})), call_tool(("pay", {"amount": 6})), answer("paid")]
+    async with segue.open(tmp_path / "segue.db") as one, segue.open(tmp_path / "segue.db") as other:
+        register(one, *script, mode="react")
+        register(other, *script[1:], mode="react")
+        task_id = (await one.ask("pay", session_id="s", agent="a"))["task_id"]
+        answers = [one.answer(task_id, "approve"), other.answer(task_id, "reject")]
+        results = await asyncio.gather(*answers, return_exceptions=True)
+        assert sum(isinstance(result, TaskError) for result in results) == 1
+        given = [e["data"]["verdicts"] for e in await one.events(task_id) if e["type"] == "approval_given"]
+        assert len(given) == 1 and paid == ([5] if given[0][0]["verdict"] == "approve" else [])
 
 
 async def test_the_person_ends_the_task_instead(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ def answer(
     approve: options.Approve = None,
     edit: options.Edit = None,
     reject: options.Reject = None,
+    question: options.Question = "",
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOption = False,
@@ -187,7 +188,7 @@ def answer(
         from .dialog.loop import answered
 
         verdicts = (approve or (), edit or (), reject or ())
-        raise typer.Exit(answered(settings, name, verdicts, answer_to, as_json=as_json))
+        raise typer.Exit(answered(settings, name, verdicts, answer_to, question, as_json=as_json))
 
 
 @app.command()

@@ -73,6 +73,12 @@ Steer = Annotated[
     bool, typer.Option("--steer", help="Add the message to the session's unfinished task, and resume it.")
 ]
 AnswerText = Annotated[str | None, typer.Argument(metavar="[ANSWER]", help="The answer to a question.")]
+Question = Annotated[
+    str,
+    typer.Option(
+        "--question", metavar="ID", help="Answer this question only: see interrupt_id in `segue waiting --json`."
+    ),
+]
 Finish = Annotated[bool, typer.Option("--finish", help="End the task instead of answering its question.")]
 Approve = Annotated[
     list[str] | None,

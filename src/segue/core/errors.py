@@ -23,6 +23,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── ThreadExists        a session of that name exists: choose another name
 │   ├── InvalidExport       the document is not a valid export: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
+│   ├── QuestionClosed      it was answered already, or another one took its place
 │   ├── InvalidAnswer       what a person decided does not fit the question: correct it
 │   ├── ThreadBusy          another owner is running a task on this thread
 │   └── TooManyTasks        the process runs as many tasks as it may: try again later
@@ -35,7 +36,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class SegueError(RuntimeError):
@@ -264,6 +266,27 @@ class UnknownSnapshot(TaskError):
             "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them.",
             thread_id=thread_id,
             checkpoint_id=checkpoint_id,
+        )
+
+
+class QuestionClosed(TaskError):
+    """The question was answered already, or another one took its place; nothing was stored."""
+
+    def __init__(
+        self, task_id: str, interrupt_id: str, asked: Mapping[str, Any] | None = None, *, status: str = "waiting"
+    ) -> None:
+        known: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id, "status": status}
+        if asked is None:
+            super().__init__(
+                "Question {interrupt_id} of task {task_id} is not open any more: the task is {status}.", **known
+            )
+            return
+        what = asked.get("question") or listed(call["name"] for call in asked.get("calls", ()))
+        super().__init__(
+            "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}",
+            **known,
+            open_id=asked["interrupt_id"],
+            what=what,
         )
 
 

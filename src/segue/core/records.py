@@ -108,7 +108,7 @@ class WaitingTask:
     """A task that waits for a person: what it asks, since when, and the form of an answer.
 
     `kind` is approval, question or utterance; `problem` says what was wrong with the last answer, or why the question
-    cannot be read.
+    cannot be read. `interrupt_id` is the question's id.
     """
 
     task_id: str
@@ -122,6 +122,7 @@ class WaitingTask:
     calls: list[Json]
     answer: str
     problem: str = ""
+    interrupt_id: str = ""
 
     def json(self) -> Json:
         """The public form."""

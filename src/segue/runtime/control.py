@@ -146,9 +146,14 @@ class Control:
 
     # A task that was started before.
 
-    async def resume(self, task_id: str, *, model: str = "", answer: Any = None, wait: float = 0.0) -> Started:
-        """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with."""
-        checked = None if answer is None else await self._checked(task_id, answer)
+    async def resume(
+        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "", wait: float = 0.0
+    ) -> Started:
+        """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with.
+
+        `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
+        """
+        checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
         return await self.resume_with(task_id, checked, model=model, wait=wait)
 
     async def resume_with(self, task_id: str, checked: Json | None, *, model: str = "", wait: float = 0.0) -> Started:
@@ -157,6 +162,8 @@ class Control:
         await self._registry.prepare(self._registry.agent(known.agent_id))
         async with self._runner.leased(known.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
+            if checked:
+                await self._queries.open_question(task_id, checked["interrupt_id"])
             await self._check_resumable(row, checked)
             self._registry.model_for(self._registry.agent(row.agent_id), model or row.model)
             changes = {"model": model or row.model, "answer": checked or row.answer, "wanted": None}
@@ -167,11 +174,11 @@ class Control:
             return row, begin(row)
 
     async def resume_and_follow(
-        self, task_id: str, *, model: str = "", answer: Any = None
+        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
     ) -> AsyncGenerator[Event, None]:
         """As `resume`, and the events from now on."""
         seen = [form["seq"] for form in await self._queries.events(task_id)]
-        await self.resume(task_id, model=model, answer=answer)
+        await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
         async for event in self._queries.follow(task_id, after=max(seen, default=0)):
             yield event
 
@@ -186,9 +193,9 @@ class Control:
         status = (await self._runner.tasks.get(row.task_id)).status
         return {**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)}
 
-    async def _checked(self, task_id: str, answer: Any) -> Json:
+    async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""
-        question = await self._queries.question(task_id)
+        question = await self._queries.open_question(task_id, interrupt_id)
         if question["kind"] != "approval":
             reply = read_answer(answer)
             value: Any = reply.json() if question["kind"] == "question" else reply.text

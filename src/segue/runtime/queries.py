@@ -7,7 +7,7 @@ from functools import partial
 from langchain_core.messages import convert_to_openai_messages
 
 from ..checkpoints.ports import Storage
-from ..core.errors import StorageError, TaskError, UnknownThread
+from ..core.errors import QuestionClosed, StorageError, TaskError, UnknownThread
 from ..core.events import Event, to_dict
 from ..core.question import ANSWER_FORMS, API_CALL
 from ..core.records import Json, Task, Thread, WaitingTask
@@ -105,6 +105,22 @@ class Queries:
             raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=row.status)
         return {**asked.value, "interrupt_id": asked.id}
 
+    async def open_question(self, task_id: str, interrupt_id: str) -> Json:
+        """What a task asks a person, which must be the question of that id, where one is given.
+
+        Raises:
+            UnknownTask.
+            TaskError: the task waits for no answer.
+            QuestionClosed: that question is not open; it says what is.
+        """
+        row = await self._runner.tasks.get(task_id)
+        if interrupt_id and row.status != TaskStatus.WAITING:
+            raise QuestionClosed(task_id, interrupt_id, status=row.status)
+        asked = await self.question(task_id)
+        if interrupt_id and asked["interrupt_id"] != interrupt_id:
+            raise QuestionClosed(task_id, interrupt_id, asked)
+        return asked
+
     async def waiting(self, prefix: str = "") -> list[WaitingTask]:
         """Every task that waits for a person, the longest waiting first; one whose state is damaged says so."""
         found = [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
@@ -127,6 +143,7 @@ class Queries:
             calls=list(asked.get("calls", ())),
             answer=ANSWER_FORMS.get(asked["kind"], ""),
             problem=str(asked.get("problem", "")),
+            interrupt_id=str(asked.get("interrupt_id", "")),
         )
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:

@@ -180,6 +180,7 @@ class WaitingView(BaseModel):
     calls: list[dict[str, Any]]
     answer: str
     problem: str = Field(description="what was wrong with the last answer; empty if nothing")
+    interrupt_id: str = Field(description="the question's id")
 
 
 def waiting_view(row: Mapping[str, Any], tenant: Tenant) -> Json:

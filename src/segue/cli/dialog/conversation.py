@@ -110,10 +110,10 @@ class Conversation:
         events = self.app.resume_and_follow(task_id, model=self.settings.model)
         return await self._go_on(trace, events)
 
-    async def answer(self, task_id: str, answer: Answer) -> Turn:
+    async def answer(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
         """Tell a task that waits what was decided, and show how it goes on."""
         trace = await self.app.trace(task_id) if self.view is None else None
-        events = self.app.answer_and_follow(task_id, answer)
+        events = self.app.answer_and_follow(task_id, answer, interrupt_id=interrupt_id)
         if trace:
             return await self._go_on(trace, events)
         first = await anext(events, None)  # an answer that does not fit leaves the view as it is

@@ -72,7 +72,7 @@ class ConversationLoop:
         if answer is None:
             return Turn(talk.print_answer_hints(task, question))
         try:
-            turn: Turn = self.run(talk.answer(task["task_id"], answer))
+            turn: Turn = self.run(talk.answer(task["task_id"], answer, question["interrupt_id"]))
         except InvalidAnswer as error:
             complain(sentence_of(error, talk.settings))
             return Turn(FAILED, task, question)
@@ -130,21 +130,22 @@ def answered(
     task_id: str,
     verdicts: tuple[Iterable[str], Iterable[str], Iterable[str]],
     reply: Answer | None,
+    interrupt_id: str = "",
     *,
     as_json: bool,
 ) -> int:
     """Answer the question that a task waits with, and return the exit code.
 
     `verdicts` are the options that approve, edit and reject, `reply` is the answer to a question; without any the
-    person is asked.
+    person is asked. With `interrupt_id` that question only is answered.
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(find_task(talk.app, task_id))
-        question = loop.run(talk.app.question(found))
+        question = loop.run(talk.app.queries.open_question(found, interrupt_id))
         if reply is not None or any(verdicts):
             given = answer_of(question.get("calls", ()), *verdicts) if reply is None else reply
-            code = loop.run_turns(talk.answer(found, given))
+            code = loop.run_turns(talk.answer(found, given, question["interrupt_id"]))
         else:
             code = loop.run_turns(talk.resume(found))
     return loop.leave(code)

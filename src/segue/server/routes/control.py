@@ -32,6 +32,9 @@ class AnswerRequest(BaseModel):
     verdicts: list[Verdict] | Literal["approve", "reject"] | None = None
     answer: str | None = None
     manual_finish: bool = False
+    interrupt_id: str | None = Field(
+        default=None, max_length=64, description="The question that is answered; refused if another one is open now."
+    )
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -93,7 +96,7 @@ async def answer(task_id: TaskId, body: AnswerRequest, service: ServiceDep, tena
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
     with service.starting_task(tenant, task["thread_id"]):
-        row = await service.app.take_up(task_id, answer=_answer(body))
+        row = await service.app.take_up(task_id, answer=_answer(body), interrupt_id=body.interrupt_id or "")
     return JsonResponse(task_view(row, tenant), 202)
 
 
