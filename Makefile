@@ -9,7 +9,7 @@ MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
-unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME MYPYPATH SEGUE_AGENTS
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE MYPYPATH SEGUE_AGENTS
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -1,5 +1,6 @@
 """What holds for every test: no network beyond this machine, no settings of the person who runs it."""
 
+import gc
 import ipaddress
 import os
 import re
@@ -63,6 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported: it would look through it again and again."""
+    gc.freeze()
 
 
 def _refuse_network(event: str, arguments: tuple[Any, ...]) -> None:

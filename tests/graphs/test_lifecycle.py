@@ -1,6 +1,5 @@
 """The lifecycle graph on scripted models, in memory and on SQLite."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,6 @@ from langgraph.runtime import RunControl, Runtime
 
 from segue.core.agents import Budget
 from segue.core.context import RunContext
-from segue.core.errors import ModelUnreachable
 from segue.core.tools import CallKey, Claim
 from segue.graphs.lifecycle import build_lifecycle
 from segue.nodes.lifecycle.executing import executing
@@ -64,24 +62,6 @@ async def test_what_a_task_does_is_told_with_its_step_and_is_no_answer_of_the_wh
     assert not [d for d in test.deltas if d.type == "token"]
 
 
-async def test_tasks_that_will_not_do_are_asked_for_again_with_the_reasons(bed: Make) -> None:
-    script = ["no tasks at all", tasks(task("a", "b"), task("b", "a")), tasks(task("c")), answer("done")]
-    with (test := bed(build_lifecycle, script)).model:
-        out = await test.send("go")
-    assert out["result"]["answer"] == "done"
-    assert [e["data"]["final"] for e in test.of_type("error")] == [False, False]
-    assert "wait for each other" in str(test.model.calls[2][0].content)
-
-
-async def test_after_three_tries_the_run_ends_in_error(bed: Make) -> None:
-    with (test := bed(build_lifecycle, ["x", "y", "z"])).model:
-        out = await test.send("go")
-    assert out["result"]["success"] is False
-    assert "after 3 tries" in out["result"]["error"]
-    assert test.of_type("lifecycle")[-1]["data"]["details"]["phase"] == "decomposing"
-    assert out["messages"][-1].type == "ai"
-
-
 async def test_a_second_turn_begins_anew_and_knows_what_was_said(bed: Make) -> None:
     script = [tasks(task("a")), answer("blue"), tasks(task("b")), answer("red")]
     test = bed(build_lifecycle, script)
@@ -112,31 +92,6 @@ async def test_a_phase_that_finds_a_pause_asked_for_begins_nothing(node: Any) ->
     assert await node(state, Runtime(context=RunContext(), control=control)) == {"held": True}
 
 
-async def test_the_time_of_a_task_is_its_own(bed: Make) -> None:
-    @tool
-    async def wait() -> str:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        return "never"
-
-    script = [tasks(task("a", timeout=0.05), task("b")), call_tool(("wait", {})), answer("in time")]
-    test = bed(build_lifecycle, script, tools=(wait,))
-    out = await test.send("go")
-    assert out["result"]["success"] is False
-    assert [step["status"] for step in out["result"]["plan"]] == ["error", "done"]
-    assert "it took longer than 0.05 s" in out["result"]["answer"] and "in time" in out["result"]["answer"]
-
-
-async def test_an_endpoint_that_is_down_stops_the_run_where_it_can_go_on(bed: Make) -> None:
-    script = [tasks(task("a"), task("b")), answer("one"), ModelUnreachable("It does not answer."), answer("two")]
-    with (test := bed(build_lifecycle, script)).model:
-        with pytest.raises(ModelUnreachable):
-            await test.send("go")
-        out = await test.resume()
-    assert out["result"]["success"]
-    assert "one" in out["result"]["answer"] and "two" in out["result"]["answer"]
-
-
 async def test_a_spent_budget_of_time_ends_the_run_with_what_was_done(bed: Make) -> None:
     script = [tasks(task("a"), task("b")), answer("one")]
     test = bed(build_lifecycle, script, budget=Budget(seconds=100))
@@ -159,23 +114,6 @@ async def test_what_a_person_adds_reaches_the_tasks_that_come_and_the_history(be
     out = await test.resume()
     assert "in French, please" in str(test.model.calls[-1])
     assert [m.text for m in out["messages"] if m.type == "human"] == ["go", "in French, please"]
-
-
-async def test_a_person_is_asked_before_a_tasks_call_runs(bed: Make) -> None:
-    ran: list[str] = []
-
-    @tool(needs_approval=True)
-    def send(to: str) -> str:
-        """Send a letter."""
-        ran.append(to)
-        return "sent"
-
-    script = [tasks(task("a")), call_tool(("send", {"to": "Ann"})), answer("done")]
-    test = bed(build_lifecycle, script, tools=(send,))
-    await test.send("go")
-    assert (await test.question())["calls"][0]["name"] == "send" and ran == []
-    out = await test.answer("approve")
-    assert ran == ["Ann"] and out["result"]["success"]
 
 
 async def test_the_native_protocol_carries_tasks_out_as_well(bed: Make) -> None:

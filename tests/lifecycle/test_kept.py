@@ -130,21 +130,6 @@ async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(db: Path, shop:
     assert shop.done == ["t1"] and engine.state is EngineState.ERROR
 
 
-async def test_cancelled_while_it_waits_the_run_stands_and_the_engine_goes_on(db: Path, shop: Workshop) -> None:
-    shop.hold("t1")
-    async with opened(db, shop) as app:
-        engine = ConversationEngine(app=app, agent="worker")
-        following = asyncio.create_task(rest(engine.run(GOAL)))
-        await soon(lambda: "t1" in shop.begun and shop.begun["t1"].is_set())
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        assert engine.state is EngineState.PAUSED
-        shop.release("t1")
-        await rest(engine.run(None))
-        assert [row["status"] for row in await app.tasks()] == ["done"]
-    assert shop.done == ["t1", "t2", "t3"]
-
-
 async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, shop: Workshop) -> None:
     async with opened(db, shop) as app:
         first = ConversationEngine(app=app, agent="worker", session_id="s").run(GOAL)
