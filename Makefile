@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 TYPES := build/types
 DB := segue.db
 TASKS := 2000
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
@@ -25,10 +26,10 @@ demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
 test: $(VENV)/.dev ## run the fast tests
-	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile -p no:schemathesis --ignore tests/server/test_schema.py
+	$(BIN)/python -m pytest -m 'not slow' $(PARALLEL) -p no:schemathesis --ignore tests/server/test_schema.py
 
 test-slow: $(VENV)/.dev ## run the slow tests: processes, crashes, recordings
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow $(PARALLEL)
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash

@@ -25,6 +25,8 @@ SLOW = (
 )
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
+LONG = ("crash/test_crash.py", "crash/test_damage.py", "test_studio.py", "test_wheel.py", "recorded/")
+"""Files that take minutes. They come first, so that none is left to one worker at the end."""
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
 MEMORY, ROOM = Path("/dev/shm"), 2**31
 """A folder in memory, where databases are written without waiting for a disk; used where so many bytes are free."""
@@ -60,10 +62,16 @@ def _one_certificate() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(SLOW):
+        if _place(item).startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: not _place(item).startswith(LONG))
+
+
+def _place(item: pytest.Item) -> str:
+    """The path of a test's file in this folder."""
+    here = Path(__file__).parent
+    return item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
 
 
 def pytest_collection_finish() -> None:

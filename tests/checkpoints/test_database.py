@@ -104,19 +104,17 @@ async def test_another_programs_database_is_left_alone(path: str) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-async def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseUnavailable, match="is a folder"):
-        await open_database(str(tmp_path))
-
-
-async def test_no_name_is_refused() -> None:
-    with pytest.raises(DatabaseUnavailable, match="name a file"):
-        await open_database("")
-
-
-async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseUnavailable, match=r"The folder .*nowhere does not exist: create it"):
-        await open_database(str(tmp_path / "nowhere" / "segue.db"))
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "name a file"),
+        ("{}", "is a folder"),
+        ("{}/nowhere/segue.db", r"The folder .*nowhere does not exist: create it"),
+    ],
+)
+async def test_what_cannot_be_a_database_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match=said):
+        await open_database(name.format(tmp_path))
 
 
 async def test_a_read_only_database_is_refused(path: str) -> None:

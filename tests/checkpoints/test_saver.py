@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
@@ -108,15 +108,6 @@ async def test_an_answered_question_tells_its_events_once(place: Place) -> None:
     output = await run(wired, Command(resume="yes"))
     assert output["done"] == ["yes", "last"]
     assert await place.texts() == ["answered yes", "last 0", "last 1"]
-
-
-async def test_messages_survive_many_turns_of_a_delta_channel(place: Place) -> None:
-    graph = compiled(Steps(), place.saver)
-    for n in range(12):
-        await run(graph, {"messages": [HumanMessage(f"turn {n}")]})
-    kept = (await compiled(Steps(), Place(place.database).saver).aget_state(config_of())).values["messages"]
-    assert [m.content for m in kept] == [text for n in range(12) for text in (f"turn {n}", "first", "last")]
-    assert len(await place.texts()) == 12 * len(ALL)
 
 
 async def test_writes_put_again_add_no_event_and_take_no_number(place: Place) -> None:

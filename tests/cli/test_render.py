@@ -222,13 +222,6 @@ def test_a_plan_in_the_terminal_is_left_behind_once_with_its_calls() -> None:
     ]
 
 
-def test_react_in_the_terminal_shows_each_thing_once() -> None:
-    shown = live(REACT)
-    assert shown.count("要查北京") == 1
-    assert shown.count("北京很好") == 1
-    assert shown.count('get_city_info(city="北京")') == 1
-
-
 def frame(view: LiveView, width: int = 80, height: int = 24) -> str:
     """What is redrawn at this moment."""
     console = terminal(width, height)
@@ -330,11 +323,6 @@ def test_what_was_streamed_is_discarded_when_a_call_starts_again() -> None:
     assert "attempt 2" in plain(events)
     assert plain(events).count("all of it") == 1
     assert "half" not in live(events)
-
-
-def test_an_answer_that_differs_from_what_was_streamed_is_shown_whole() -> None:
-    events: list[Event] = [Token(content="draft", **TASK), Answer(answer="final", **TASK)]
-    assert "final" in plain(events)
 
 
 def test_a_mended_plan_leaves_the_old_one_behind() -> None:

@@ -11,7 +11,7 @@ from segue import tool
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import InvalidAnswer, TaskError
-from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.fakes import ScriptedChatModel, answer, call_tool
 
 
 @pytest.fixture
@@ -85,27 +85,6 @@ async def test_a_batch_waits_and_another_opening_answers(database: Path) -> None
         assert given[0]["data"]["verdicts"][0]["original"] == {"amount": 5}
         with pytest.raises(TaskError, match="waits for no answer"):
             await second.answer(task_id, "approve")
-
-
-async def test_a_waiting_task_can_be_given_up(database: Path) -> None:
-    till = Till()
-    async with segue.open(database) as app:
-        register(app, till, [BATCH, answer("next")])
-        result = await app.ask("go", session_id="s", agent="a")
-        await app.cancel(result["task_id"])
-        assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "next"
-        assert till.paid == []
-
-
-async def test_a_plan_waits_too(database: Path) -> None:
-    till = Till()
-    plan = plan_json("pay", [{"action": "pay", "params": {"amount": 3}, "description": "pay"}])
-    async with segue.open(database) as app:
-        register(app, till, [plan, "all paid"], mode="plan")
-        result = await app.ask("go", session_id="s", agent="a")
-        assert (result["status"], till.paid) == ("waiting", [])
-        done = await app.answer(result["task_id"], "approve")
-        assert (done["status"], done["answer"], till.paid) == ("done", "all paid", [3])
 
 
 async def test_a_message_joins_a_paused_task(database: Path) -> None:

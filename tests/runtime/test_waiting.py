@@ -109,11 +109,3 @@ async def test_of_two_answers_at_the_same_time_exactly_one_counts(tmp_path: Path
         assert sum(isinstance(result, TaskError) for result in results) == 1
         given = [e["data"]["verdicts"] for e in await one.events(task_id) if e["type"] == "approval_given"]
         assert len(given) == 1 and paid == ([5] if given[0][0]["verdict"] == "approve" else [])
-
-
-async def test_the_person_ends_the_task_instead(tmp_path: Path) -> None:
-    async with segue.open(tmp_path / "segue.db") as app:
-        register(app, ASK)
-        asked = await app.ask(PLAN, session_id="s", agent="a")
-        ended = await app.answer(asked["task_id"], {"manual_finish": True})
-        assert ended["status"] == "error" and "terminated explicitly by the user" in ended["error"]
