@@ -306,7 +306,7 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
         await app._runner.tasks.create(NewTask(task_id="t1", thread_id="s", **values))
         damage(path, "UPDATE tasks SET message = NULL WHERE task_id = 't1'")
         back = await app.recover("s")
-        assert (back["checkpoint_id"], len(back["repaired"])) == ("", 1)
+        assert (back["checkpoint_id"], back["readable"], len(back["repaired"])) == (None, True, 1)
         assert "send its message again" in back["repaired"][0]
         trace = await app.trace("t1")
         assert (trace["task"]["status"], trace["task"]["message"]) == ("error", "")
