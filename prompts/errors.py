@@ -24,6 +24,7 @@ ERRORS: Mapping[str, str] = {
     "InsideEventLoop": (
         "segue.ask 不能在事件循环中运行：请使用 `async with segue.open() as app` 和 `await app.ask(…)`。"
     ),
+    "UnknownField": "{file} 中的智能体“{name}”有未知的字段“{field}”；可选：{known}。",
     "UnknownWorkflow": "没有名为“{name}”的工作流；请给出 .md 或 .yaml 文件，或选择：{known}。",
     "UnknownScenario": "没有名为“{name}”的场景；可选：{known}。",
     "InvalidWorkflow": "工作流无效：{where}：{reason}。",
@@ -79,8 +80,8 @@ ERRORS: Mapping[str, str] = {
 SENTENCES: Mapping[str, str] = {
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",
-    "The message has {size} bytes and {most} is the most: shorten it.": (
-        "消息有 {size} 字节，最多 {most} 字节：请缩短它。"
+    "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's budget.message_bytes.": (
+        "消息有 {size} 字节，最多 {most} 字节：请缩短它，或增大智能体的 budget.message_bytes。"
     ),
     "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -": (
         "会话名称 {name} 无法使用：最多 128 个字母、数字或 . _ : @ -"

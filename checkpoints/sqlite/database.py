@@ -207,9 +207,9 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
         with translated(path):
             await asyncio.to_thread(check_log, _place(path))
             await asyncio.to_thread(_prepare, path, lock_timeout)
-            checkpoints = await opened.enter_async_context(
-                aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
-            )
+            connecting = aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
+            connecting._thread.daemon = True  # it must not keep a process alive that forgot to close its app
+            checkpoints = await opened.enter_async_context(connecting)
             await checkpoints.execute("PRAGMA query_only = ON")
         database = Database(path, lock_timeout, checkpoints, temporary)
         opened.push_async_callback(database._readers.close)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .core.errors import SegueError
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
+    from .core.result import Result
     from .entry import ask, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
@@ -35,6 +36,7 @@ _HOMES = {
     "FlowConfig": "core.flows",
     "McpServer": "core.agents",
     "Prices": "core.agents",
+    "Result": "core.result",
     "RunContext": "core.context",
     "SegueError": "core.errors",
     "ask": "entry",
@@ -59,6 +61,7 @@ __all__ = [
     "FlowConfig",
     "McpServer",
     "Prices",
+    "Result",
     "RunContext",
     "SegueError",
     "ask",

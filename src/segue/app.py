@@ -12,6 +12,7 @@ from .core.errors import AppClosed
 from .core.events import Event
 from .core.models import Model
 from .core.records import Json
+from .core.result import Result
 from .graphs.chat import UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph
@@ -112,7 +113,7 @@ class App:
 
     async def ask(
         self, message: str, *, response_model: type[BaseModel] | None = None, **options: Unpack[MessageOptions]
-    ) -> Json:
+    ) -> Result:
         """Send a message and wait for its result, with `task_id`, `session_id` and `status` added.
 
         With `response_model` the answer is also given as an object of it, under `object`.
@@ -146,7 +147,7 @@ class App:
         """
         await self.control.pause(task_id)
 
-    async def resume(self, task_id: str, *, model: str = "") -> Json:
+    async def resume(self, task_id: str, *, model: str = "") -> Result:
         """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
 
         `model` takes the place of the one that it began with.
@@ -183,7 +184,7 @@ class App:
         """
         return await self.queries.question(task_id)
 
-    async def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Json:
+    async def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Result:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
         To an approval `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?,

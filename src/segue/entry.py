@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,7 +11,7 @@ from .app import App
 from .checkpoints.backends import open_storage
 from .core.agents import Agent
 from .core.errors import ConfigurationError, InsideEventLoop
-from .core.records import Json
+from .core.result import Result
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
@@ -42,8 +42,26 @@ async def open_app(
     return App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
 
 
-@asynccontextmanager
-async def open(
+class Opening(AbstractAsyncContextManager[App]):
+    """An app to be opened: `async with` closes it, too; after `app = await …` it is closed by `await app.close()`."""
+
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, App]]) -> None:
+        self._opening = opening
+        self._app: App | None = None
+
+    def __await__(self) -> Generator[Any, None, App]:
+        return self._opening().__await__()
+
+    async def __aenter__(self) -> App:
+        self._app = await self._opening()
+        return self._app
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._app:
+            await self._app.close()
+
+
+def open(
     path: str | Path = "segue.db",
     *,
     agents: Iterable[Agent] = (),
@@ -52,8 +70,11 @@ async def open(
     max_queued: int = MAX_QUEUED,
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
-) -> AsyncIterator[App]:
+) -> Opening:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
+
+    `async with segue.open() as app:` closes it at the end; in a notebook `app = await segue.open()` and, at the end,
+    `await app.close()`.
 
     The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
     `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
@@ -63,11 +84,7 @@ async def open(
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    app = await open_app(path, agents, modes, max_running, max_queued, memory, embeddings)
-    try:
-        yield app
-    finally:
-        await app.close()
+    return Opening(lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings))
 
 
 def _max_running() -> int:
@@ -82,10 +99,10 @@ def _max_running() -> int:
     return int(given)
 
 
-def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Json:
+def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Result:
     """Ask one question and wait for the result; options as in `App.start`."""
 
-    async def once() -> Json:
+    async def once() -> Result:
         async with open(db) as app:
             return await app.ask(message, **options)
 

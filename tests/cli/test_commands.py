@@ -41,7 +41,11 @@ def sentence(result: Result) -> str:
     [
         (("chat", ""), 2, "The message is empty"),
         (("chat", "  \n "), 2, "The message is empty"),
-        (("chat", "长" * 11_000), 2, "The message has 33000 bytes and 32768 is the most"),
+        (
+            ("chat", "长" * 11_000),
+            2,
+            "The message has 33000 bytes and 32768 is the most: shorten it, or raise",
+        ),
         (("chat", "hi", "--mode", "wild"), 2, "There is no mode 'wild'; use one of: direct, "),
         (("chat", "hi", "--agent", "nobody"), 2, "There is no agent 'nobody'; use one of: travel, data."),
         (("chat", "hi", "--session", "a b"), 2, "The session name 'a b' cannot be used"),
@@ -88,7 +92,9 @@ def test_only_asking_creates_no_database(here: Path) -> None:
     [
         ("[[agent]", "cannot be read"),
         ("[agents]", "has 'agents'; it may have [[agent]], [modes] and [flows]."),
-        ('[[agent]]\nagent_id = "a"\nspeed = 9', "speed: Extra inputs are not permitted"),
+        ('[[agent]]\nagent_id = "a"\ncolour = 9', "has an unknown field 'colour': use agent_id, "),
+        ('[[agent]]\nagent_id = "a"\ntemprature = 0', "unknown field 'temprature': use temperature."),
+        ('[[agent]]\nagent_id = "a"\n[[agent.mcp]]\nname = "m"\ncomand = "x"', "'mcp.0.comand': use command."),
         ('[[agent]]\nagent_id = "a"\ntools = ["none"]', "There is no tool 'none'"),
         (f"[[agent]]\nagent_id = {'[' * 5000}", "cannot be read"),
         ('[modes]\nshout = "none:graph"', "'none:graph' cannot be imported"),

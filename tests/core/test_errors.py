@@ -33,6 +33,7 @@ MADE = [
     errors.UnknownTask("t1"),
     errors.UnknownMemory("logs.md"),
     errors.UnknownThread("s1"),
+    errors.UnknownField("a", "agents.toml", ["mcp", "0", "comand"], ["command", "name"]),
     errors.UnknownSnapshot("s1", "1f1e"),
     errors.UnknownPlace("1f1e"),
     errors.QuestionClosed("t1", "q1"),

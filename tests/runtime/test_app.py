@@ -283,3 +283,27 @@ async def test_ten_megabytes_of_output_are_kept_once_and_opened_piece_by_piece(a
     assert recalled["total_chars"] > 9_800_000 and "line 20" in recalled["text"]
     assert opened[0] < 20_000
     assert stored_bytes(database) < 25_000_000
+
+
+async def test_an_app_is_opened_without_a_block_and_a_result_has_its_fields_as_attributes(database: Path) -> None:
+    app = await segue.open(database)
+    result = await app.ask(BEIJING, session_id="s", mode="plan")
+    assert isinstance(result, segue.Result)
+    assert result == dict(result)
+    for name in (
+        "answer",
+        "success",
+        "status",
+        "mode",
+        "task_id",
+        "session_id",
+        "reasoning",
+        "history",
+        "plan",
+        "usage",
+    ):
+        assert getattr(result, name) == result[name]
+    assert (result.error, result.object, result.unknown_outcomes) == (None, None, [])
+    await app.close()
+    empty = segue.Result()
+    assert (empty.answer, empty.success, empty.plan, empty.usage, empty.history) == ("", False, None, {}, [])

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, UnknownField
 
 T = TypeVar("T")
 Items = Annotated[Sequence[T], AfterValidator(tuple)]
@@ -211,14 +211,24 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
         return Agent(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        *inside, field = (str(part) for part in first["loc"])
+        name = table.get("agent_id", "?")
+        if first["type"] == "extra_forbidden":
+            raise UnknownField(str(name), file, [*inside, field], _fields_beside(inside)) from error
         raise ConfigurationError(
             "The agent '{name}' in {file}: {where}: {reason}.",
-            name=table.get("agent_id", "?"),
+            name=name,
             file=file,
-            where=where,
+            where=".".join([*inside, field]),
             reason=first["msg"],
         ) from error
+
+
+def _fields_beside(inside: Sequence[str]) -> list[str]:
+    """The fields that the table which is `inside` the agent's may have."""
+    tables: dict[str, type[BaseModel]] = {"budget": Budget, "prices": Prices, "mcp": McpServer}
+    kind = tables[inside[0]] if inside else Agent
+    return [*kind.model_fields, *([] if inside else ["prompt_file"])]
 
 
 def load_attribute(name: str) -> Any:

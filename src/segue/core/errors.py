@@ -4,7 +4,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── InvalidMessage          the message is empty or too long: send another
 ├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
-│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel
+│   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
 │   ├── UnknownWorkflow · UnknownScenario · InvalidWorkflow
 │   ├── MissingKey · MissingExtra · InsideEventLoop
 │   └── ToolServerUnavailable   an MCP server does not start or answer
@@ -36,7 +36,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -124,6 +125,19 @@ class InvalidWorkflow(ConfigurationError):
     def __init__(self, file: str, line: int, field: str, reason: str) -> None:
         where = f"{file}, line {line}" + (f", {field}" if field else "")
         super().__init__("The workflow is not valid: {where}: {reason}.", where=where, reason=reason.rstrip("."))
+
+
+class UnknownField(ConfigurationError):
+    """A table of the agents file has no field of that name."""
+
+    def __init__(self, name: str, file: object, path: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(
+            "The agent '{name}' in {file} has an unknown field '{field}': use {known}.",
+            name=name,
+            file=file,
+            field=".".join(path),
+            known=listed(get_close_matches(path[-1], known, 1) or known),
+        )
 
 
 class InsideEventLoop(ConfigurationError):

@@ -15,6 +15,7 @@ from ..core.events import Event, Resumed, Steered
 from ..core.ids import Ids
 from ..core.question import read_answer
 from ..core.records import Json, NewTask, Task
+from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
@@ -92,7 +93,7 @@ class Control:
             row = await self._created(asyncio.create_task(creating))
             return row, begin(row)
 
-    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Json:
+    async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Result:
         """Start a task and wait for its result, as an object too where a model of it is given."""
         row, run = await self.start(request)
         result = await self.result(row, run)
@@ -101,7 +102,7 @@ class Control:
         model = self._registry.model_for(self._registry.agent(row.agent_id), row.model)
         made, usage = await extract(model, result["answer"], response_model)
         spent = {name: result["usage"].get(name, 0) + count for name, count in usage.items()}
-        return {**result, "object": made, "usage": {**result["usage"], **spent}}
+        return Result({**result, "object": made, "usage": {**result["usage"], **spent}})
 
     async def _mode(self, request: Request, agent: Agent) -> str:
         preferred = await self._sessions.default_mode(request.user_id)
@@ -118,7 +119,10 @@ class Control:
             raise InvalidMessage("The message is not valid text: send it as UTF-8.")
         if (size := len(message.encode())) > (most := agent.budget.message_bytes):
             raise InvalidMessage(
-                "The message has {size} bytes and {most} is the most: shorten it.", size=size, most=most
+                "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's "
+                "budget.message_bytes.",
+                size=size,
+                most=most,
             )
         check_session(thread_id)
         self._registry.model_for(agent, request.model)
@@ -182,7 +186,7 @@ class Control:
         async for event in self._queries.follow(task_id, after=max(seen, default=0)):
             yield event
 
-    async def result(self, row: Task, run: "asyncio.Task[Json]") -> Json:
+    async def result(self, row: Task, run: "asyncio.Task[Json]") -> Result:
         """Wait for a run; returns its result with `task_id`, `session_id` and `status`."""
         try:
             result = await asyncio.shield(run)
@@ -191,7 +195,7 @@ class Control:
                 raise
             result = stopped(row)
         status = (await self._runner.tasks.get(row.task_id)).status
-        return {**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)}
+        return Result({**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)})
 
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""

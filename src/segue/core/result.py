@@ -1,0 +1,75 @@
+"""The result of a task: a dict whose fields are attributes, too."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .records import Json
+
+
+class Result(Json):
+    """What a message came to.
+
+    It is the prescribed dict: `result["answer"]` and `result.answer` are the same.
+    """
+
+    @property
+    def answer(self) -> str:
+        """The answer; empty while the task waits or is paused."""
+        return str(self.get("answer") or "")
+
+    @property
+    def success(self) -> bool:
+        return bool(self.get("success"))
+
+    @property
+    def status(self) -> str:
+        """The task's status: done, error, waiting, paused or cancelled."""
+        return str(self.get("status", ""))
+
+    @property
+    def mode(self) -> str:
+        """The mode that answered."""
+        return str(self.get("mode", ""))
+
+    @property
+    def task_id(self) -> str:
+        return str(self.get("task_id", ""))
+
+    @property
+    def session_id(self) -> str:
+        return str(self.get("session_id", ""))
+
+    @property
+    def reasoning(self) -> Mapping[str, Any]:
+        """{"text", "total_steps", "tools_used"}."""
+        return self.get("reasoning") or {}
+
+    @property
+    def history(self) -> list[Json]:
+        """The steps: {"step", "phase", "action", "result", "description"} each."""
+        return list(self.get("history") or ())
+
+    @property
+    def plan(self) -> Json | None:
+        """The plan, {"goal", "steps"}, where the mode made one."""
+        return self.get("plan")
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """Tokens and calls: {"input", "output", "calls"}, with prices also "cost" and "currency"."""
+        return self.get("usage") or {}
+
+    @property
+    def object(self) -> Any:
+        """The object of the `response_model`, where one was asked for."""
+        return self.get("object")
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed."""
+        return self.get("error")
+
+    @property
+    def unknown_outcomes(self) -> list[Json]:
+        """The calls that may or may not have taken effect."""
+        return list(self.get("unknown_outcomes") or ())
