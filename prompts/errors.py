@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..core.errors import SegueError
+from ..core.errors import InvalidWorkflow, SegueError
 from .language import Language
 from .words import described
 
@@ -27,7 +27,7 @@ ERRORS: Mapping[str, str] = {
     "UnknownField": "{file} 中的智能体“{name}”有未知的字段“{field}”；可选：{known}。",
     "UnknownWorkflow": "没有名为“{name}”的工作流；请给出 .md 或 .yaml 文件，或选择：{known}。",
     "UnknownScenario": "没有名为“{name}”的场景；可选：{known}。",
-    "InvalidWorkflow": "工作流无效：{where}：{reason}。",
+    "InvalidWorkflow": "工作流无效：{sentence}",
     "ToolServerUnavailable": (
         "MCP 服务器“{server}”无法使用：{reason}。请检查它的命令或网址，或从智能体中移除它，然后重新发送消息。"
     ),
@@ -78,6 +78,7 @@ ERRORS: Mapping[str, str] = {
 """By the error's class; `sentence` is the error's own English one."""
 
 SENTENCES: Mapping[str, str] = {
+    "The judge {judge} gave no verdict on {conversation}: {why}": "评审 {judge} 没有对 {conversation} 作出判断：{why}",
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",
     "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's budget.message_bytes.": (
@@ -463,7 +464,32 @@ SENTENCES: Mapping[str, str] = {
 }
 """By the English template, where one class has several sentences."""
 
-_TRANSLATED = ("status", "choices", "known", "fault", "reason", "advice")
+_WORKFLOW_FAULTS: Mapping[str, str] = {
+    "{problem}": "{problem}",
+    "the file cannot be read ({error})": "文件无法读取（{error}）",
+    "this is not valid YAML: {error}": "不是有效的 YAML：{error}",
+    "the file should begin with front matter: a line with '---', then YAML": (
+        "文件应以前置元数据开头：一行 '---'，然后是 YAML"
+    ),
+    "the front matter should end with a line with '---'": "前置元数据应以一行 '---' 结束",
+    "this key is repeated": "这个键重复了",
+    "not a JSON schema: {error}": "不是 JSON schema：{error}",
+    "should be a list of scenarios": "应为场景的列表",
+    "there are two scenarios '{name}'": "有两个名为“{name}”的场景",
+    "there are two steps '{name}'": "有两个名为“{name}”的步骤",
+    "'{name}' cannot require itself": "“{name}”不能依赖自己",
+    "the answer '{name}' is missing": "缺少回答“{name}”",
+    "'{name}' is no {kind}; use one of: {known}": "“{name}”不是{kind}；可选：{known}",
+}
+SENTENCES = {
+    **SENTENCES,
+    **{
+        f"{InvalidWorkflow.PLACE}{english}.": f"工作流无效：{{file}} 第 {{line}} 行{{field}}：{chinese}。"
+        for english, chinese in _WORKFLOW_FAULTS.items()
+    },
+}
+
+_TRANSLATED = ("kind", "status", "choices", "known", "fault", "reason", "advice")
 
 
 def template_of(error: SegueError) -> str:

@@ -153,6 +153,10 @@ WORDS: Mapping[str, str] = {
     "a part of it is longer than 200 bytes": "其中一段超过 200 字节",
     "it is not text": "它不是文本",
     "none": "无",
+    # kinds of names
+    "slot": "信息项",
+    "slot or API": "信息项或 API",
+    "parameter": "参数",
 }
 
 LABELS: Mapping[str, str] = {

@@ -21,7 +21,7 @@ MADE = [
     errors.UnknownAgent("x", ["travel", "support"]),
     errors.UnknownWorkflow("x", ["travel_change"]),
     errors.UnknownScenario("x", ["change_with_fee"]),
-    errors.InvalidWorkflow("mine.md", 12, "slots.name.ask", "field required"),
+    errors.InvalidWorkflow("mine.md", 12, "slots.name.ask", "{problem}", problem="field required"),
     errors.UnknownMode("x", ["direct", "react"]),
     errors.UnknownTool("x", []),
     errors.UnknownLanguage("x"),

@@ -120,11 +120,16 @@ class UnknownScenario(ConfigurationError):
 
 
 class InvalidWorkflow(ConfigurationError):
-    """The file of a workflow or of its scenarios has a fault: correct it."""
+    """The file of a workflow or of its scenarios has a fault: correct it.
 
-    def __init__(self, file: str, line: int, field: str, reason: str) -> None:
-        where = f"{file}, line {line}" + (f", {field}" if field else "")
-        super().__init__("The workflow is not valid: {where}: {reason}.", where=where, reason=reason.rstrip("."))
+    `reason` is a template of the other values.
+    """
+
+    PLACE = "The workflow is not valid: {file}, line {line}{field}: "
+
+    def __init__(self, file: str, line: int, field: str, reason: str, **values: object) -> None:
+        at = {"file": file, "line": line, "field": f", {field}" if field else ""}
+        super().__init__(f"{self.PLACE}{reason}.", **at, **values)
 
 
 class UnknownField(ConfigurationError):

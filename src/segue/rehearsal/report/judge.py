@@ -95,7 +95,12 @@ async def judge_one(judge: Model, conversation: Conversation) -> Verdict:
             return _read((await _reply(judge, request)).text)
         except UnreadableReply as error:
             why = str(error)
-    raise UnreadableReply(f"The judge {judge.name} gave no verdict on {conversation.conversation_id}: {why}")
+    raise UnreadableReply(
+        "The judge {judge} gave no verdict on {conversation}: {why}",
+        judge=judge.name,
+        conversation=conversation.conversation_id,
+        why=why,
+    )
 
 
 async def _reply(judge: Model, request: ModelRequest) -> ModelReply:

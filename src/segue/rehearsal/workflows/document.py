@@ -35,9 +35,9 @@ class Document:
     _tree: yaml.Node | None
     _offset: int
 
-    def fault(self, at: Location, reason: str) -> InvalidWorkflow:
-        """An error that names the file, the line and the field."""
-        return InvalidWorkflow(self.file, self.line(at), ".".join(str(part) for part in at), reason)
+    def fault(self, at: Location, reason: str, **values: object) -> InvalidWorkflow:
+        """An error that names the file, the line and the field; `reason` is a template of the values."""
+        return InvalidWorkflow(self.file, self.line(at), ".".join(str(part) for part in at), reason, **values)
 
     def line(self, at: Location) -> int:
         """The line of the deepest part of that place that exists."""
@@ -69,16 +69,16 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidWorkflow(path.name, 1, "", f"the file cannot be read ({error})") from None
+        raise InvalidWorkflow(path.name, 1, "", "the file cannot be read ({error})", error=error) from None
     front, body, offset = (text, "", 0) if path.suffix in (".yaml", ".yml") else _front_matter(path.name, text)
     try:
         tree = yaml.compose(front, Loader=_Loader)
         value = yaml.load(front, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = (error.problem_mark.line + 1 if error.problem_mark else 1) + offset
-        raise InvalidWorkflow(path.name, line, "", f"this is not valid YAML: {error.problem}") from None
+        raise InvalidWorkflow(path.name, line, "", "this is not valid YAML: {error}", error=error.problem) from None
     except yaml.YAMLError as error:
-        raise InvalidWorkflow(path.name, 1, "", f"this is not valid YAML: {error}") from None
+        raise InvalidWorkflow(path.name, 1, "", "this is not valid YAML: {error}", error=error) from None
     document = Document(path.name, value, body, tree, offset)
     _refuse_repeated_keys(document, tree, ())
     return document

@@ -58,9 +58,11 @@ def _read(path: Path, _changed: int) -> Workflow:
         try:
             Draft202012Validator.check_schema(api.parameters)
         except SchemaError as error:
-            raise document.fault(("apis", name, "parameters"), f"not a JSON schema: {error.message}") from None
-    for at, reason in workflow.faults():
-        raise document.fault(at, reason)
+            raise document.fault(
+                ("apis", name, "parameters"), "not a JSON schema: {error}", error=error.message
+            ) from None
+    for at, reason, values in workflow.faults():
+        raise document.fault(at, reason, **values)
     return workflow
 
 
@@ -103,7 +105,7 @@ def _read_scenarios(path: Path, _changed: int) -> tuple[Scenario, ...]:
     for place, item in enumerate(listed):
         scenario = _validated(document, Scenario, item, ("scenarios", place))
         if any(scenario.name == other.name for other in found):
-            raise document.fault(("scenarios", place, "name"), f"there are two scenarios '{scenario.name}'")
+            raise document.fault(("scenarios", place, "name"), "there are two scenarios '{name}'", name=scenario.name)
         found.append(scenario)
     return tuple(found)
 
@@ -126,5 +128,6 @@ def _validated(document: Document, record: type[R], value: Any, at: tuple[str | 
         return record.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        reason = first["msg"].removeprefix("Value error, ")
-        raise document.fault((*at, *first["loc"]), reason[:1].lower() + reason[1:]) from None
+        problem = first["msg"].removeprefix("Value error, ")
+        problem = problem[:1].lower() + problem[1:]
+        raise document.fault((*at, *first["loc"]), "{problem}", problem=problem) from None

@@ -2,14 +2,23 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ...core.errors import listed
 from ...core.records import Json
 
 Location = tuple[str | int, ...]
 """Where in a document a value stands: keys and places in lists."""
+
+
+class Misfit(NamedTuple):
+    """A name that does not fit the rest of a workflow; `reason` is a template of the values."""
+
+    at: Location
+    reason: str
+    values: Mapping[str, str]
 
 
 class Record(BaseModel):
@@ -94,24 +103,24 @@ class Workflow(Record):
     answers: Mapping[str, str]
     policy: str = ""
 
-    def faults(self) -> Iterator[tuple[Location, str]]:
+    def faults(self) -> Iterator[Misfit]:
         """Every name that is used and not defined, with its place."""
         for name, api in self.apis.items():
             yield from self._unknown(("apis", name, "requires"), api.requires, self.apis, "API")
             if name in api.requires:
-                yield ("apis", name, "requires"), f"'{name}' cannot require itself"
+                yield Misfit(("apis", name, "requires"), "'{name}' cannot require itself", {"name": name})
         names = [step.name for step in self.procedure]
         for place, step in enumerate(self.procedure):
             if step.name in names[:place]:
-                yield ("procedure", place, "name"), f"there are two steps '{step.name}'"
+                yield Misfit(("procedure", place, "name"), "there are two steps '{name}'", {"name": step.name})
             yield from self._faults_of_step(("procedure", place), step)
         if self.repeat_from:
             yield from self._unknown(("repeat_from",), [self.repeat_from], names, "step")
         for required in ("closing", "failed"):
             if required not in self.answers:
-                yield ("answers",), f"the answer '{required}' is missing"
+                yield Misfit(("answers",), "the answer '{name}' is missing", {"name": required})
 
-    def _faults_of_step(self, at: Location, step: Step) -> Iterator[tuple[Location, str]]:
+    def _faults_of_step(self, at: Location, step: Step) -> Iterator[Misfit]:
         yield from self._unknown((*at, "collect"), step.collect, self.slots, "slot")
         if step.call:
             yield from self._unknown((*at, "call"), [step.call], self.apis, "API")
@@ -125,9 +134,10 @@ class Workflow(Record):
             yield from self._unknown((*at, "when"), [reference.split(".")[0]], known, "slot or API")
         if api := self.apis.get(step.call):
             parameters = api.parameters.get("properties", {})
-            yield from self._unknown((*at, "arguments"), step.arguments, parameters, f"parameter of {step.call}")
+            yield from self._unknown((*at, "arguments"), step.arguments, parameters, "parameter")
 
-    def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[tuple[Location, str]]:
+    def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[Misfit]:
         for name in names:
             if name not in known:
-                yield at, f"'{name}' is no {kind}; use one of: {', '.join(known) or 'none'}"
+                values = {"name": name, "kind": kind, "known": listed(known)}
+                yield Misfit(at, "'{name}' is no {kind}; use one of: {known}", values)
