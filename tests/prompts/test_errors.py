@@ -53,7 +53,7 @@ def test_every_translated_sentence_is_one_that_the_code_raises() -> None:
         node.value
         for folder in ("src", "graphs", "nodes", "tools", "checkpoints", "prompts")
         for file in (ROOT / folder).rglob("*.py")
-        if file != ROOT / "prompts" / "errors.py"
+        if file.name not in ("errors.py", "workflow_faults.py") or file.parent.name != "prompts"
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
