@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from segue.core.agents import Agent, Budget, load_agents, load_attribute
+from segue.core.agents import Agent, Budget, load_agents
 from segue.core.errors import ConfigurationError
 
 GOOD = """
@@ -133,18 +133,3 @@ def test_an_agent_id_may_have_dots_dashes_and_any_script(agent_id: str) -> None:
 def test_a_budget_that_allows_nothing_is_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(bounds))):
         Budget(**bounds)
-
-
-def test_an_attribute_is_imported() -> None:
-    import json
-
-    assert load_attribute("json:dumps") is json.dumps
-
-
-@pytest.mark.parametrize(
-    "name", ["no_such_module:x", "json:no_such_thing", "json", "json:", ":dumps", "", ".json:dumps", "a..b:c"]
-)
-def test_an_attribute_that_is_not_there_is_named(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be imported") as caught:
-        load_attribute(name)
-    assert f"'{name}'" in str(caught.value)

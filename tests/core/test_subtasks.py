@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from segue.core.errors import InvalidPlan
 from segue.core.plan import Status
-from segue.core.subtasks import MOST_TASKS, SubTask, in_order, moved, next_tasks, read_tasks, stranded, waiting_again
+from segue.core.subtasks import SubTask, in_order, moved, next_tasks, read_tasks, waiting_again
 
 
 def task(name: str, *needs: str, **more: Any) -> dict[str, Any]:
@@ -83,12 +83,6 @@ def test_no_tasks_are_refused(nothing: Any) -> None:
         read_tasks(nothing)
 
 
-def test_a_hundred_tasks_are_taken_and_one_more_is_refused() -> None:
-    assert len(read_tasks([task(str(n)) for n in range(MOST_TASKS)])) == MOST_TASKS == 100
-    with pytest.raises(InvalidPlan, match="There are 101 tasks and 100 is the most"):
-        read_tasks([task(str(n)) for n in range(MOST_TASKS + 1)])
-
-
 def tasks(*given: dict[str, Any]) -> tuple[SubTask, ...]:
     return read_tasks(list(given))
 
@@ -97,13 +91,6 @@ def test_what_can_begin_comes_by_priority_and_then_in_the_given_order() -> None:
     all_of_them = tasks(task("a", priority=5), task("b", priority=1), task("c", "b", priority=0), task("d", priority=1))
     assert [t.id for t in next_tasks(all_of_them)] == ["b", "d", "a"]
     assert [t.id for t in in_order(all_of_them)] == ["b", "c", "d", "a"]
-
-
-def test_what_needs_a_failed_task_is_stranded_with_all_that_follows() -> None:
-    given = tasks(task("a"), task("b", "a"), task("c", "b", "d"), task("d"), task("e", "d"))
-    failed = moved(moved(given, "a", Status.RUNNING), "a", Status.ERROR, "broken")
-    assert stranded(failed) == {"b": ["a"], "c": ["b"]}
-    assert stranded(given) == {}
 
 
 def test_what_was_under_way_waits_again() -> None:

@@ -38,18 +38,6 @@ async def test_unknown_tool_names_the_tools_there_are_and_the_task_goes_on(bed: 
     assert "double, note, fail" in test.of_type("tool_result")[0]["data"]["result"]["error"]
 
 
-async def test_a_failing_tool_leaves_its_stack_for_remend(bed: Make) -> None:
-    script = [call_tool(("fail", {"reason": "broken"})), remend("use another", ("double", {"number": 3})), answer("6")]
-    test = bed(build_react, script)
-    out = await test.send("go")
-    assert out["result"]["answer"] == "6"
-    first = test.of_type("tool_result")[0]["data"]["result"]
-    assert first["error"] == "RuntimeError: broken"
-    assert "in fail" in first["stack"]
-    record = json.loads(str(test.model.calls[2][3].content))
-    assert record["action"]["result"]["action_type"] == "REMEND"
-
-
 async def test_repairs_in_a_row_are_bounded(bed: Make) -> None:
     failing = [remend("again", ("fail", {"reason": str(n)})) for n in range(4)]
     test = bed(build_react, [call_tool(("fail", {"reason": "x"})), *failing, answer("gave up")])
@@ -188,29 +176,10 @@ async def test_the_schema_lets_the_model_report_progress_and_repair_by_a_plan(be
         validate(json.loads(answer("ok", mood="good")), envelope_schema({}))
 
 
-async def test_a_new_plan_keeps_finished_steps(bed: Make) -> None:
-    script = [
-        plan(["double", "note"]),
-        call_tool(("double", {"number": 2}), step_id="1"),
-        plan([{"step_id": "2", "description": "write"}, {"step_id": "10", "description": "tell"}]),
-        answer("ok"),
-    ]
-    out = await bed(build_react, script).send("go")
-    steps = {step["step_id"]: step["status"] for step in out["result"]["plan"]}
-    assert steps == {"1": "done", "2": "pending", "10": "done"}
-
-
 async def test_reflection_is_a_round_that_only_thinks(bed: Make) -> None:
     test = bed(build_react, [reflect("hm", thought="hm"), answer("ok")])
     out = await test.send("go")
     assert out["result"]["reasoning"]["total_steps"] == 2
-
-
-async def test_a_batch_that_writes_runs_in_order_one_call_a_step(bed: Make) -> None:
-    test = bed(build_react, [call_tool(("note", {"text": "a"}), ("double", {"number": 1})), answer("ok")])
-    out = await test.send("go")
-    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "tool", "ai"]
-    assert [m.content for m in out["messages"][2:4]] == ["noted a", '{"doubled": 2}']
 
 
 def large(size: int) -> str:

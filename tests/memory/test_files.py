@@ -59,14 +59,6 @@ def test_a_file_in_another_encoding_is_read_and_continued(files: MemoryFiles, tm
     assert [block.text for block in blocks_of(files.read("logs.md") or "")] == ["客户的投诉很多，需要处理。", "已处理"]
 
 
-@pytest.mark.parametrize("name", ["../logs.md", "/tmp/logs.md", "a\0.md", "con"])
-def test_an_unsafe_name_is_refused_and_nothing_is_created(files: MemoryFiles, tmp_path: Path, name: str) -> None:
-    for use in (lambda: files.append(name, entry()), lambda: files.read(name), lambda: files.remove(name)):
-        with pytest.raises(InvalidMemory):
-            use()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="there are no symbolic links here")
 @pytest.mark.parametrize("link", ["logs.md", "sub", "."])
 def test_links_are_not_followed(files: MemoryFiles, tmp_path: Path, link: str) -> None:

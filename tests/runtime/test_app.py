@@ -81,19 +81,6 @@ async def test_a_follow_up_in_another_opening_needs_the_first_turn(database: Pat
         assert len([m for m in await second.history("s1") if m["role"] == "user"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("message", "mode"),
-    [
-        ("推荐一些适合美食游的城市", "react"),
-        ("你好", "direct"),
-        ("你好，帮我规划北京3日游", "plan"),
-        ("Explain the metro", "react"),
-    ],
-)
-async def test_auto_picks_the_mode(app: App, message: str, mode: str) -> None:
-    assert (await app.ask(message))["mode"] == mode
-
-
 async def test_history_is_in_openai_form_and_sessions_are_apart(app: App) -> None:
     app.register(agent_of([call_tool(("calculate", {"expression": "2+2"})), answer("4")], tools=("calculator",)))
     await app.ask("two and two", session_id="one", agent="a")

@@ -29,11 +29,6 @@ def test_a_slot_is_read_from_what_the_user_says(workflow: str, slot: str, text: 
     assert value_in(text, load_workflow(workflow).slots[slot]) == value
 
 
-def test_a_slot_without_pattern_and_choices_is_the_whole_text() -> None:
-    slot = load_workflow("travel_change").slots["surname"].model_copy(update={"pattern": ""})
-    assert value_in("  van der Berg ", slot) == "van der Berg"
-
-
 def test_a_worsened_copy_is_followed_as_it_stands(tmp_path: Path) -> None:
     """Without its step, nobody's identity is verified: a stranger's cancellation goes through."""
     scenario = find_scenario("travel_change", "somebody_else")
