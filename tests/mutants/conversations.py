@@ -5,6 +5,9 @@ from tests.mutants.mutants import Mutant
 DOCUMENT = "tests/documents/test_conversation_manager.py"
 BOT = "nodes/conversation/bot.py"
 RECORDS = "src/segue/core/conversation.py"
+OUTCOME = "src/segue/rehearsal/report/outcome.py"
+STATISTICS = "src/segue/rehearsal/report/statistics.py"
+NUMBERS = "tests/rehearsal/test_report_numbers.py"
 
 CONVERSATIONS = (
     Mutant(
@@ -98,5 +101,69 @@ CONVERSATIONS = (
         "{result.action for result in conversation.results if result.ok}",
         "{result.action for result in conversation.results}",
         "tests/rehearsal/workflows/test_participants.py::test_a_call_is_refused_until_what_it_requires_has_succeeded",
+    ),
+    Mutant(
+        "pass^k is a power of the rate",
+        STATISTICS,
+        "comb(successes, k) / comb(sizes, k)).mean()",
+        "(successes / sizes) ** k).mean()",
+        f"{NUMBERS}::test_pass_hat_k_is_the_mean_over_scenarios_of_the_chance_that_k_trials_succeed",
+    ),
+    Mutant(
+        "McNemar's test counts the conversations that did not change",
+        STATISTICS,
+        "binomtest(worse, better + worse)",
+        "binomtest(worse, len(every))",
+        f"{NUMBERS}::test_a_difference_of_nine_to_nothing_exceeds_noise_and_one_of_two_to_one_does_not",
+    ),
+    Mutant(
+        "the sign of a difference is turned round",
+        STATISTICS,
+        "sum(after for _, after in every) - sum(before for before, _ in every)",
+        "sum(before for before, _ in every) - sum(after for _, after in every)",
+        f"{NUMBERS}::test_a_difference_of_nine_to_nothing_exceeds_noise_and_one_of_two_to_one_does_not",
+    ),
+    Mutant(
+        "precision is recall",
+        OUTCOME,
+        "self.matched / self.made if self.made",
+        "self.matched / self.expected if self.made",
+        f"{NUMBERS}::test_a_call_counts_once_and_only_if_it_reached_the_api_with_the_expected_arguments",
+    ),
+    Mutant(
+        "one expected call accounts for every call like it",
+        OUTCOME,
+        "            open_calls.remove(key)\n",
+        "            pass\n",
+        f"{NUMBERS}::test_a_call_counts_once_and_only_if_it_reached_the_api_with_the_expected_arguments",
+    ),
+    Mutant(
+        "a call that failed counts as made",
+        OUTCOME,
+        "not result.controller and (result.status_code or 0) < SERVER_ERROR",
+        "not result.controller",
+        f"{NUMBERS}::test_a_call_counts_once_and_only_if_it_reached_the_api_with_the_expected_arguments",
+    ),
+    Mutant(
+        "only the last model's cost counts",
+        OUTCOME,
+        "sum(costs) if costs",
+        "costs[-1] if costs",
+        f"{NUMBERS}::test_tokens_and_cost_are_those_of_every_model_of_the_conversation",
+    ),
+    Mutant(
+        "conversations that nothing grades count as failures",
+        "src/segue/rehearsal/report/summary.py",
+        "known = [value for value in values if value is not None]",
+        "known = [bool(value) for value in values]",
+        f"{NUMBERS}::test_a_batch_sums_calls_up_before_it_divides_and_leaves_out_what_nothing_measures",
+    ),
+    Mutant(
+        "a fork leaves the bot's session behind",
+        "src/segue/runtime/sessions.py",
+        "beside = [(bot, bot_session(session_id))] if bot else []",
+        "beside: list[tuple[str, str]] = []",
+        "tests/rehearsal/test_interruptions.py::"
+        "test_a_fork_has_the_bots_session_of_that_moment_and_repeats_no_call_and_deletion_takes_both",
     ),
 )

@@ -5,8 +5,18 @@ import pytest
 pytest.importorskip("scipy")
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
-from segue.rehearsal.report.outcome import Expectation, compare_calls, differences, rule_success
+from segue.rehearsal.report.outcome import (
+    Calls,
+    Expectation,
+    Outcome,
+    Used,
+    compare_calls,
+    differences,
+    rule_success,
+    used_by,
+)
 from segue.rehearsal.report.statistics import paired_test, pass_hat, rate
+from segue.rehearsal.report.summary import summary_of
 
 
 def test_a_rate_has_the_interval_of_wilson() -> None:
@@ -68,3 +78,37 @@ def test_success_by_rule_needs_the_calls_and_the_state() -> None:
     assert [difference.text("en") for difference in found] == ["a.b: 2, expected 1"]
     assert rule_success(calls, found, expectation) is False
     assert rule_success(calls, (), Expectation()) is None
+
+
+def test_tokens_and_cost_are_those_of_every_model_of_the_conversation() -> None:
+    usages = ({"input": 10, "output": 1, "cost": 0.5, "currency": "USD"}, {"input": 5, "output": 2}, {"cost": 0.25})
+    roles = (Role.USER, Role.BOT, Role.API)
+    said = [
+        Utterance(index=place, turn=1, role=role, usage=usage)
+        for place, (role, usage) in enumerate(zip(roles, usages, strict=True))
+    ]
+    used = used_by(Conversation(conversation_id="c", config=ConversationConfig(), utterances=tuple(said)))
+    assert used == Used(input_tokens=15, output_tokens=3, cost=0.75, currency="USD")
+    assert used_by(talk()).cost is None
+
+
+def outcome(scenario: str, success: bool | None, calls: Calls, cost: float | None = None) -> Outcome:
+    name = f"{scenario}-{success}"
+    return Outcome(
+        conversation_id=name, scenario=scenario, trial=1, end_reason="user_ended", turns=calls.made, calls=calls,
+        rule_success=success, judge_success=None if success is None else not success, cost=cost, seconds=2.0,
+    )  # fmt: skip
+
+
+def test_a_batch_sums_calls_up_before_it_divides_and_leaves_out_what_nothing_measures() -> None:
+    summary = summary_of(
+        [
+            outcome("a", True, Calls(made=1, expected=4, matched=1), cost=0.5),
+            outcome("a", False, Calls(made=9, expected=4, matched=3), cost=0.25),
+            outcome("b", None, Calls(made=0, expected=0, matched=0)),
+        ]
+    )
+    assert (summary.precision, summary.recall, summary.calls) == (4 / 10, 4 / 8, 10)
+    assert summary.success and summary.success.value == 1 / 2
+    assert summary.judge_agreement and summary.judge_agreement.value == 0
+    assert (summary.cost, summary.turns_mean, summary.turns_median) == (0.75, 10 / 3, 1)
