@@ -4,7 +4,6 @@ import gc
 import ipaddress
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -46,11 +45,19 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if _SETTINGS.search(name) and name != RECORDED]:
         del os.environ[name]
     os.environ["LC_ALL"] = "C.UTF-8"
-    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    if _has_room(MEMORY):
         tempfile.tempdir = os.environ["TMPDIR"] = str(MEMORY)
     os.environ["SSL_CERT_FILE"] = str(_one_certificate())
     os.environ["LANGSMITH_TRACING"] = "false"
     sys.addaudithook(_refuse_network)
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether tests may keep their files there: there is room, and programs may be started from it."""
+    if not folder.is_dir():
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize > ROOM and not found.f_flag & os.ST_NOEXEC
 
 
 def _one_certificate() -> Path:
