@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from segue import Agent, Event, load_agents, tool
 from segue.app import App
+from segue.server.views import Recursion
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan, remend
 from tests.loopback import LengthCut, LoopbackServer, Scripted, Text, ToolCalls
 from tests.loopback_wire import Wire
@@ -173,6 +174,7 @@ def test_a_page_can_read_the_recursions_the_plan_and_an_agents_tasks(tmp_path: P
     actions = [(one["iteration"], one["action"]["action_type"]) for one in recursions]
     assert actions == [(1, "PLAN"), (2, "CALL_TOOL"), (3, "ANSWER")]
     assert recursions[0]["observe"] == "This is the first round."
+    assert recursions[0].keys() == Recursion.model_fields.keys()
     assert [(step["step_id"], step["status"]) for step in steps] == [("1", "done"), ("2", "done")]
     assert task["task_id"] == task_id
 
