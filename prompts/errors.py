@@ -241,9 +241,6 @@ SENTENCES: Mapping[str, str] = {
     "The prompt {name}.{language}.md needs values for: {missing}.": (
         "提示词 {name}.{language}.md 需要这些值：{missing}。"
     ),
-    "SEGUE_MAX_RUNNING is {given}: set a whole number above 0.": (
-        "SEGUE_MAX_RUNNING 是 {given}：请设为大于 0 的整数。"
-    ),
     "Several workers need a database that they share: name a file with --db.": (
         "多个工作进程需要共享的数据库：请用 --db 指定文件。"
     ),
@@ -455,9 +452,6 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The file {path} cannot be copied to {target}: {reason}.": "文件 {path} 无法复制到 {target}：{reason}。",
     "There is no file {path}: check its name.": "没有文件 {path}：请检查名称。",
-    "{limit} is {value}: give the number of queries that may run at once, from 1 on.": (
-        "{limit} 是 {value}：请给出可同时运行的查询数，至少为 1。"
-    ),
     "{source} is not a tool: pass a LangChain tool or a typed function.": (
         "{source} 不是工具：请传入 LangChain 工具或带类型的函数。"
     ),

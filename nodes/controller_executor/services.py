@@ -7,7 +7,7 @@ from segue.core.context import AppContext
 from segue.core.flows import FlowConfig
 
 from ..shared.context import NodeContext, NodeRuntime, node_context
-from ..shared.part_services import PartServices
+from ..shared.part_services import part_services
 from .state import FlowState
 
 
@@ -20,7 +20,7 @@ def flow_context(runtime: NodeRuntime, config: FlowConfig) -> NodeContext:
 def branch_context(state: FlowState, work: NodeContext, agent_id: str) -> AppContext:
     """The context of a branch's graph: its events name the round that it belongs to."""
     agent = work.services.agent(agent_id or work.agent.agent_id)
-    services = PartServices(work.services, work.services.ledger, parent_id=state["trace_id"])
+    services = part_services(work.services, work.services.ledger, parent_id=state["trace_id"])
     own = {"agent": agent.agent_id, "model": "" if agent_id and agent.model is not None else work.context.model}
     return AppContext.carrying(services, **{**work.context.model_dump(), **own})
 

@@ -17,7 +17,7 @@ from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.part_services import PartLedger, PartServices
+from ..shared.part_services import PartLedger, part_services
 from .events import engine_event, unknown_calls
 from .state import CarryOutNode, LifecycleState, SubTaskWork
 from .subtask_prompt import brief
@@ -65,7 +65,7 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
         ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
     """
     ledger = PartLedger(work.services.ledger) if work.services.ledger else None
-    services = PartServices(work.services, ledger, step_id=task.step_id)
+    services = part_services(work.services, ledger, step_id=task.step_id)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:

@@ -4,12 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from segue.core.agents import Agent
 from segue.core.context import Services
 from segue.core.events import Event, Thinking, Token
-from segue.core.ids import Ids
-from segue.core.memory import Memory
-from segue.core.models import Model
 from segue.core.records import Call
 from segue.core.tools import CallKey, Claim, Ledger, Tool
 from segue.tools.calls.run import unknown_outcome
@@ -18,57 +14,32 @@ OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
 """Events that a part does not tell: they would be taken for the whole task's."""
 
 
-class PartServices:
+def part_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> Services:
     """The services of the whole for one part: its streamed answer is sent as a thought.
 
-    Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to.
+    Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part
+    and not the task. What is added to the task reaches a branch through its controller.
     """
+    named = {"step_id": step_id, "parent_id": parent_id}
+    ids: dict[str, Any] = {name: value for name, value in named.items() if value}
 
-    def __init__(self, whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> None:
-        self._whole = whole
-        named = {"step_id": step_id, "parent_id": parent_id}
-        self._ids: dict[str, Any] = {name: value for name, value in named.items() if value}
-        self.ledger = ledger
-        self.memory: Memory = whole.memory
-        self.ids: Ids = whole.ids
-        self.began = whole.began
-        self.participants = whole.participants
+    def emit(event: Event) -> None:
+        whole.emit(replace(_as_thought(event), **ids))
 
-    def agent(self, name: str) -> Agent:
-        return self._whole.agent(name)
+    async def notes(task_id: str) -> Sequence[str]:
+        return () if parent_id else await whole.notes(task_id)
 
-    def model_for(self, agent: Agent, override: str = "") -> Model:
-        return self._whole.model_for(agent, override)
+    def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
 
-    def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
-        return self._whole.tools_for(agent)
+    return replace(whole, ledger=ledger, emit=emit, notes=notes, announced=announced)
 
-    def clock(self) -> float:
-        return self._whole.clock()
 
-    def pausing(self) -> bool:
-        return self._whole.pausing()
-
-    async def notes(self, task_id: str) -> Sequence[str]:
-        """What was added to the task; a branch is steered through its controller."""
-        return () if "parent_id" in self._ids else await self._whole.notes(task_id)
-
-    def emit(self, event: Event) -> None:
-        if isinstance(event, Token):
-            event = Thinking(
-                task_id=event.task_id,
-                trace_id=event.trace_id,
-                iteration=event.iteration,
-                content=event.content,
-                attempt=event.attempt,
-            )
-        self._whole.emit(replace(event, **self._ids))
-
-    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The durable events of the part: an error ends the part and not the task."""
-        return [
-            {**event, **self._ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE
-        ]
+def _as_thought(event: Event) -> Event:
+    if not isinstance(event, Token):
+        return event
+    ids = {"task_id": event.task_id, "trace_id": event.trace_id, "iteration": event.iteration}
+    return Thinking(**ids, content=event.content, attempt=event.attempt)
 
 
 def _of_part(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from .app import App
 from .checkpoints.backends import open_storage
 from .core.agents import Agent
-from .core.errors import ConfigurationError, InsideEventLoop
+from .core.environment import whole_number
+from .core.errors import InsideEventLoop
 from .core.result import Result
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
@@ -37,7 +38,8 @@ async def open_app(
     for agent in agents:
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
-    capacity = Capacity(_max_running() if max_running is None else max_running, max_queued)
+    most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
+    capacity = Capacity(most, max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     return App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
 
@@ -85,18 +87,6 @@ def open(
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
     return Opening(lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings))
-
-
-def _max_running() -> int:
-    """The environment's limit.
-
-    Raises:
-        ConfigurationError: it is not a whole number above 0.
-    """
-    given = os.environ.get("SEGUE_MAX_RUNNING") or str(MAX_RUNNING)
-    if not given.isdecimal() or int(given) < 1:
-        raise ConfigurationError("SEGUE_MAX_RUNNING is {given}: set a whole number above 0.", given=repr(given))
-    return int(given)
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Result:

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
@@ -13,15 +12,14 @@ from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agents import Agent
-from .core.context import AppContext, GivenAgent, RunContext
+from .core.context import AppContext, GivenAgent, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
-from .core.ids import Ids
 from .core.memory import Memory
 from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
-from .core.tools import Ledger, Tool
+from .core.tools import Tool
 from .memory.transient import TransientMemory
 from .models.build import build_model, chosen_model
 from .prompts.language import Language, language_named
@@ -214,56 +212,10 @@ def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str
     return found
 
 
-class RunServices:
-    """`Services` of one run: a registry, where events go, and the ledger if there is one."""
-
-    def __init__(
-        self,
-        registry: Registry,
-        emit: Callable[[Event], None],
-        ledger: Ledger | None = None,
-        ids: Ids | None = None,
-        clock: Callable[[], float] = time.time,
-        notes: Callable[[str], Awaitable[Sequence[str]]] | None = None,
-        pausing: Callable[[], bool] = lambda: False,
-        memory: Memory | None = None,
-    ) -> None:
-        self._registry = registry
-        self._emit = emit
-        self.ledger = ledger
-        self.memory = memory or registry.memory
-        self.ids = ids or Ids()
-        self._clock = clock
-        self.began = clock()
-        self.participants = registry.participants
-        self._notes = notes
-        self._pausing = pausing
-
-    def agent(self, name: str) -> Agent:
-        return self._registry.agent(name)
-
-    def model_for(self, agent: Agent, override: str = "") -> Model:
-        return self._registry.model_for(agent, override)
-
-    def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
-        return self._registry.tools_for(agent)
-
-    def emit(self, event: Event) -> None:
-        self._emit(event)
-
-    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [dict(event) for event in events]
-
-    def clock(self) -> float:
-        return self._clock()
-
-    def pausing(self) -> bool:
-        """Whether a pause is requested."""
-        return self._pausing()
-
-    async def notes(self, task_id: str) -> Sequence[str]:
-        """What a person added to the unfinished task, oldest first."""
-        return await self._notes(task_id) if self._notes else ()
+def services_of(registry: Registry, emit: Callable[[Event], None], **others: Any) -> Services:
+    """The services of one run over a registry; `others` are fields of `Services`."""
+    given = {"memory": registry.memory, **others}
+    return Services(agents=registry, participants=registry.participants, emit=emit, **given)
 
 
 @cache
@@ -316,7 +268,7 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
         registry = _registry_of(context.given_agent) if context.given_agent else self.registry or _bare_registry()
         await registry.open(registry.agent(context.agent), context.model)
         write = runtime.stream_writer
-        services = RunServices(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(to_dict(event)))
         return runtime.override(context=AppContext.carrying(services, **context.model_dump()))
 
 

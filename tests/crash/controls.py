@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from segue import registry as bootstrap
 from segue.checkpoints.sqlite import leases
 from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.context import Services
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import CallKey, Claim
 from segue.runtime.heartbeat import Heartbeat
@@ -27,13 +27,12 @@ def apply(without: Collection[str], unknown: Collection[str], ttl: float | None)
 
 def _drop_ledger() -> None:
     """Services as they would be without a ledger."""
-    real = bootstrap.RunServices.__init__
+    real = Services.__init__
 
-    def without_ledger(self: bootstrap.RunServices, *arguments: Any, **options: Any) -> None:
-        real(self, *arguments, **options)
-        self.ledger = None
+    def without_ledger(self: Services, **options: Any) -> None:
+        real(self, **{**options, "ledger": None})
 
-    bootstrap.RunServices.__init__ = without_ledger  # type: ignore[method-assign]
+    Services.__init__ = without_ledger  # type: ignore[method-assign]
 
 
 def _give_everyone_the_lease() -> None:

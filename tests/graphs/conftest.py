@@ -16,9 +16,9 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from segue.core.agents import Agent
-from segue.core.context import AppContext
+from segue.core.context import AppContext, Services
 from segue.core.events import Event
-from segue.registry import Registry, RunServices
+from segue.registry import Registry, services_of
 from segue.tools.registry import tool
 from tests.fakes import CountedIds, ScriptedChatModel
 
@@ -75,7 +75,7 @@ class Bed:
     graph: Any
     model: ScriptedChatModel
     registry: Registry
-    services: RunServices
+    services: Services
     deltas: list[Event] = field(default_factory=list)
     durable: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -165,7 +165,7 @@ def bed(saver: BaseCheckpointSaver[Any]) -> Make:
         async def noted(task_id: str) -> list[str]:
             return notes
 
-        services = RunServices(registry, deltas.append, ids=CountedIds(), notes=noted)
+        services = services_of(registry, deltas.append, ids=CountedIds(), notes=noted)
         return Bed(build().compile(checkpointer=saver), model, registry, services, deltas, notes=notes)
 
     return make

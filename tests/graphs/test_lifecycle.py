@@ -95,9 +95,9 @@ async def test_a_phase_that_finds_a_pause_asked_for_begins_nothing(node: Any) ->
 async def test_a_spent_budget_of_time_ends_the_run_with_what_was_done(bed: Make) -> None:
     script = [tasks(task("a"), task("b")), answer("one")]
     test = bed(build_lifecycle, script, budget=Budget(seconds=100))
-    clock = test.services._clock
+    clock = test.services.clock
     spent = [False]
-    test.services._clock = lambda: clock() + (1000 if spent[0] else 0)
+    test.services.clock = lambda: clock() + (1000 if spent[0] else 0)
     test.model._script[1] = lambda messages: (spent.__setitem__(0, True), answer("one"))[1]
     out = await test.send("go")
     assert out["result"]["success"] is False

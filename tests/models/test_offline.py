@@ -125,15 +125,14 @@ CASES: list[tuple[Any, str, Calls]] = [
 ]
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["json", "native"])
-@pytest.mark.parametrize(("tools", "text", "calls"), CASES)
-async def test_a_message_leads_to_the_calls_that_it_asks_for(tools: Any, text: str, calls: Calls, native: bool) -> None:
-    talk = Talk(tools, native)
-    await talk.say(text)
-    assert talk.calls == calls
+async def test_a_message_leads_to_the_calls_that_it_asks_for() -> None:
+    for tools, text, calls in CASES:
+        for native in (False, True):
+            talk = Talk(tools, native)
+            await talk.say(text)
+            assert (text, native, talk.calls) == (text, native, calls)
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["json", "native"])
 @pytest.mark.parametrize(
     ("tools", "messages", "calls"),
     [
@@ -163,16 +162,14 @@ async def test_a_message_leads_to_the_calls_that_it_asks_for(tools: Any, text: s
         (PLAIN, ["the weather", "Oslo"], [("get_weather", {"city": "Oslo"})]),
     ],
 )  # fmt: skip
-async def test_a_follow_up_takes_the_rest_from_the_conversation(
-    tools: Any, messages: list[str], calls: Calls, native: bool
-) -> None:
-    talk = Talk(tools, native)
-    for message in messages:
-        await talk.say(message)
-    assert talk.calls == calls
+async def test_a_follow_up_takes_the_rest_from_the_conversation(tools: Any, messages: list[str], calls: Calls) -> None:
+    for native in (False, True):
+        talk = Talk(tools, native)
+        for message in messages:
+            await talk.say(message)
+        assert talk.calls == calls
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["json", "native"])
 @pytest.mark.parametrize(
     ("tools", "text", "parts"),
     [
@@ -192,13 +189,12 @@ async def test_a_follow_up_takes_the_rest_from_the_conversation(
         (TOOLS, "5 plus 3 " + "x " * 2000, ["**8**", "everything after the first 2000 characters"]),
     ],
 )
-async def test_an_answer_says_what_was_found_and_what_was_not_done(
-    tools: Any, text: str, parts: list[str], native: bool
-) -> None:
-    answer = await Talk(tools, native).say(text)
-    assert [part for part in parts if part not in answer] == []
+async def test_an_answer_says_what_was_found_and_what_was_not_done(tools: Any, text: str, parts: list[str]) -> None:
     notices = ("「离线规划器」按规则拼成：它不是语言模型", "offline planner, which is not a language model")
-    assert any(notice in answer.splitlines()[-1] for notice in notices)
+    for native in (False, True):
+        answer = await Talk(tools, native).say(text)
+        assert [part for part in parts if part not in answer] == []
+        assert any(notice in answer.splitlines()[-1] for notice in notices)
 
 
 async def test_earlier_results_answer_a_request_to_repeat_them() -> None:

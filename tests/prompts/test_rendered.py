@@ -16,7 +16,7 @@ from segue.graphs.lifecycle import build_lifecycle
 from segue.graphs.plan import build_plan
 from segue.graphs.react import build_react
 from segue.prompts.load import FOLDER, fill, has_slot, render, template
-from segue.registry import Registry, RunServices
+from segue.registry import Registry, services_of
 from tests.fakes import CountedIds, FixedClock, ScriptedChatModel, answer, call_tool, plan_json
 
 MESSAGES = {"zh": "二的两倍是多少？", "en": "What is twice two?"}
@@ -54,7 +54,7 @@ async def test_what_is_sent(scenario: str, language: str, snapshot: SnapshotAsse
     build, script, fields = SCENARIOS[scenario]
     model = ScriptedChatModel(script)
     agent = Agent(agent_id="a", model=model, tools=(double,), **fields)
-    services = RunServices(Registry((agent,), environ={}), lambda _: None, ids=CountedIds(), clock=FixedClock())
+    services = services_of(Registry((agent,), environ={}), lambda _: None, ids=CountedIds(), clock=FixedClock())
     context = AppContext.carrying(services)
     await build().compile().ainvoke({"messages": [("user", MESSAGES[language])]}, context=context)
     model.assert_spent()

@@ -118,6 +118,6 @@ async def test_a_task_that_another_one_starts_needs_no_place() -> None:
 
 async def test_the_environment_sets_how_many_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEGUE_MAX_RUNNING", "none")
-    with pytest.raises(ConfigurationError, match="SEGUE_MAX_RUNNING is 'none': set a whole number above 0"):
+    with pytest.raises(ConfigurationError, match="SEGUE_MAX_RUNNING must be a whole number of at least 1, not 'none'"):
         async with segue.open(":memory:"):
             pass

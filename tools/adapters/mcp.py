@@ -1,13 +1,13 @@
 """The tools of MCP servers, as the graphs see tools."""
 
 import asyncio
-import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from segue.core.agents import McpServer
-from segue.core.errors import ConfigurationError, MissingExtra, ToolServerUnavailable, listed
+from segue.core.environment import need_extra
+from segue.core.errors import ConfigurationError, ToolServerUnavailable, listed
 
 from ..bound_tool import Marked
 from ..calls.context import current_call
@@ -69,8 +69,7 @@ class McpTools:
             ToolServerUnavailable: a server does not start or answer.
             ConfigurationError: an agent asks for a tool that its server does not have.
         """
-        if importlib.util.find_spec("mcp") is None:
-            raise MissingExtra("An agent with MCP servers", "mcp")
+        need_extra("An agent with MCP servers", "mcp", "mcp")
         opened = await asyncio.gather(*(self._tools_of(server) for server in servers))
         return [tool for tools in opened for tool in tools]
 

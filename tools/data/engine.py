@@ -1,12 +1,11 @@
 """The database engine: DuckDB in memory, with limits on time and memory, and locked before it runs foreign SQL."""
 
-import importlib.util
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from segue.core.errors import MissingExtra
+from segue.core.environment import need_extra
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
@@ -28,19 +27,18 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
 }
 
 
-def need_extra() -> None:
+def need_duckdb() -> None:
     """Check that the database engine is installed.
 
     Raises:
         MissingExtra: naming what to install.
     """
-    if importlib.util.find_spec("duckdb") is None:
-        raise MissingExtra("Reading data files", "data")
+    need_extra("Reading data files", "data", "duckdb")
 
 
 def connect() -> "DuckDBPyConnection":
     """Open an empty database that may still read files: call `lock` before it runs SQL of a model."""
-    need_extra()
+    need_duckdb()
     import duckdb
 
     connection = duckdb.connect(":memory:", config=_CONFIG)

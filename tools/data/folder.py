@@ -7,7 +7,7 @@ import shutil
 import stat
 import unicodedata
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,13 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that may be read; `changed` distinguishes its versions."""
+    """A file of the folder; `changed` distinguishes its versions, `refusal` names the phrase why it may not be read."""
 
     name: str
     path: Path
-    size: int
-    changed: int
+    size: int = 0
+    changed: int = 0
+    refusal: str = ""
 
     @property
     def stem(self) -> str:
@@ -61,7 +62,7 @@ class DataFolder:
 
     def files(self) -> list[DataFile]:
         """The files that may be read, by name."""
-        return sorted((found for found in self._entries() if isinstance(found, DataFile)), key=lambda file: file.name)
+        return [file for file in self._entries() if not file.refusal]
 
     def find(self, name: str | None, language: Language | None = None) -> DataFile:
         """The file of that name, with or without its ending; without a name the only one there is.
@@ -70,21 +71,20 @@ class DataFolder:
             ValueError: there is none of that name, or it may not be read; the message lists those that may.
         """
         files = self.files()
+        names = [file.name for file in files]
         if not name:
             return self._only_one(files, language or "en")
         reader = language or language_of(name)
-        names = [file.name for file in files]
         if not _is_name(name):
             shown = "".join(char if char.isprintable() else "�" for char in name[:80])
             raise ValueError(phrase("no_path", reader, name=shown, names=listing(names, reader)))
         requested = _normalized(name)
-        found = [file for file in files if _normalized(file.name) == requested]
+        found = [file for file in self._entries() if _normalized(file.name) == requested]
         found = found or [file for file in files if _normalized(file.stem) == requested]
-        if len(found) == 1:
+        if len(found) == 1 and not found[0].refusal:
             return found[0]
-        for refused in self._entries():
-            if isinstance(refused, _Refused) and _normalized(refused.name) == requested:
-                raise ValueError(phrase(refused.why, reader, name=refused.name, most=MOST_BYTES >> 20))
+        if len(found) == 1:
+            raise ValueError(phrase(found[0].refusal, reader, name=found[0].name, most=MOST_BYTES >> 20))
         names = [file.name for file in found] or names
         hint = nearest(name, names, reader)
         raise ValueError(phrase("no_file", reader, name=name[:80], hint=hint, names=listing(names, reader)))
@@ -96,37 +96,28 @@ class DataFolder:
             raise ValueError(phrase("which_file", language, names=listing([file.name for file in files], language)))
         raise ValueError(phrase("no_folder", language, folder=self.path.name))
 
-    def _entries(self) -> "Iterator[DataFile | _Refused]":
+    def _entries(self) -> list[DataFile]:
+        """The data files by name, also those that may not be read."""
         try:
             root = self.path.resolve(strict=True)
-            entries = list(os.scandir(root))
+            return [_entry(root, name) for name in sorted(os.listdir(root)) if _is_listed(name)]
         except OSError:
-            return
-        for entry in entries:
-            if _is_listed(entry.name):
-                yield _entry(entry, root)
+            return []
 
 
-@dataclass(frozen=True)
-class _Refused:
-    name: str
-    why: str
-    """The name of a phrase."""
-
-
-def _entry(entry: "os.DirEntry[str]", root: Path) -> DataFile | _Refused:
+def _entry(root: Path, name: str) -> DataFile:
     try:
-        real = Path(entry.path).resolve(strict=True)
+        real = (root / name).resolve(strict=True)
         facts = real.stat()
     except (OSError, RuntimeError):
-        return _Refused(entry.name, "file_closed")
+        return DataFile(name, root, refusal="file_closed")
     if not real.is_relative_to(root):
-        return _Refused(entry.name, "file_link")
+        return DataFile(name, root, refusal="file_link")
     if not stat.S_ISREG(facts.st_mode):
-        return _Refused(entry.name, "file_kind")
+        return DataFile(name, root, refusal="file_kind")
     if facts.st_size > MOST_BYTES:
-        return _Refused(entry.name, "file_large")
-    return DataFile(entry.name, real, facts.st_size, facts.st_mtime_ns)
+        return DataFile(name, root, refusal="file_large")
+    return DataFile(name, real, facts.st_size, facts.st_mtime_ns)
 
 
 def _normalized(name: str) -> str:

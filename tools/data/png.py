@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from segue.core.errors import MissingExtra
+from segue.core.environment import need_extra
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
@@ -45,14 +45,13 @@ class Picture:
     lacks_characters: bool
 
 
-def need_extra() -> None:
+def need_matplotlib() -> None:
     """Check that matplotlib and the Chinese font are installed.
 
     Raises:
         MissingExtra: naming what to install.
     """
-    if not all(map(importlib.util.find_spec, ("matplotlib", "zhplot"))):
-        raise MissingExtra("Drawing charts", "data")
+    need_extra("Drawing charts", "data", "matplotlib", "zhplot")
 
 
 def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
@@ -62,7 +61,7 @@ def draw(chart: Chart, folder: Path, name: str, language: Language) -> Picture:
         MissingExtra: matplotlib is not installed.
         ValueError: such a chart cannot show the figures, or the folder cannot be written to.
     """
-    need_extra()
+    need_matplotlib()
     figures = [float(value) for value in chart.figures]
     if not figures:
         raise ValueError(phrase("no_figures", language))
@@ -122,7 +121,7 @@ def _fonts() -> tuple["FontProperties", tuple[str, str]]:
 
     plain = str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
     package = importlib.util.find_spec("zhplot")  # importing it would change matplotlib's settings
-    assert package is not None and package.origin is not None  # `need_extra`
+    assert package is not None and package.origin is not None  # `need_matplotlib`
     chinese = str(Path(package.origin).with_name("fonts") / "NotoSansSC-Regular.ttf")
     fontManager.addfont(chinese)
     names = [FontProperties(fname=file).get_name() for file in (plain, chinese)]

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from segue.core.errors import ConfigurationError
+from segue.core.environment import whole_number
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
 
-from .engine import SECONDS, need_extra
+from .engine import SECONDS, need_duckdb
 from .folder import DataFolder
 
 ROWS = 100
@@ -36,14 +36,7 @@ def slots() -> threading.BoundedSemaphore:
     Raises:
         ConfigurationError: it is not a whole number above zero.
     """
-    value = os.environ.get(LIMIT) or "2"
-    if not value.isdecimal() or not int(value):
-        raise ConfigurationError(
-            "{limit} is {value}: give the number of queries that may run at once, from 1 on.",
-            limit=LIMIT,
-            value=repr(value),
-        )
-    return threading.BoundedSemaphore(int(value))
+    return threading.BoundedSemaphore(whole_number(os.environ, LIMIT, 2))
 
 
 def run_query(folder: DataFolder, sql: str, language: Language, seconds: float = SECONDS) -> dict[str, Any]:
@@ -55,7 +48,7 @@ def run_query(folder: DataFolder, sql: str, language: Language, seconds: float =
         MissingExtra: the database engine is not installed.
         ValueError: the query is refused, fails, takes too long, or there is no slot for it; the message says which.
     """
-    need_extra()
+    need_duckdb()
     deadline = time.monotonic() + seconds
     if not slots().acquire(timeout=seconds):
         raise ValueError(phrase("query_busy", language, seconds=seconds))

@@ -4,7 +4,7 @@ They read that folder and nothing else; only `chart` writes, into a folder of it
 Markdown. An unknown file or column is a ValueError that names the known ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,13 +12,14 @@ from pydantic import Field
 
 from segue.prompts.data import phrase
 from segue.prompts.language import Language, language_of
+from segue.tools.bound_tool import F
 from segue.tools.registry import tool
 
 from .charts import ChartKind, chart_of
 from .columns import date_column as column_of_dates
 from .columns import group_column, value_column
 from .folder import DataFile, DataFolder
-from .png import draw, need_extra
+from .png import draw, need_matplotlib
 from .questions import Every, Result, facts_of, groups_of, periods_of, sample_of
 from .sandbox import run_query
 from .sources import peek
@@ -68,6 +69,11 @@ KIND_WORDS = {
 _LOWEST_WORDS = _words("最低, 最少, 最小, 最差, 倒数, 垫底, lowest, least, worst, bottom, fewest, smallest")
 
 
+def _reads(title: str, keywords: list[str]) -> Callable[[F], F]:
+    """Mark a tool that changes nothing."""
+    return tool(read_only=True, idempotent=True, title=title, keywords=keywords)
+
+
 def _argument(description: str, **extra: Any) -> Any:
     return Field(description=description, json_schema_extra=extra or None)
 
@@ -108,9 +114,7 @@ ReaderLanguage = Annotated[
 ]
 
 
-@tool(
-    read_only=True,
-    idempotent=True,
+@_reads(
     title="数据概况 · Overview",
     keywords=ANALYSIS
     + _words("概况, 概览, 描述, 有哪些列, 哪些字段, 有什么列, 列名, 多少行, 几行, 什么数据, 哪些数据, 数据结构")
@@ -136,9 +140,7 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
     return {**result, "summary": describe_summary(result, reader)}
 
 
-@tool(
-    read_only=True,
-    idempotent=True,
+@_reads(
     title="分组计数 · Count by group",
     keywords=_words("多少个, 多少条, 多少笔, 多少单, 几条, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
     + _words("count, how many, number of, frequency, distribution"),
@@ -152,9 +154,7 @@ def count_by(
     return {**result, "summary": groups_summary(result, reader)}
 
 
-@tool(
-    read_only=True,
-    idempotent=True,
+@_reads(
     title="分组汇总 · Sum by group",
     keywords=ANALYSIS
     + _words("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up"),
@@ -176,9 +176,7 @@ def sum_by(
     return {**result, "summary": groups_summary(result, reader)}
 
 
-@tool(
-    read_only=True,
-    idempotent=True,
+@_reads(
     title="排名 · Ranking",
     keywords=ANALYSIS
     + _words("排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, 前几")
@@ -203,9 +201,7 @@ def top_n(
     return {**result, "summary": top_summary(result, reader)}
 
 
-@tool(
-    read_only=True,
-    idempotent=True,
+@_reads(
     title="趋势 · Trend",
     keywords=ANALYSIS
     + [word for words in EVERY_WORDS.values() for word in words]
@@ -228,7 +224,7 @@ def trend(
     return {**result, "summary": trend_summary(result, reader)}
 
 
-@tool(read_only=True, idempotent=True, title="SQL 查询 · SQL query", keywords=["sql", "select *"])
+@_reads(title="SQL 查询 · SQL query", keywords=["sql", "select *"])
 def query(sql: Sql, language: ReaderLanguage = None, *, folder: DataFolder) -> Result:
     """Answer what the other tools cannot: one read-only SELECT over the files, with 100 rows and 20 seconds at most."""
     reader = language or "en"
@@ -259,7 +255,7 @@ def chart(
     With a column of dates, with `every`, or as a line without a column it goes over time. Groups beyond the largest
     ones are drawn as one.
     """
-    need_extra()
+    need_matplotlib()
     table, reader = _opened(folder, file, (column, value), language)
     shown = chart_of(table, kind, column, value, every, reader)
     picture = draw(shown, folder.charts, table.file.stem, reader)

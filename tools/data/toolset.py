@@ -9,7 +9,7 @@ from typing import Any
 from segue.tools.adapters.functions import bind_function
 from segue.tools.bound_tool import BoundTool
 
-from .engine import need_extra
+from .engine import need_duckdb
 from .folder import DataFile, DataFolder
 from .kinds import Kind
 from .sandbox import slots
@@ -36,7 +36,7 @@ def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundT
         MissingExtra: the database engine is not installed.
         ConfigurationError: `SEGUE_QUERY_PROCESSES` is not a number of processes.
     """
-    need_extra()
+    need_duckdb()
     slots()
     where = DataFolder.of(folder, charts)
     return _bound(where, tuple(where.files()))

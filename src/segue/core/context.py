@@ -1,7 +1,8 @@
 """The context of a run: its JSON fields, and the services behind them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -65,14 +66,8 @@ class AppContext(RunContext):
         return self._services
 
 
-class Services(Protocol):
-    """Everything outside the state that a node may use."""
-
-    ledger: Ledger | None
-    memory: Memory
-    ids: Ids
-    began: float
-    participants: Participants
+class Agents(Protocol):
+    """The agents of an app, with their models and tools."""
 
     def agent(self, name: str) -> Agent: ...
 
@@ -80,14 +75,43 @@ class Services(Protocol):
 
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
 
-    def emit(self, event: Event) -> None: ...
 
-    def announced(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """A node's durable events as they are stored: a part of a task says which one it is."""
-        ...
+async def _no_notes(task_id: str) -> Sequence[str]:
+    return ()
 
-    def clock(self) -> float: ...
 
-    def pausing(self) -> bool: ...
+def _unchanged(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(event) for event in events]
 
-    async def notes(self, task_id: str) -> Sequence[str]: ...
+
+@dataclass(kw_only=True)
+class Services:
+    """Everything outside the state that a node may use."""
+
+    agents: Agents
+    participants: Participants
+    emit: Callable[[Event], None]
+    memory: Memory
+    ledger: Ledger | None = None
+    ids: Ids = field(default_factory=Ids)
+    clock: Callable[[], float] = time.time
+    began: float = 0.0
+    """When this run began, by the clock."""
+    notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
+    """What a person added to the unfinished task, oldest first."""
+    pausing: Callable[[], bool] = lambda: False
+    """Whether a pause is requested."""
+    announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
+    """A node's durable events as they are stored: a part of a task says which one it is."""
+
+    def __post_init__(self) -> None:
+        self.began = self.began or self.clock()
+
+    def agent(self, name: str) -> Agent:
+        return self.agents.agent(name)
+
+    def model_for(self, agent: Agent, override: str = "") -> Model:
+        return self.agents.model_for(agent, override)
+
+    def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
+        return self.agents.tools_for(agent)

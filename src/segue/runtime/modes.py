@@ -28,7 +28,7 @@ from ..graphs.react import build_react
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.task import GraphInput, TaskOutput
-from ..registry import EXAMPLES, AgentGraph, Registry, RunServices
+from ..registry import EXAMPLES, AgentGraph, Registry, services_of
 
 _MODE = re.compile(r"[^\W\d]\w{0,63}")
 _NODES = ("INIT", "SELECT_MODE", "FINISH")
@@ -75,7 +75,7 @@ def wired_graph(
 
     async def segue(state: GraphInput, runtime: Runtime[RunContext]) -> TaskOutput:
         write = get_stream_writer()
-        services = RunServices(registry, lambda event: write(to_dict(event)))
+        services = services_of(registry, lambda event: write(to_dict(event)))
         await registry.prepare(registry.agent(agent_id))
         given = list(state["messages"])
         asked: RunContext | None = runtime.context

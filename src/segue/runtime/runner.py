@@ -22,7 +22,7 @@ from ..graphs.chat import build_chat
 from ..memory.folder import MemoryFolder
 from ..nodes.chat.run_mode import ModeGraph
 from ..prompts.errors import render
-from ..registry import Registry, RunServices
+from ..registry import Registry, services_of
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
 from .capacity import Capacity
@@ -283,11 +283,10 @@ class Runner:
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)
 
-        ledger = self._storage.ledger(row.thread_id, run.fence)
-        services = RunServices(
+        services = services_of(
             self._registry,
             emit,
-            ledger,
+            ledger=self._storage.ledger(row.thread_id, run.fence),
             notes=notes,
             pausing=lambda: bool(run.reason),
             memory=self.memory.of(row.user_id),

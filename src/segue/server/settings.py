@@ -5,6 +5,7 @@ import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
+from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
 from .keys import Keys, hash_keys, parse_keys
 
@@ -58,13 +59,13 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
     return ServerSettings(
         keys=parse_keys(environ.get(HASHES, "")),
         origins=tuple(part.strip().rstrip("/") for part in environ.get(ORIGINS, "").split(",") if part.strip()),
-        chats_a_minute=_number(environ, "SEGUE_RATE_CHATS", 60),
-        requests_a_minute=_number(environ, "SEGUE_RATE_REQUESTS", 600),
-        streams=_number(environ, "SEGUE_STREAMS", 64),
-        tasks=_number(environ, "SEGUE_TENANT_TASKS", 64),
-        connections=_number(environ, "SEGUE_CONNECTIONS", 2000),
-        drain_seconds=_number(environ, "SEGUE_DRAIN_SECONDS", 10),
-        resume=_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
+        chats_a_minute=whole_number(environ, "SEGUE_RATE_CHATS", 60),
+        requests_a_minute=whole_number(environ, "SEGUE_RATE_REQUESTS", 600),
+        streams=whole_number(environ, "SEGUE_STREAMS", 64),
+        tasks=whole_number(environ, "SEGUE_TENANT_TASKS", 64),
+        connections=whole_number(environ, "SEGUE_CONNECTIONS", 2000),
+        drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
+        resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         default_agent=default_agent,
     )
 
@@ -103,14 +104,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _number(environ: MutableMapping[str, str], name: str, default: int, least: int = 1) -> int:
-    text = environ.get(name, "").strip()
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= 10**9):
-        raise ConfigurationError(
-            "{name} must be a whole number of at least {least}, not '{text}'.", name=name, least=least, text=text[:40]
-        )
-    return int(text)

@@ -327,7 +327,7 @@ def test_a_query_without_a_slot_says_so_and_leaves_the_slots_alone(
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_a_wrong_number_of_queries_is_refused_at_once(folder: Folder, limit: Callable[[str], None], value: str) -> None:
     limit(value)
-    with pytest.raises(ConfigurationError, match="SEGUE_QUERY_PROCESSES is"):
+    with pytest.raises(ConfigurationError, match="SEGUE_QUERY_PROCESSES must be a whole number"):
         folder.tools()
 
 

@@ -123,41 +123,42 @@ def test_a_damaged_parquet_file_says_why(folder: Folder) -> None:
 # What columns hold
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "read_as"),
-    [
-        (["1", "2", "-3"], "number", [1, 2, -3]),
-        (["1.5", "+2", ".25"], "number", [Decimal("1.50"), Decimal("2.00"), Decimal("0.25")]),
-        (['"1,234"', '"1,234,567"', "5"], "number", [1234, 1234567, 5]),
-        (["¥12.50", '"￥1,000"', "$ 3"], "number", [Decimal("12.50"), Decimal("1000.00"), Decimal("3.00")]),
-        (["1e3", "2.5E-1"], "number", [1000.0, 0.25]),
-        (["1", "", "N/A", "-", "null"], "number", [1, None, None, None, None]),
-        (["9" * 30], "number", [1e30]),
-        (["007", "012"], "text", ["007", "012"]),
-        (["0", "0.5"], "number", [Decimal("0.0"), Decimal("0.5")]),
-        (["1", "2", "three"], "text", ["1", "2", "three"]),
-        (['"12,34"', "5"], "text", ["12,34", "5"]),
-        (["12%", "5%"], "text", ["12%", "5%"]),
-        ([" x ", "x", "", "NA"], "text", ["x", "x", None, "NA"]),
-        (["2024-01-05", "2024-1-5"], "date", [date(2024, 1, 5)] * 2),
-        (["2024/1/5", ""], "date", [date(2024, 1, 5), None]),
-        (["2024年1月5日", "2024年12月31日"], "date", [date(2024, 1, 5), date(2024, 12, 31)]),
-        (["2024-01", "2024-2"], "date", [date(2024, 1, 1), date(2024, 2, 1)]),
-        (["2024-01-05 09:30", "2024-01-05 10:00"], "date", [datetime(2024, 1, 5, 9, 30), datetime(2024, 1, 5, 10)]),
-        (["2024-01-05T09:30:00Z"], "date", [datetime(2024, 1, 5, 9, 30)]),
-        (["2024-01-05T09:30:00.25"], "date", [datetime(2024, 1, 5, 9, 30, 0, 250_000)]),
-        (["1/2/2024", "12/31/2024"], "date", [date(2024, 1, 2), date(2024, 12, 31)]),
-        (["1/2/2024", "31/12/2024"], "date", [date(2024, 2, 1), date(2024, 12, 31)]),
-        (["2024-01-05", "2024-02-30"], "text", ["2024-01-05", "2024-02-30"]),
-        (["20240105", "20240106"], "number", [20240105, 20240106]),
-    ],
-)
-def test_a_column_is_what_all_of_its_values_are(
-    folder: Folder, values: list[str], kind: str, read_as: list[Any]
-) -> None:
-    kinds, rows = read(folder, "k,v\n" + "".join(f"x,{value}\n" for value in values))
-    assert kinds["v"] == kind
-    assert [value for _, value in rows] == read_as
+COLUMNS: list[tuple[list[str], str, list[Any]]] = [
+    (["1", "2", "-3"], "number", [1, 2, -3]),
+    (["1.5", "+2", ".25"], "number", [Decimal("1.50"), Decimal("2.00"), Decimal("0.25")]),
+    (['"1,234"', '"1,234,567"', "5"], "number", [1234, 1234567, 5]),
+    (["¥12.50", '"￥1,000"', "$ 3"], "number", [Decimal("12.50"), Decimal("1000.00"), Decimal("3.00")]),
+    (["1e3", "2.5E-1"], "number", [1000.0, 0.25]),
+    (["1", "", "N/A", "-", "null"], "number", [1, None, None, None, None]),
+    (["9" * 30], "number", [1e30]),
+    (["007", "012"], "text", ["007", "012"]),
+    (["0", "0.5"], "number", [Decimal("0.0"), Decimal("0.5")]),
+    (["1", "2", "three"], "text", ["1", "2", "three"]),
+    (['"12,34"', "5"], "text", ["12,34", "5"]),
+    (["12%", "5%"], "text", ["12%", "5%"]),
+    ([" x ", "x", "", "NA"], "text", ["x", "x", None, "NA"]),
+    (["2024-01-05", "2024-1-5"], "date", [date(2024, 1, 5)] * 2),
+    (["2024/1/5", ""], "date", [date(2024, 1, 5), None]),
+    (["2024年1月5日", "2024年12月31日"], "date", [date(2024, 1, 5), date(2024, 12, 31)]),
+    (["2024-01", "2024-2"], "date", [date(2024, 1, 1), date(2024, 2, 1)]),
+    (["2024-01-05 09:30", "2024-01-05 10:00"], "date", [datetime(2024, 1, 5, 9, 30), datetime(2024, 1, 5, 10)]),
+    (["2024-01-05T09:30:00Z"], "date", [datetime(2024, 1, 5, 9, 30)]),
+    (["2024-01-05T09:30:00.25"], "date", [datetime(2024, 1, 5, 9, 30, 0, 250_000)]),
+    (["1/2/2024", "12/31/2024"], "date", [date(2024, 1, 2), date(2024, 12, 31)]),
+    (["1/2/2024", "31/12/2024"], "date", [date(2024, 2, 1), date(2024, 12, 31)]),
+    (["2024-01-05", "2024-02-30"], "text", ["2024-01-05", "2024-02-30"]),
+    (["20240105", "20240106"], "number", [20240105, 20240106]),
+]
+
+
+def test_a_column_is_what_all_of_its_values_are(folder: Folder) -> None:
+    most = max(len(values) for values, _, _ in COLUMNS)
+    written = [[*values, *[""] * (most - len(values))] for values, _, _ in COLUMNS]
+    lines = [",".join(line) for line in zip(*written, strict=True)]
+    kinds, rows = read(folder, "\n".join([",".join(f"v{place}" for place in range(len(COLUMNS))), *lines]) + "\n")
+    for place, (values, kind, read_as) in enumerate(COLUMNS):
+        found = [row[place] for row in rows]
+        assert (kinds[f"v{place}"], found) == (kind, [*read_as, *[None] * (most - len(values))]), values
 
 
 def test_eight_digits_are_a_day_where_the_column_says_so(folder: Folder) -> None:

@@ -237,6 +237,7 @@ async def test_what_is_in_a_file_is_never_mark_up_in_a_summary(folder: Folder) -
         assert "\\[a\\](http://x) \\| \\`b\\`" in summary
 
 
+@pytest.mark.slow
 async def test_results_are_json_and_fit_into_a_prompt(own_sales: Folder) -> None:
     own_sales.put(
         "wide.csv", ",".join(f"c{n}" for n in range(15)) + "\n" + ",".join("x" * 500 for _ in range(15)) + "\n"

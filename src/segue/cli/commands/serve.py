@@ -5,10 +5,10 @@ import os
 import signal
 import threading
 import time
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ...core.errors import ConfigurationError, MissingExtra
+from ...core.environment import need_extra
+from ...core.errors import ConfigurationError
 from ..settings import Settings
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def serve(settings: Settings, host: str, port: int, workers: int) -> None:
         ConfigurationError: an address, a key or an agents file cannot be used.
         StorageError: the database cannot be used.
     """
-    if not all(find_spec(name) for name in NEEDED):
-        raise MissingExtra("segue serve", "serve")
+    need_extra("segue serve", "serve", *NEEDED)
     from ...server import check_address, from_environment
     from ...server import serve as run
 

@@ -4,7 +4,6 @@ Such models pad text arguments with blanks, do not stop by themselves, and reque
 """
 
 import asyncio
-import importlib.util
 import json
 import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.agents import Agent
 from ...core.decision import decode
-from ...core.errors import MissingExtra, ModelRefused, UnreadableReply
+from ...core.environment import need_extra
+from ...core.errors import ModelRefused, UnreadableReply
 from ...core.models import ModelPiece, ModelReply, ModelRequest, Retry
 from ..reply import GrowingReply
 from ..transcript import read_transcript
@@ -162,6 +162,5 @@ def local_model(agent: Agent, path: str) -> LocalModel:
         MissingExtra: the extra `local` is not installed.
         ConfigurationError: the file does not exist or is not a GGUF file.
     """
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise MissingExtra(f'The model "local:{path}"', "local")
+    need_extra(f'The model "local:{path}"', "local", "xllamacpp")
     return LocalModel(engine_of(path), f"local:{path}", agent.temperature or 0.0, agent.max_tokens or MAX_TOKENS)
