@@ -38,8 +38,13 @@ def part_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", 
 def _as_thought(event: Event) -> Event:
     if not isinstance(event, Token):
         return event
-    ids = {"task_id": event.task_id, "trace_id": event.trace_id, "iteration": event.iteration}
-    return Thinking(**ids, content=event.content, attempt=event.attempt)
+    return Thinking(
+        task_id=event.task_id,
+        trace_id=event.trace_id,
+        iteration=event.iteration,
+        content=event.content,
+        attempt=event.attempt,
+    )
 
 
 def _of_part(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,10 +33,10 @@ def run_goal(settings: Settings, text: str, files: Sequence[Path], *, as_json: b
 
 def _copied(files: Sequence[Path]) -> dict[str, str]:
     """Copy the files into the data folder; by its name there the name that each had."""
-    from ...tools.data.engine import need_extra
+    from ...tools.data.engine import need_duckdb
     from ...tools.data.folder import DataFolder, import_file
 
-    need_extra()
+    need_duckdb()
     folder = DataFolder.of().path
     return {import_file(file, folder): normalize("NFC", file.name) for file in files}
 

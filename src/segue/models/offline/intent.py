@@ -208,7 +208,7 @@ def _follow_up(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent
     """
     earlier = (interpret(cards, turns[place], turns[:place]) for place in reversed(range(len(turns))))
     before = next((intent for intent in earlier if not intent.is_empty), Intent())
-    fits = [found for fit in before.fits if (found := _continued(fit, text))]
+    fits = [again for fit in before.fits if (again := _continued(fit, text))]
     found = Intent.of(fits)
     return replace(found, calls=tuple(c for c in found.calls if c not in before.calls)) if found.calls else None
 
