@@ -28,7 +28,7 @@ def recall_tool(look_up: LookUp, chars: int) -> BoundTool:
 @cache
 def _form() -> BoundTool:
     """The tool with its schema, which takes longer to make than a call."""
-    return as_tool(partial(recall, look_up=None, chars=0))
+    return as_tool(partial(recall, look_up=None, chars=0))  # type: ignore[arg-type]  # only its schema is used
 
 
 @tool(read_only=True)

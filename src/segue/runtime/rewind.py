@@ -12,7 +12,7 @@ from ..core.errors import InvalidMessage, TaskError, ThreadExists, UnknownThread
 from ..core.records import Call, Json, Snapshot, Task
 from ..core.timeline import Difference, Effect, Place, TimelineEntry
 from ..nodes.shared.context import NodeContext
-from ..registry import Registry, RunServices
+from ..registry import Registry, services_of
 from .control import Control, Started
 from .difference import View, difference, prompt_of
 from .effects import SessionEffects
@@ -150,7 +150,7 @@ class Rewind:
     ) -> str:
         task = next((task for task in tasks if task.task_id == snapshot.task_id), tasks[-1])
         agent = self._registry.agents.get(task.agent_id) or self._registry.agent("")
-        services = RunServices(self._registry, lambda _: None, self._storage.ledger(session_id))
+        services = services_of(self._registry, lambda _: None, ledger=self._storage.ledger(session_id))
         context = AppContext.carrying(services, agent=agent.agent_id, model=task.model)
         return prompt_of(values, NodeContext(services, context, agent))
 
