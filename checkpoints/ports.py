@@ -1,6 +1,6 @@
 """The storage port: what the app needs of a database. Each method is one transaction."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
@@ -15,6 +15,8 @@ from segue.prompts.language import Language
 
 Readable = Callable[[RunnableConfig], Any]
 """Reads the whole state at a checkpoint, asynchronously; raises DamagedCheckpoint where it cannot."""
+Values = Callable[[Place], Awaitable[Mapping[str, Any]]]
+"""Gives the values of all channels at a snapshot; raises DamagedCheckpoint where its graph is not known."""
 Changed = tuple[Task, list[Event]]
 """A task, and the events that were stored with the change."""
 
@@ -161,6 +163,8 @@ class Sessions(Protocol):
 
     async def import_(self, document: Any, thread_id: str, user_id: str | None = None) -> str | None: ...
 
+    async def prune(self, thread_id: str, checkpoint_id: str, fence: int, values: Values, since: float) -> int: ...
+
     async def delete(self, thread_id: str, fence: int) -> None: ...
 
     async def recover(self, saver: Saver, readable: Readable, thread_id: str, language: Language) -> Recovery: ...
@@ -196,5 +200,7 @@ class Storage(Protocol):
     ) -> Saver: ...
 
     async def check_writable(self) -> None: ...
+
+    async def compact(self) -> None: ...
 
     async def close(self) -> None: ...

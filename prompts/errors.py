@@ -416,6 +416,9 @@ SENTENCES: Mapping[str, str] = {
     "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}": (
         "任务“{task_id}”的问题 {interrupt_id} 已经关闭。现在等待答复的是 {open_id}：{what}"
     ),
+    "The retention {given} is not valid: write an age such as 30d (m, h, d or w), or a number of snapshots above 0.": (
+        "保留期 {given} 无效：请写时长，例如 30d（m、h、d 或 w），或大于 0 的快照数。"
+    ),
     "The plan is not valid: {why}.": "计划无效：{why}。",
     "The field '{name}' is of the kind {kind}, and the new value is not.": "字段“{name}”的类型是 {kind}，新的值不是。",
     "{source} cannot be a tool: it has no name; set its __name__.": (

@@ -8,7 +8,7 @@ from segue.core.records import Json, Recovery, Snapshot
 from segue.core.timeline import CallOrigin, Place
 from segue.prompts.language import Language
 
-from ..ports import Readable, Saver
+from ..ports import Readable, Saver, Values
 from .database import Database, open_database, touch
 from .event_log import EventLog
 from .leases import Lease, Renewal
@@ -17,10 +17,11 @@ from .preferences import Preferences
 from .repair.recover import recover
 from .saver import FencedSqliteSaver
 from .schema import SCHEMA_VERSION
-from .sessions.deletion import delete
+from .sessions.deletion import delete, rewrite
 from .sessions.export import export, import_
 from .sessions.fork import fork
 from .sessions.origins import origins
+from .sessions.pruning import prune
 from .sessions.snapshots import find_place, snapshots
 from .tasks import Tasks
 
@@ -50,6 +51,9 @@ class SqliteSessions:
 
     async def import_(self, document: Any, thread_id: str, user_id: str | None = None) -> str | None:
         return await import_(self._database, document, thread_id, user_id)
+
+    async def prune(self, thread_id: str, checkpoint_id: str, fence: int, values: Values, since: float) -> int:
+        return await prune(self._database, thread_id, checkpoint_id, fence, values, since)
 
     async def delete(self, thread_id: str, fence: int) -> None:
         await delete(self._database, thread_id, fence)
@@ -89,6 +93,10 @@ class SqliteStorage:
             DatabaseUnavailable: saying why it cannot.
         """
         await self.database.write(touch)
+
+    async def compact(self) -> None:
+        """Rewrite the file without the rows that were deleted."""
+        await rewrite(self.database)
 
     async def close(self) -> None:
         await self.database.close()

@@ -1,6 +1,7 @@
 """The public API: an `App` over one database, which `segue.open()` gives."""
 
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict
 from typing import Any, NoReturn, Unpack, cast
 
 from langgraph.graph.state import CompiledStateGraph
@@ -13,6 +14,7 @@ from .core.events import Event
 from .core.models import Model
 from .core.records import Json
 from .core.result import Result
+from .core.retention import Retention
 from .graphs.chat import UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph
@@ -21,6 +23,7 @@ from .registry import Registry
 from .runtime.capacity import Capacity
 from .runtime.control import Control
 from .runtime.modes import wired_graph
+from .runtime.pruning import Pruning
 from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
 from .runtime.rewind import Rewind
@@ -51,6 +54,7 @@ class App:
         self.sessions = Sessions(storage, self._runner)
         self.control = Control(registry, self._runner, self.queries, self.sessions, modes)
         self.rewind = Rewind(storage, self._runner, registry, self.control, self.sessions)
+        self.pruning = Pruning(storage, self._runner)
 
     # Agents and modes.
 
@@ -386,6 +390,19 @@ class App:
         """
         return (await self.rewind.edit(from_session, checkpoint_id, session_id, message, state)).json()
 
+    async def prune(self, retention: Retention | str | int, *, session_id: str | None = None) -> Json:
+        """Merge the snapshots of a session, or of all, that are older than `retention`; the file shrinks.
+
+        `retention` is an age such as "30d", the number of snapshots that each session keeps, or both: "30d,100".
+        History, traces and unfinished tasks stay, and every snapshot that is kept reads as before. Returns {snapshots,
+        sessions, busy}: how many were removed, from how many sessions, and those that a task runs on.
+
+        Raises:
+            ConfigurationError: the retention is not valid.
+            UnknownThread, DamagedSession: of the session that is named.
+        """
+        return asdict(await self.pruning.prune(Retention.of(retention), session_id, compact=True))
+
     async def export(self, session_id: str) -> Json:
         """A session as a JSON document that `import_` takes, here or elsewhere.
 
@@ -452,11 +469,12 @@ class App:
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database."""
+        await self.pruning.close()
         await self._runner.close()
         await self.registry.close()
         await self._storage.close()
         self.memory.close()
-        self.queries = self.control = self.sessions = self.rewind = cast(Any, _Closed())
+        self.queries = self.control = self.sessions = self.rewind = self.pruning = cast(Any, _Closed())
 
 
 class _Closed:

@@ -13,6 +13,7 @@ from .core.agents import Agent
 from .core.environment import whole_number
 from .core.errors import InsideEventLoop
 from .core.result import Result
+from .core.retention import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
@@ -32,6 +33,7 @@ async def open_app(
     max_queued: int = MAX_QUEUED,
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
+    retention: Retention | str | int | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`."""
     registry = Registry()
@@ -41,7 +43,11 @@ async def open_app(
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
-    return App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
+    policy = None if retention is None else Retention.of(retention)
+    app = App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
+    if policy:
+        app.pruning.start(policy)
+    return app
 
 
 class Opening(AbstractAsyncContextManager[App]):
@@ -72,6 +78,7 @@ def open(
     max_queued: int = MAX_QUEUED,
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
+    retention: Retention | str | int | None = None,
 ) -> Opening:
     """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
 
@@ -81,12 +88,13 @@ def open(
     The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
     `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
     `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those of any
-    LangChain class, they are searched by meaning as well.
+    LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older snapshots every
+    hour, as `App.prune` does; without it all are kept.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    return Opening(lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings))
+    return Opening(lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention))
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Result:

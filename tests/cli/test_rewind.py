@@ -79,6 +79,14 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
     assert (broken := run("import", "broken.json")).exit_code == 2 and "not valid JSON" in broken.stderr
 
 
+def test_older_snapshots_are_pruned() -> None:
+    many = len(json.loads(run("timeline", "s", "--json").stdout))
+    assert run("prune", "--keep", "1h").stdout == "Snapshots removed: 0, from 0 sessions.\n"
+    assert many > 2 and run("prune", "--last", "2").stdout.endswith(", from 1 sessions.\n")
+    assert len(json.loads(run("timeline", "s", "--json").stdout)) == 2
+    assert "you: send a parcel" in run("history", "s").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -87,6 +95,8 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
         (("timeline", "t"), 2, "There is no session 't'"),
         (("edit", "s"), 2, "give either --message or --set"),
         (("edit", "s", "--set", "mode"), 2, "'mode' is not FIELD=JSON"),
+        (("prune",), 2, "say what to keep"),
+        (("prune", "--keep", "soon"), 2, "The retention 'soon' is not valid"),
         (("import", "none.json"), 2, "none.json cannot be read"),
     ],
 )

@@ -37,16 +37,20 @@ async def delete(database: Database, thread_id: str, fence: int) -> None:
         connection.execute(_RAISE_FLOOR, (fence,))
 
     await database.write(work, synced=True)
-    if not database.temporary:
-        await database.read(lambda _: _rewrite(database))
+    await rewrite(database)
 
 
 def _delete_from(connection: sqlite3.Connection, table: str, thread_id: str) -> int:
     return connection.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,)).rowcount
 
 
-def _rewrite(database: Database) -> None:
+async def rewrite(database: Database) -> None:
     """Write the file anew, without deleted rows and free pages, and empty the write-ahead log."""
+    if not database.temporary:
+        await database.read(lambda _: _rewrite(database))
+
+
+def _rewrite(database: Database) -> None:
     with translated(database.path), contextlib.closing(database.connect()) as connection:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -178,9 +178,10 @@ def _details(connection: sqlite3.Connection, found: Checkpoint) -> Snapshot:
         step=found.metadata.get("step"),
         inside="/".join(part.partition(":")[0] for part in found.inside.split("|")),
         task_id=task_of(connection, found),
-        nodes=_ran(connection, found),
+        nodes=ran(connection, found),
         next=following(connection, found),
         forked_from=found.metadata.get("segue_fork"),
+        since=found.metadata.get("segue_since"),
     )
 
 
@@ -194,6 +195,8 @@ def task_of(connection: sqlite3.Connection, found: Checkpoint) -> str | None:
 
 def following(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
     """The nodes that would run next, one entry for each time; none where the graph has ended."""
+    if (kept := found.metadata.get("segue_next")) is not None:
+        return list(kept)
     match found.metadata.get("source"):
         case "input":
             return ["__start__"]
@@ -224,8 +227,10 @@ def _branches(channels: Iterable[str]) -> list[str]:
     return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
 
 
-def _ran(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
-    """The nodes whose work led to a found."""
+def ran(connection: sqlite3.Connection, found: Checkpoint) -> list[str]:
+    """The nodes whose work led to a snapshot; of one whose predecessor was pruned they were noted then."""
+    if (kept := found.metadata.get("segue_ran")) is not None:
+        return list(kept)
     if found.metadata.get("source") != "loop" or found.parent_id is None:
         return []
     return following(connection, find(connection, found.thread_id, found.parent_id))

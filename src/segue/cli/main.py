@@ -262,6 +262,7 @@ def serve(
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,
     workers: options.Workers = 1,
+    retention: options.Retention = "",
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
@@ -272,7 +273,7 @@ def serve(
     with report_errors():
         from .commands.serve import serve as answer_over_http
 
-        answer_over_http(Settings(db, agents), host, port, workers)
+        answer_over_http(Settings(db, agents), host, port, workers, retention)
 
 
 app.command()(simulate)
@@ -287,6 +288,7 @@ for command in (
     rewind.fork,
     rewind.edit,
     rewind.undo,
+    rewind.prune,
     rewind.export,
     inspect.graph,
     inspect.modes,

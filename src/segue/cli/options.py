@@ -109,6 +109,15 @@ Port = Annotated[
     int,
     typer.Option("--port", envvar="SEGUE_PORT", min=0, max=65535, help="The port to listen on; 0 picks a free one."),
 ]
+Retention = Annotated[
+    str,
+    typer.Option(
+        "--retention",
+        envvar="SEGUE_RETENTION",
+        metavar="AGE|N",
+        help="Merge older snapshots every hour: keep those of 30d, or the last N of each session.",
+    ),
+]
 Workers = Annotated[
     int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")
 ]

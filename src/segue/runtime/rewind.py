@@ -143,7 +143,7 @@ class Rewind:
         )
 
     async def _state(self, place: Place) -> StateSnapshot:
-        return await state_at(self._runner.graph, _config(place))
+        return await state_at(self._runner.graph, config_of(place))
 
     async def _prompt(
         self, session_id: str, values: Mapping[str, Any], snapshot: Snapshot, tasks: Sequence[Task]
@@ -209,11 +209,12 @@ class Rewind:
         copy = Place(new_session, place.inside, place.checkpoint_id)
         async with self._runner.leased(new_session):
             as_node = snapshot.nodes[0] if snapshot.nodes else None
-            await self._runner.graph.aupdate_state(_config(copy), values, as_node=as_node)
+            await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
         return await self._control.resume(task_id)
 
 
-def _config(place: Place) -> RunnableConfig:
+def config_of(place: Place) -> RunnableConfig:
+    """LangGraph's way to name a snapshot."""
     return {
         "configurable": {
             "thread_id": place.thread_id,

@@ -44,13 +44,12 @@ class TaskRecord:
 
 def timeline(snapshots: Iterable[Snapshot], tasks: Sequence[TaskRecord], effect_of: Effects) -> list[TimelineEntry]:
     """The entries, oldest first; `tasks` are all of the session's in their order, `snapshots` the newest first."""
-    every = list(snapshots)
-    listed = [each for place, each in enumerate(every) if place == 0 or _is_listed(each)]
+    every = listed(snapshots)
     turns = {record.task.task_id: turn for turn, record in enumerate(tasks, start=1)}
     events = sorted((event for record in tasks for event in record.events), key=lambda event: event.timestamp)
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
-    entries, before = [], 0.0
-    for snapshot in reversed(listed):
+    entries, before = [], next((each.since for each in reversed(every) if each.since), 0.0)
+    for snapshot in reversed(every):
         upto = snapshot.created_at
         here = [event for event in events if before < event.timestamp <= upto]
         effects = [effect_of(call) for call in calls if before < call.started_at <= upto]
@@ -58,6 +57,11 @@ def timeline(snapshots: Iterable[Snapshot], tasks: Sequence[TaskRecord], effect_
         entries.append(replace(entry, effects=[effect for effect in effects if effect]))
         before = upto or before
     return _counted(entries, sum(effect_of(call) is not None for call in calls if call.started_at > before))
+
+
+def listed(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    """The snapshots that a timeline lists, in their order; the first one given is the newest."""
+    return [each for place, each in enumerate(snapshots) if place == 0 or _is_listed(each)]
 
 
 def _counted(entries: Sequence[TimelineEntry], since: int) -> list[TimelineEntry]:

@@ -92,7 +92,7 @@ def _lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
-        async with open_app(database, agents=agents, modes=modes) as app:
+        async with open_app(database, agents=agents, modes=modes, retention=settings.retention) as app:
             attach(app)
             service = application.state.service = Service(app, settings)
             auto_resume = AutoResume(service)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
+from ..core.retention import Retention
 from .keys import Keys, hash_keys, parse_keys
 
 KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"
+RETENTION = "SEGUE_RETENTION"
 ORIGINS = "SEGUE_CORS_ORIGINS"
 
 
@@ -41,6 +43,8 @@ class ServerSettings:
     resume: bool = True
     """Resume tasks that a crash or a shutdown interrupted."""
     default_agent: str = ""
+    retention: Retention | None = None
+    """Which snapshots are kept; without one all are."""
 
     def __post_init__(self) -> None:
         if "*" in self.origins and not self.keys:
@@ -67,6 +71,7 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
         default_agent=default_agent,
+        retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
     )
 
 

@@ -220,3 +220,28 @@ def _imported(settings: Settings, document: Any, session: str) -> Any:
 
     with report_errors(settings):
         return asyncio.run(store())
+
+
+def prune(
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep the snapshots of this time: 30d, 12h.")] = "",
+    newest: Annotated[
+        int | None, typer.Option("--last", min=1, metavar="N", help="Keep the N newest snapshots of each session.")
+    ] = None,
+    session: Annotated[str, typer.Option("--session", help="Only of this session.")] = "",
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
+    """Merge older snapshots into the oldest one that is kept.
+
+    History, traces and unfinished tasks stay; a session with a running task is left as it is.
+    """
+    if not keep and newest is None:
+        raise typer.BadParameter("say what to keep: --keep 30d, --last N, or both", param_hint="--keep")
+    settings = Settings(db)
+    retention = ",".join(filter(None, (keep, str(newest or ""))))
+    done = ask(settings, lambda opened: opened.prune(retention, session_id=session or None))
+    if as_json:
+        return write_json(done, indent=2)
+    typer.echo(settings.say("pruned", n=done["snapshots"], sessions=done["sessions"]))
+    for name in done["busy"]:
+        typer.echo(settings.say("not_pruned", session=name))

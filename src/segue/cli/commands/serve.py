@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 DATABASE = "SEGUE_DATABASE"
 AGENTS = "SEGUE_AGENTS"
+RETENTION = "SEGUE_RETENTION"
 SUPERVISOR = "SEGUE_SUPERVISOR"
 """The process id that workers live as long as."""
 LOOK_EVERY = 1.0
 NEEDED = ("fastapi", "uvicorn", "structlog")
 
 
-def serve(settings: Settings, host: str, port: int, workers: int) -> None:
+def serve(settings: Settings, host: str, port: int, workers: int, retention: str = "") -> None:
     """Serve until a signal says to stop.
 
     Raises:
@@ -37,6 +38,8 @@ def serve(settings: Settings, host: str, port: int, workers: int) -> None:
     if workers > 1 and settings.database == ":memory:":
         raise ConfigurationError("Several workers need a database that they share: name a file with --db.")
     asyncio.run(_try(settings))  # a mistake shows now, not in each worker
+    if retention:
+        os.environ[RETENTION] = retention
     server_settings = from_environment()
     check_address(host, server_settings.keys)
     os.environ[DATABASE] = settings.database

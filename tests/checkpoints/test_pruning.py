@@ -1,0 +1,153 @@
+"""Pruning: whatever is kept reads as before, wherever the cut is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.core.errors import ConfigurationError, TaskError
+from segue.core.retention import Retention
+from segue.core.timeline import Place
+from segue.runtime.rewind import config_of
+
+from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
+
+Json = dict[str, Any]
+NOTED = ("segue_ran", "segue_next", "segue_since", "counters_since_delta_snapshot")
+
+
+@pytest.fixture
+async def here(path: str) -> AsyncIterator[World]:
+    async with world(path) as opened:
+        yield opened
+
+
+async def reading(here: World) -> dict[str, Any]:
+    """Each snapshot of the session as LangGraph and the lists read it."""
+    found: dict[str, Any] = {}
+    for snapshot in await snapshots(here.database, "s", limit=-1):
+        place: Place = await here.app._storage.sessions.find_place(snapshot["checkpoint_id"], "s")
+        state = await here.app._runner.graph.aget_state(config_of(place))
+        metadata = {name: value for name, value in (state.metadata or {}).items() if name not in NOTED}
+        shown = {name: value for name, value in snapshot.items() if name != "since"}
+        read = (state.values, state.next, [task.id for task in state.tasks], state.interrupts, metadata, shown)
+        found[snapshot["checkpoint_id"]] = read
+    return found
+
+
+async def kept(here: World, session: str = "s") -> Json:
+    """What no pruning may change."""
+    tasks = await here.app.tasks(session_id=session, limit=-1)
+    traces = [await here.app.trace(task["task_id"]) for task in tasks]
+    return {"history": await here.app.history(session), "traces": traces}
+
+
+async def check_every_cut(here: World) -> int:
+    """Prune to one snapshot less each time; returns how many there were."""
+    original, before = await reading(here), await kept(here)
+    timeline = {entry["checkpoint_id"]: entry for entry in await here.app.timeline("s")}
+    for last in range(len(timeline) - 1, 0, -1):
+        assert (await here.app.prune(last, session_id="s"))["snapshots"] > 0
+        now = await reading(here)
+        assert now.items() <= original.items()
+        listed = await here.app.timeline("s")
+        assert [entry["checkpoint_id"] for entry in listed] == [*timeline][-last:]
+        assert listed == [timeline[entry["checkpoint_id"]] for entry in listed]
+        assert await kept(here) == before
+    assert await here.app.prune(1, session_id="s") == {"snapshots": 0, "sessions": 0, "busy": ()}
+    return len(timeline)
+
+
+async def test_of_an_ended_session_every_kept_snapshot_reads_as_before_and_it_goes_on(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    for turn in (1, 2, 3):
+        await here.run(f"turn {turn}", agent="a")
+    assert await check_every_cut(here) > 10
+    assert (await here.app.ask("turn 4", session_id="s", agent="a"))["answer"] == "done 4"
+    said = [message["content"] for message in await here.app.history("s") if message["role"] == "user"]
+    assert said == [f"turn {turn}" for turn in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(("script", "mode", "number"), [(note_up_to(4), "react", 2), (look_at_once(3), "plan", 2)])
+async def test_of_an_unfinished_task_what_had_run_does_not_run_again(
+    here: World, script: Any, mode: str, number: int
+) -> None:
+    here.register("a", script, mode)
+    task_id = await here.run_to(number, "go", agent="a")
+    ran = list(here.noted)
+    await check_every_cut_of_paused(here)
+    here.effects.clear()
+    assert (await here.app.resume(task_id))["success"]
+    assert not {*here.noted} & {*ran}
+
+
+async def check_every_cut_of_paused(here: World) -> None:
+    original = await reading(here)
+    for last in range(len(await here.app.timeline("s")) - 1, 0, -1):
+        await here.app.prune(last, session_id="s")
+        assert (await reading(here)).items() <= original.items()
+
+
+async def test_a_waiting_task_can_be_answered_afterwards(here: World) -> None:
+    paid = payments(here)
+    task_id = await here.run("pay 5", agent="a")
+    await check_every_cut_of_paused(here)
+    approved = {"verdicts": [{"index": 1, "verdict": "approve"}]}
+    assert (await here.app.answer(task_id, approved))["answer"] == "it is paid"
+    assert paid == [5]
+
+
+async def test_a_pruned_session_is_forked_and_exported_as_before(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    for turn in (1, 2):
+        await here.run(f"turn {turn}", agent="a")
+    await here.app.prune(3)
+    oldest = (await here.app.timeline("s"))[0]
+    task = await here.app.fork("s", oldest["id"], session_id="f")
+    here.effects.clear()
+    assert (await here.app.resume(task["task_id"]))["answer"] == "done 2"
+    assert (await here.app.history("f"))[-1]["content"] == "done 2"
+    await here.app.import_(await here.app.export("s"), session_id="i")
+    assert [m["content"] for m in await here.app.history("i")] == [m["content"] for m in await here.app.history("s")]
+    with pytest.raises(TaskError, match="were pruned"):
+        await here.app.edit("s", oldest["id"], session_id="e", message="turn 2, again")
+
+
+async def test_a_session_whose_task_runs_is_left_as_it_is(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    before = here.rows("s")
+    async with here.app._runner.leased("s"):
+        assert await here.app.prune(1) == {"snapshots": 0, "sessions": 0, "busy": ("s",)}
+    assert here.rows("s") == before
+
+
+async def test_an_age_keeps_what_is_younger(here: World) -> None:
+    here.register("a", note_the_turn, "react")
+    await here.run("turn 1", agent="a")
+    assert (await here.app.prune("1m"))["snapshots"] == 0
+    assert (await here.app.prune(Retention(seconds=0.0)))["snapshots"] > 0
+    assert len(await here.app.timeline("s")) == 1
+
+
+async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
+    async with world(str(tmp_path / "segue.db")) as here:
+        here.register("a", note_the_turn, "react")
+        await here.run("turn 1", agent="a")
+    async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(20):
+        while len(await app.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("given", ["30", "30d", "2w, 100", 5])
+def test_a_retention_is_an_age_a_number_or_both(given: Any) -> None:
+    assert Retention.of(given) != Retention()
+
+
+@pytest.mark.parametrize("given", ["", "0", "30 days", "-1", "d"])
+def test_any_other_retention_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="write an age such as 30d"):
+        Retention.of(given)
