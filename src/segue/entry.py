@@ -88,8 +88,8 @@ def open(
     The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
     `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
     `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those of any
-    LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older snapshots every
-    hour, as `App.prune` does; without it all are kept.
+    LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older snapshots
+    every hour, as `App.prune` does; without it all are kept.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
