@@ -79,6 +79,9 @@ ERRORS: Mapping[str, str] = {
 """By the error's class; `sentence` is the error's own English one."""
 
 SENTENCES: Mapping[str, str] = {
+    "The bot's session {session_id} lacks {missing} turns of the conversation: import it under this name.": (
+        "智能体的会话 {session_id} 缺少这次对话的 {missing} 轮：请以此名称导入它。"
+    ),
     "The judge {judge} gave no verdict on {conversation}: {why}": "评审 {judge} 没有对 {conversation} 作出判断：{why}",
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",

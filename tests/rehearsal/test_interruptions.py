@@ -125,6 +125,28 @@ async def test_a_fork_has_the_bots_session_of_that_moment_and_repeats_no_call_an
         assert await app.threads() == []
 
 
+async def test_a_bot_has_its_session_for_itself_and_without_it_the_conversation_does_not_go_on() -> None:
+    def fail(conversation: Conversation) -> None:
+        if len(conversation.results) == 1:
+            raise RuntimeError("the backend is down")
+
+    async with segue.open(":memory:") as app:
+        Counted(fail).enter(app)
+        await app.ask("你好", session_id="mine.bot")
+        with pytest.raises(ThreadExists, match=r"mine\.bot"):
+            await converse(app, TRAVEL, conversation_id="mine")
+        with pytest.raises(RuntimeError, match="backend is down"):
+            await converse(app, TRAVEL, conversation_id="talk")
+        await app.import_(await app.export("talk"), session_id="copy")
+        Counted().enter(app)
+        with pytest.raises(ConfigurationError, match=r"copy\.bot lacks 1 turn"):
+            await converse(app, ConversationConfig(), conversation_id="copy")
+        await app.import_(await app.export("talk.bot"), session_id="copy.bot")
+        conversation = await converse(app, ConversationConfig(), conversation_id="copy")
+
+    assert [u.role for u in conversation.utterances] == ROLES
+
+
 async def test_what_a_bot_leaves_unfinished_at_its_limit_is_cancelled() -> None:
     async with segue.open(":memory:") as app:
         Counted().enter(app)

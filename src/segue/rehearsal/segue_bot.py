@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 from ..app import App
 from ..core.agents import Agent
 from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, bot_session
+from ..core.errors import ConfigurationError
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
@@ -67,6 +68,12 @@ class SegueBot:
         tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
         if len(tasks) == conversation.turn:
             return await self._gone_on(tasks[0])
+        if missing := conversation.turn - 1 - len(tasks):
+            raise ConfigurationError(
+                "The bot's session {session_id} lacks {missing} turns of the conversation: import it under this name.",
+                session_id=session_id,
+                missing=missing,
+            )
         if tasks and tasks[0]["status"] in OPEN:
             await self._app.cancel(tasks[0]["task_id"])
         request = Request(

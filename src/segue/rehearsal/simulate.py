@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from ..app import App
-from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance
+from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
 from ..core.ids import Ids
@@ -14,6 +14,7 @@ from ..nodes.conversation.init import read_config
 from ..nodes.conversation.participants import BUILTIN
 from ..runtime.control import Started
 from ..runtime.request import Request
+from ..runtime.sessions import check_session
 from .log import ending_of
 from .segue_bot import attach, release
 from .workflows import with_workflow
@@ -67,6 +68,8 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
     known = await app.tasks(session_id=session_id, limit=1)
     if not known:
         _check(app, config)
+        if config.has_agent:
+            await _check_bot_session(app, bot_session(session_id))
         message = config.model_dump_json(exclude_defaults=True)
         request = Request(message, session_id=session_id, agent=config.bot_agent, language=config.language)
         started = await app.control.start(request, unlisted=MODE)
@@ -100,6 +103,17 @@ def _check(app: App, config: ConversationConfig) -> None:
         factory_of(name, registered.controllers, BUILTIN.controllers)
     for agent in (config.user_agent, config.bot_agent, config.api_agent):
         app.registry.agent(agent)
+
+
+async def _check_bot_session(app: App, session_id: str) -> None:
+    """Make sure that the bot can have that session.
+
+    Raises:
+        InvalidMessage, ThreadExists.
+    """
+    check_session(session_id)
+    if await app.tasks(session_id=session_id, limit=1):
+        raise ThreadExists(session_id)
 
 
 async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
