@@ -45,19 +45,25 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "help": (
         """\
 /mode 名称    切换模式（auto、direct、react、plan……）
+/agent 名称   切换智能体
+/session 名称 切换会话，或开始新的会话
 /history     显示此会话的消息
 /resume      继续已暂停或失败的任务，或答复它的问题
-/steer 文字   补充一条消息，然后继续任务
+/steer 文字   补充一条消息，然后继续任务；任务运行时可直接输入
 /cancel      取消任务
 /exit        离开（也可按 Ctrl-D，或在没有任务运行时按 Ctrl-C）
+Alt-Enter    换行；Tab 补全命令、模式、智能体、会话和任务
 Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
         """\
 /mode NAME   switch the mode (auto, direct, react, plan, …)
+/agent NAME  switch the agent
+/session NAME  switch the session, or begin a new one
 /history     show the messages of this session
 /resume      resume a task that was paused or failed, or answer its question
-/steer TEXT  add a message to the task, and resume it
+/steer TEXT  add a message to the task, and resume it; while it runs, just type
 /cancel      cancel the task
 /exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
+Alt-Enter    a new line; Tab completes commands, modes, agents, sessions and tasks
 Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
     "help_hint": ("/help 列出所有命令。", "/help lists the commands."),
@@ -72,6 +78,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
     "mode_now": ("当前模式：{name}。", "The mode is now {name}."),
     "mode_usage": ("用法：/mode 名称，可选：{names}。", "Usage: /mode NAME, where NAME is one of: {names}."),
+    "agent_now": ("当前智能体：{name}。", "The agent is now {name}."),
+    "agent_usage": ("用法：/agent 名称，可选：{names}。", "Usage: /agent NAME, where NAME is one of: {names}."),
+    "session_now": ("当前会话：{name}。", "The session is now {name}."),
+    "session_usage": ("用法：/session 名称", "Usage: /session NAME"),
     "steer_usage": ("用法：/steer 文字", "Usage: /steer TEXT"),
     "task_cancelled": ("任务已取消；请发送新消息。", "The task is cancelled; send a new message."),
     "nothing_sent": ("此会话中还没有发送过消息。", "Nothing was sent in this session yet."),

@@ -199,7 +199,7 @@ class Shell:
         """Start a command at a terminal of its own, 100 columns wide."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        environ = {**self.environ, "TERM": "xterm-256color", **environ}
+        environ = {**self.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **environ}
         process = CommandProcess(arguments, self.folder, environ, terminal=os.ttyname(theirs))
         self.started.append(process)
         self.terminals.append(Terminal(process, ours, theirs))
@@ -226,7 +226,10 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")}
-    shell = Shell(tmp_path, {**kept, "LC_ALL": "C.UTF-8", "TOOLS_FOLDER": str(tmp_path)})
+    shell = Shell(
+        tmp_path,
+        {**kept, "LC_ALL": "C.UTF-8", "TOOLS_FOLDER": str(tmp_path), "SEGUE_HISTORY": str(tmp_path / "history")},
+    )
     yield shell
     for process in shell.started:
         if process.poll() is None:

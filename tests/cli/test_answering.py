@@ -200,18 +200,18 @@ def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
 @pytest.mark.slow
 def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> None:
     terminal = pages.at_terminal("chat", *SHOP)
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("refund it\n")
     terminal.until("[a/e/r]")
     terminal.press("\x03", until="The task is waiting for an answer.")
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("hello\n")
     terminal.until("Here: /resume asks you again, /cancel cancels it.")
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("/resume\n")
     terminal.until("[a/e/r]")
     terminal.type("a\n")
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("/exit\n")
     assert terminal.end() == 0
     assert effects(pages) == ["refund 50 sorry"]

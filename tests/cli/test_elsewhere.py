@@ -139,7 +139,7 @@ def test_a_busy_session_says_what_can_be_done(pages: Shell, let_go: Callable[[],
     ]
     terminal = pages.at_terminal("chat", *AGENTS, "--session", "s1")
     for said in ("/resume", "hello"):
-        terminal.until("you> ")
+        terminal.until("you>")
         terminal.type(f"{said}\n")
         terminal.until(f"Task '{latest(pages)}' is already running in another process.")
         terminal.until("  segue pause ")
@@ -228,21 +228,21 @@ def test_steering_needs_a_message_and_a_session(shell: Shell, options: tuple[str
 @pytest.mark.slow
 def test_turn_by_turn_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> None:
     terminal = pages.at_terminal("chat", *AGENTS)
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("fetch it, then store it\n")
     pages.until("effects", "fetch begun")
     terminal.type("\x03")
     terminal.until("pausing at the next checkpoint")
     let_go()
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("hello\n")
     terminal.until("Here: /resume resumes it, /steer TEXT adds a message and resumes it, /cancel cancels it.")
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("/steer\n")
     terminal.until("Usage: /steer TEXT")
     terminal.type("/steer and quickly\n")
     terminal.until("added: and quickly")
-    terminal.until("you> ")
+    terminal.until("you>")
     terminal.type("/exit\n")
     assert terminal.end() == 0
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]

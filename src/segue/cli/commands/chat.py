@@ -1,42 +1,35 @@
 """Turn by turn: read a line, answer it, until the person leaves."""
 
-import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
+from ...runtime.sessions import check_session
 from ..dialog.hints import busy_hints, unfinished_hint
 from ..dialog.loop import ConversationLoop
+from ..dialog.prompt import Choices, Prompt, open_prompt
 from ..exits import complain, sentence_of
 from ..settings import Settings
-from ..views.consoles import read_line
 from ..views.header import greet, header
 from ..views.tables import print_history
 
-PROMPT = "you> "
+MOST_OFFERED = 50
+"""Sessions and tasks that are offered as completions."""
 
 
 def converse(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
-    if sys.stdin.isatty():
-        import readline  # noqa: F401 - importing it gives input() a history and editing keys
     with ConversationLoop(settings, framed=False) as loop:
         talk = Talk(loop, settings)
+        prompt = open_prompt()
         talk.open()
-        while (line := _read_line()) is not None and talk.take(line):
+        while (text := loop.run(talk.read(prompt))) is not None and talk.take(text):
             pass
         talk.close()
     return loop.leave(0)
-
-
-def _read_line() -> str | None:
-    try:
-        return read_line(PROMPT if sys.stdin.isatty() else "")
-    except (EOFError, KeyboardInterrupt):
-        print()
-        return None
 
 
 class Talk:
@@ -51,11 +44,30 @@ class Talk:
             "/quit": lambda _: False,
             "/help": self._help,
             "/mode": self._mode,
+            "/agent": self._agent,
+            "/session": self._session,
             "/history": self._history,
             "/resume": self._resume,
             "/steer": self._steer,
             "/cancel": self._cancel,
         }
+
+    async def read(self, prompt: Prompt) -> str | None:
+        """What the person writes next; None when they leave."""
+        return await prompt.read(await self.choices())
+
+    async def choices(self) -> Choices:
+        """The commands, and what each may be followed by."""
+        app = self._talk.app
+        tasks = [str(row["task_id"]) for row in await app.tasks(limit=MOST_OFFERED)]
+        arguments: Choices = {
+            "/mode": app.modes,
+            "/agent": [*app.agents],
+            "/session": [str(row["thread_id"]) for row in await app.threads(limit=MOST_OFFERED)],
+            "/resume": tasks,
+            "/cancel": tasks,
+        }
+        return {name: arguments.get(name, ()) for name in self._commands}
 
     def open(self) -> None:
         """Print who answers, and how to get help."""
@@ -120,15 +132,33 @@ class Talk:
             self._say(self._text("mode_usage", names=", ".join(modes)))
         return True
 
+    def _agent(self, name: str) -> bool:
+        agents = self._talk.app.agents
+        if name in agents:
+            self._talk.settings = replace(self._talk.settings, agent=name)
+            self._say(self._text("agent_now", name=name))
+        else:
+            self._say(self._text("agent_usage", names=", ".join(agents)))
+        return True
+
+    def _session(self, name: str) -> bool:
+        if name:
+            check_session(name)
+            self._talk.session = name
+            self._say(self._text("session_now", name=name))
+        else:
+            self._say(self._text("session_usage"))
+        return True
+
     def _history(self, _: str) -> bool:
         messages = self._loop.run(self._talk.app.history(self._talk.session))
         hints = self._loop.run(unfinished_hint(self._talk.app, self._settings, self._talk.session))
         print_history(self._talk.console, messages, self._settings.language_for(""), hints)
         return True
 
-    def _resume(self, _: str) -> bool:
-        if task := self._latest():
-            self._loop.run_turns(self._talk.resume(task["task_id"]))
+    def _resume(self, task_id: str) -> bool:
+        if task := self._named(task_id):
+            self._loop.run_turns(self._talk.resume(task))
         return True
 
     def _steer(self, text: str) -> bool:
@@ -138,11 +168,18 @@ class Talk:
             self._say(self._text("steer_usage"))
         return True
 
-    def _cancel(self, _: str) -> bool:
-        if task := self._latest():
-            self._loop.run(self._talk.app.cancel(task["task_id"]))
+    def _cancel(self, task_id: str) -> bool:
+        if task := self._named(task_id):
+            self._loop.run(self._talk.app.cancel(task))
             self._say(self._text("task_cancelled"))
         return True
+
+    def _named(self, task_id: str) -> str:
+        """The id of the task that is named, or of the session's last one; empty where there is none."""
+        if task_id:
+            return str(self._loop.run(self._talk.app.find_task(task_id)))
+        latest = self._latest()
+        return latest["task_id"] if latest else ""
 
     def _latest(self) -> dict[str, Any] | None:
         tasks = self._loop.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))

@@ -2,20 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from ...core.errors import SegueError
 from ...core.events import Event, Paused, StateChanged, from_dict
 from ...core.records import Json
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import word
+from ...runtime.request import MessageOptions
 from ..command_lines import send_command, task_command
-from ..exits import FAILED, PAUSED, WAITING, complain, remark
+from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of
 from ..settings import Settings
 from ..views.consoles import complaints, output
 from ..views.header import greet, header
@@ -27,6 +30,7 @@ from ..views.sanitize import printable
 from .approval import can_ask, print_question
 from .hints import answer_hints, continue_hint
 from .interrupts import Interrupts, listening, unless_interrupted
+from .keyboard import typing
 from .verdicts import Answer
 
 if TYPE_CHECKING:
@@ -68,6 +72,10 @@ class Conversation:
     """What shows the task that is talked about."""
     seconds: float = 0.0
     """How long it was worked on, without the time that a person was asked."""
+    steering: "asyncio.Future[Json] | None" = None
+    """Adds what was typed last to the task."""
+    following: Json | None = None
+    """The task of a line that was typed too late to steer the one before it."""
 
     @property
     def agent(self) -> str:
@@ -76,17 +84,7 @@ class Conversation:
     async def send(self, message: str, *, steer: bool = False) -> Turn:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
-        starting = self.app.start(
-            message,
-            session_id=self.session,
-            agent=self.agent,
-            mode=self.mode,
-            user_id=self.settings.user,
-            model=self.settings.model,
-            wait=self.settings.wait,
-            steer=steer,
-            language=self.settings.language,
-        )
+        starting = self.app.start(message, **self._options(), steer=steer)
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
             complain(self.settings.say("not_sent"), self._again(message, steer))
@@ -124,6 +122,17 @@ class Conversation:
         task = trace["task"]
         self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
         return await self._carry(task["task_id"], _with_first(first, events))
+
+    def _options(self) -> MessageOptions:
+        return {
+            "session_id": self.session,
+            "agent": self.agent,
+            "mode": self.mode,
+            "user_id": self.settings.user,
+            "model": self.settings.model,
+            "wait": self.settings.wait,
+            "language": self.settings.language,
+        }
 
     async def _latest(self) -> Json | None:
         tasks = await self.app.tasks(session_id=self.session, limit=1)
@@ -166,10 +175,15 @@ class Conversation:
         began = time.monotonic()
         paused = False
         try:
-            with listening(self.app, (task_id,), lambda name: view.notice(self.settings.say(name))) as interrupts:
-                async for event in events:
+            notice = lambda name: view.notice(self.settings.say(name))  # noqa: E731
+            with listening(self.app, (task_id,), notice) as interrupts, self._typing(view):
+                async for event in self._with_steering(task_id, events):
                     view.show(event)
-                    if isinstance(event, StateChanged) and event.new == "pausing" and not interrupts.count:
+                    if (
+                        isinstance(event, StateChanged)
+                        and event.new == "pausing"
+                        and not (interrupts.count or self.steering)
+                    ):
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
                 task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
@@ -180,7 +194,50 @@ class Conversation:
         self.stopped |= interrupts.stopped
         if paused and task["status"] not in ("paused", "cancelled"):
             return self._leave_to_other_process(task)
-        return await self._judge(task, interrupted=interrupts.count > 0)
+        turn = await self._judge(task, interrupted=interrupts.count > 0)
+        if following := self.following:
+            self.following = None
+            self._begin(following, [])
+            return await self._carry(following["task_id"], self.app.follow(following["task_id"]))
+        return turn
+
+    @contextmanager
+    def _typing(self, view: View) -> Iterator[None]:
+        """In a conversation at a terminal, have what is typed steer the task."""
+        if self.framed or not isinstance(view, LiveView):
+            yield
+            return
+        with typing(self._steer, view.echo):
+            yield
+
+    def _steer(self, line: str) -> None:
+        """Add a line to the task that runs, after those that were typed before it."""
+        self.steering = asyncio.ensure_future(self._steered(line, self.steering))
+
+    async def _steered(self, line: str, former: "asyncio.Future[Json] | None") -> Json:
+        if former:
+            await former
+        return await self.app.start(line, **self._options(), steer=True)
+
+    async def _with_steering(self, task_id: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """The events, also of what runs after the task was steered; a line that came too late is the next message."""
+        seq = 0
+        while True:
+            async for event in events:
+                seq = max(seq, event.seq)
+                yield event
+            steering, self.steering = self.steering, None
+            if steering is None:
+                return
+            try:
+                task = await steering
+            except SegueError as error:
+                self._shown().notice(sentence_of(error, self.settings))
+                return
+            if task["task_id"] != task_id:
+                self.following = task
+                return
+            events = self.app.follow(task_id, seq)
 
     async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Json:
         """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""

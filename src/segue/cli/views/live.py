@@ -59,6 +59,7 @@ class LiveView:
         self._headings: list[list[str]] = []
         self._doing = ""
         self._notice = ""
+        self._typed = ""
         self._began = time.monotonic()
         self._spinner = Spinner("dots" if self._signs is lines.SIGNS else "line", style="cyan")
         self._live = self._still()
@@ -84,6 +85,10 @@ class LiveView:
 
     def notice(self, sentence: str) -> None:
         self._notice = sentence
+
+    def echo(self, typed: str) -> None:
+        """Show what is being typed below everything else."""
+        self._typed = typed
 
     def rest(self) -> None:
         """Leave the plan above as it is; it is drawn again below when the task goes on."""
@@ -189,7 +194,8 @@ class LiveView:
         if self._notice:
             parts.append(Text(self._notice, style="bold yellow"))
         self._spinner.update(text=self._progress())
-        return Tail(Group(*parts, self._spinner))
+        typed = [Text.assemble(("> ", "cyan"), one_line(self._typed, self._room()))] if self._typed else []
+        return Tail(Group(*parts, self._spinner, *typed))
 
     def _progress(self) -> Text:
         """What is being done, how many steps are, and for how long."""

@@ -1,0 +1,88 @@
+"""What a person types: at the prompt, and while a task runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from segue.cli.dialog.keyboard import Keyboard
+from segue.cli.dialog.prompt import Choices, TerminalPrompt, Words
+
+from .conftest import Shell
+
+CHOICES: Choices = {"/mode": ["plan", "plan_react", "react"], "/session": ["s1"], "/steer": ()}
+
+
+@pytest.fixture(autouse=True)
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEGUE_HISTORY", str(tmp_path / "state" / "history"))
+    return tmp_path / "state" / "history"
+
+
+async def typed(keys: str) -> str | None:
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text(keys)
+        return await TerminalPrompt().read(CHOICES)
+
+
+async def test_a_paste_is_one_message_and_the_next_run_knows_what_was_written(history: Path) -> None:
+    assert await typed("\x1b[200~three\nlines\npasted\x1b[201~\r") == "three\nlines\npasted"
+    assert await typed("two\x1b\rlines\r") == "two\nlines"
+    assert await typed("\x1b[A\r") == "two\nlines", "the key that goes up"
+    assert [await typed("\x03"), await typed("\x04")] == [None, None]
+    assert oct(os.stat(history).st_mode)[-3:] == "600"
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ("/", [*CHOICES]),
+        ("/s", ["/session", "/steer"]),
+        ("/mode pl", ["plan", "plan_react"]),
+        ("/mode ", CHOICES["/mode"]),
+    ]
+    + [(text, []) for text in ("hello", "/steer ", "/nope x", "a\n/mode ")],
+)
+def test_commands_and_what_follows_them_are_completed(text: str, offered: list[str]) -> None:
+    found = Words(CHOICES).get_completions(Document(text), CompleteEvent())
+    assert [completion.text for completion in found] == offered
+
+
+def test_a_line_that_is_typed_while_a_task_runs_is_handed_on() -> None:
+    lines: list[str] = []
+    keyboard = Keyboard(lines.append, lambda _: None)
+    for keys in (
+        "添加".encode()[:4],
+        "添加".encode()[4:],
+        b"xy\x7f\x7f",
+        b"\x1b[A\x1bOP ok",
+        b"\n",
+        b"gone\x15\n",
+        b"a\nb\n",
+    ):
+        keyboard.take(keys)
+    assert lines == ["添加 ok", "a b"]
+
+
+@pytest.mark.slow
+def test_in_a_terminal_typing_steers_the_task_that_runs(pages: Shell) -> None:
+    terminal = pages.at_terminal("chat", "--agents", "agents.toml", "--agent", "pages", "--mode", "react")
+    terminal.until("you>")
+    terminal.type("please fetch it\r")
+    pages.until("effects", "fetch begun")
+    terminal.type("store it, too")
+    terminal.until("> store it, too")
+    terminal.type("\r")
+    (pages.folder / "go").touch()
+    terminal.until("added: store it, too")
+    terminal.until("you>")
+    terminal.type("/exit\r")
+    assert terminal.end() == 0
+    assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
+    (task,) = pages.rows("tasks")
+    assert (task["status"], task["notes"]) == ("done", ["store it, too"])
