@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
+from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off, undos
 from .flips import Flipped
 from .harness import Harness, Outcome, Run, run_of
 from .load import Loaded
@@ -80,6 +80,7 @@ def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measur
     measured.killed = _timed("kills", lambda: kills.measure(harness, count, seed))
     measured.troubled += _timed("checked effects", lambda: kills.checked(harness))
     measured.troubled += _timed("commands", lambda: commands.measure(harness, seed))
+    measured.troubled += _timed("undos", lambda: undos.measure(harness))
     measured.troubled += _timed("power cuts", lambda: kills.power_cuts(harness, count // 3, seed))
     measured.troubled += _timed("pauses", lambda: pauses.measure(harness))
     measured.troubled += _timed("full disks", lambda: disk.measure(harness, every=PAGES))

@@ -1,4 +1,4 @@
-"""Kills while a session is forked, exported, imported or recovered: that happens whole or not at all."""
+"""Kills while a session is forked, exported, imported, recovered or pruned: that happens whole or not at all."""
 
 import random
 import shutil
@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "copy": Command("a kill in an export and its import"),
     "import": Command("a kill in an import elsewhere", ELSEWHERE, (COPY,)),
     "recover": Command("a kill in a recovery", sessions=(SESSION,)),
+    "prune": Command("a kill in a pruning", sessions=(SESSION,)),
 }
 
 
@@ -84,7 +85,7 @@ def learn(harness: Harness, name: str) -> Known:
             _must(zygote, before, "export")
         if name == "recover":
             _damage(before / HERE)
-        after = _copied(harness, before, f"undisturbed-{name}")
+        after = copied(harness, before, f"undisturbed-{name}")
         _must(zygote, after, name)
         said, rows = report(after), _rows(after, command)
         _must(zygote, after, name, after=True)
@@ -92,10 +93,10 @@ def learn(harness: Harness, name: str) -> Known:
     for session, holds in evidence.read(after, command.database).history.items():
         if [message["content"] for message in holds][: len(was)] != [message["content"] for message in was]:
             raise RuntimeError(f"after {name}, session {session} holds {holds}, not {was}")
-    return Known(before, after, rows, (*_boundaries(said["written"]), "done"), said["seconds"])
+    return Known(before, after, rows, (*boundaries(said["written"]), "done"), said["seconds"])
 
 
-def _boundaries(written: Written) -> Iterator[str]:
+def boundaries(written: Written) -> Iterator[str]:
     """The points at writes; of many alike the first and the last."""
     for place, write in enumerate(written):
         if not (write in written[max(0, place - 1) : place] and write in written[place + 1 : place + 2]):
@@ -105,15 +106,15 @@ def _boundaries(written: Written) -> Iterator[str]:
 def play(harness: Harness, run: Run, known: Known | None = None) -> Outcome:
     """Kill the command and look at what it left; then have it done again, and each session take another message."""
     known = known or learn(harness, run.scenario)
-    command, folder = COMMANDS[run.scenario], _copied(harness, known.before, run.scenario)
+    command, folder = COMMANDS[run.scenario], copied(harness, known.before, run.scenario)
     outcome = Outcome(run)
     with harness.zygote() as zygote:
-        status = _errand(zygote, folder, run.scenario, run.blows[0])
+        status = errand(zygote, folder, run.scenario, run.blows[0])
         outcome.kills += status == -signal.SIGKILL
         if status != -signal.SIGKILL:
             outcome.ends.append(told(folder, status))
         outcome.findings += _half(_rows(known.before, command), _rows(folder, command), known.rows)
-        outcome.ends.append(told(folder, _errand(zygote, folder, run.scenario, after=True)))
+        outcome.ends.append(told(folder, errand(zygote, folder, run.scenario, after=True)))
     outcome.findings += [Finding("end", f"it fails: {end}") for end in outcome.ends if end != "well"]
     if not outcome.findings:
         outcome.findings += _judged(folder, known.after, command)
@@ -122,20 +123,20 @@ def play(harness: Harness, run: Run, known: Known | None = None) -> Outcome:
     return outcome
 
 
-def _copied(harness: Harness, before: Path, name: str) -> Path:
+def copied(harness: Harness, before: Path, name: str) -> Path:
     return Path(shutil.copytree(before, harness.new_folder(name), dirs_exist_ok=True))
 
 
-def _must(zygote: Zygote, folder: Path, errand: str, *, after: bool = False) -> None:
-    end = told(folder, _errand(zygote, folder, errand, after=after))
+def _must(zygote: Zygote, folder: Path, name: str, *, after: bool = False) -> None:
+    end = told(folder, errand(zygote, folder, name, after=after))
     if end != "well":
-        raise RuntimeError(f"the undisturbed {errand} fails: {end}")
+        raise RuntimeError(f"the undisturbed {name} fails: {end}")
 
 
-def _errand(zygote: Zygote, folder: Path, errand: str, blow: str = "", *, after: bool = False) -> Status:
+def errand(zygote: Zygote, folder: Path, name: str, blow: str = "", *, after: bool = False) -> Status:
     """Run a child that does the command, or with `after` looks after it."""
-    command = COMMANDS.get(errand, Command())
-    orders = {"errand": errand, "folder": str(folder), "database": command.database, "sessions": command.sessions}
+    command = COMMANDS.get(name, Command())
+    orders = {"errand": name, "folder": str(folder), "database": command.database, "sessions": command.sessions}
     kind, _, value = blow.partition(":")
     if kind == "time":
         return zygote.run({**orders, "after": after}, float(value))

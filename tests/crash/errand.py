@@ -103,4 +103,21 @@ async def recover(app: App, _: Any) -> Any:
     return await app.recover(SESSION)
 
 
-ERRANDS: Mapping[str, Errand] = {"fork": fork, "copy": copy, "export": export, "import": import_, "recover": recover}
+async def prune(app: App, _: Any) -> Any:
+    return await app.prune(3, session_id=SESSION)
+
+
+async def undo(app: App, _: Any) -> Any:
+    first = (await app.timeline(SESSION))[0]["id"]
+    return await app.undo(SESSION, first)
+
+
+ERRANDS: Mapping[str, Errand] = {
+    "fork": fork,
+    "copy": copy,
+    "export": export,
+    "import": import_,
+    "recover": recover,
+    "prune": prune,
+    "undo": undo,
+}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off
+from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off, undos
 from .harness import Harness, Outcome
 from .points import KINDS, RANDOM
 from .scenarios import SCENARIOS
@@ -52,6 +52,12 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_is_lost(harness: Harn
 def test_a_command_that_is_cut_off_happens_whole_or_not_at_all(harness: Harness) -> None:
     outcomes = commands.measure(harness, 1, every=5, at_random=0)
     assert {outcome.run.scenario for outcome in outcomes if outcome.kills} == {*commands.COMMANDS}
+    nothing_is_wrong(outcomes)
+
+
+def test_a_call_is_undone_at_most_once_wherever_that_is_killed(harness: Harness) -> None:
+    outcomes = undos.measure(harness, every=3)
+    assert sum(outcome.kills for outcome in outcomes) >= 4
     nothing_is_wrong(outcomes)
 
 

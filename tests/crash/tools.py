@@ -70,6 +70,11 @@ def tools_over(effects: Effects, linger: Linger = a_moment) -> tuple[Any, ...]:
         effects.cause("once", "deposit", label)
         return f"{amount} paid in for {label}"
 
+    async def unsend(label: str) -> str:
+        effects.cause("once", "unsend", f"un{label}")
+        return f"took back {label}"
+
+    @tool(undo=unsend)
     async def send(label: str, text: str) -> str:
         """Send a letter; twice would be wrong. It runs in the event loop."""
         await asyncio.sleep(0.002)
