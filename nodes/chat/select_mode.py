@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection
-from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -16,7 +15,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.live_reply import Listener
-from ..shared.model_call import ask_model
+from ..shared.model_call import ask_model, refused_call
 from .state import ChatNode, ChatState, ChatUpdate
 
 AUTO = "auto"
@@ -78,20 +77,24 @@ async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
     """Pick by the rules; where they do not tell, ask the model if the agent is set so."""
     known = rule_for(state["objective"])
     if known is None and work.agent.auto == "model" and work.model.is_language_model:
-        with suppress(ModelError):
-            return await _ask(state, work)
+        return await _ask(state, work)
     selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason="picked")
     return {"mode": known or DEFAULT, "events": announce(selected)}
 
 
 async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
-    """Have the model pick; a reply that names no mode leaves it to the rules."""
+    """Have the model pick; where it does not, or names no mode, the default carries the task."""
     system = render(
         "select_mode", state["language"], tools=", ".join(work.tools) or phrase("no_tools", state["language"])
     )
     messages = [SystemMessage(system), HumanMessage(state["objective"])]
     request = ModelRequest(purpose="decide", messages=messages)
-    asked = await ask_model(work, request, Listener, state["usage"], {"task_id": state["task_id"]})
+    ids: dict[str, Any] = {"task_id": state["task_id"]}
+    try:
+        asked = await ask_model(work, request, Listener, state["usage"], ids)
+    except ModelError as error:
+        picked = ModeSelected(mode=DEFAULT, reason="picked", **ids)
+        return {"mode": DEFAULT, "events": announce(refused_call(work, request, error, ids), picked)}
     named = _NAMED.search(asked.reply.text.lower())
     mode = named[0] if named else DEFAULT
     selected = ModeSelected(task_id=state["task_id"], mode=mode, reason="picked by the model" if named else "picked")

@@ -4,7 +4,7 @@ from typing import Any
 
 from segue.core.decision import check_storable, read_object
 from segue.core.errors import UnreadableReply
-from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, Thought, ToolCall
+from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, Thought, ToolCall
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
 from segue.core.models import ModelReply
 from segue.prompts.phrases import phrase
@@ -13,6 +13,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce
 from ..shared.json_strings import JsonStrings
 from ..shared.live_reply import Listener, LiveReply
 from ..shared.model_call import CompletedCall, ask_model
+from ..shared.notes import joined
 from ..shared.quotation import refuse_quotation
 from .branches import Branch, branches_of
 from .hooks import exit_of, finish_or_continue, unfinished
@@ -35,15 +36,17 @@ def controller(config: FlowConfig) -> FlowNode:
         branches = branches_of(config, work, state["language"])
         asking = request(config, state, work, branches)
         asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state))
-        update: FlowUpdate = {**added, "usage": asked.usage}
+        update: FlowUpdate = {"usage": asked.usage}
         try:
             decision = _read(asked.reply, state)
         except UnreadableReply as error:
             if asked.streamed:
                 work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids_of(state)))
-            return {**update, **_unreadable(str(error), asked, state)}
+            update |= _unreadable(str(error), asked, state)
+            return joined(added, update)
         chosen = await finish_or_continue(config, decision, state)
-        return {**update, **_chosen(chosen, decision, asked, state, branches)}
+        update |= _chosen(chosen, decision, asked, state, branches)
+        return joined(added, update)
 
     return node
 
@@ -53,7 +56,9 @@ async def _take_up(state: FlowState, work: NodeContext) -> FlowUpdate:
     fresh = [*(await work.services.notes(state["task_id"]))][len(state["added"]) :]
     if not fresh:
         return {}
-    return {"added": [*state["added"], *fresh], "objective": "\n".join([state["objective"], *fresh])}
+    added = [*state["added"], *fresh]
+    events = announce(NotesTaken(count=len(added), **ids_of(state)))
+    return {"added": added, "objective": "\n".join([state["objective"], *fresh]), "events": events}
 
 
 def _read(reply: ModelReply, state: FlowState) -> ControllerDecision:

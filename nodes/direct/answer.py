@@ -4,8 +4,8 @@ from typing import cast
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
-from segue.core.errors import ModelRefused, UnreadableReply
-from segue.core.events import Answer, ErrorRaised, TaskComplete, Thinking
+from segue.core.errors import ModelError, ModelRefused, UnreadableReply
+from segue.core.events import Answer, ErrorRaised, ModelCalled, TaskComplete, Thinking
 from segue.core.models import ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
@@ -13,8 +13,8 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
-from ..shared.model_call import CompletedCall, ask_model, whole_answer
-from ..shared.notes import amended, take_up
+from ..shared.model_call import ask_model, refused_call, whole_answer
+from ..shared.notes import amended, joined, take_up
 from ..shared.task import compose_result
 from .state import DirectState, DirectUpdate
 
@@ -25,33 +25,40 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     added = cast(DirectUpdate, await take_up(state, work))
     state = amended(state, added)
     work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
+    request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
-        asked = await _ask(state, work)
+        asked = await ask_model(work, request, LiveText, state["usage"], ids)
+    except ModelRefused as error:
+        return joined(added, _given_up(error, refused_call(work, request, error, ids)))
+    try:
         text = whole_answer(asked.reply, state["language"])
-    except (ModelRefused, UnreadableReply) as error:
-        events = announce(ErrorRaised(task_id=state["task_id"], message=str(error)))
-        return {**added, "gave_up": str(error), "events": events}
+    except UnreadableReply as error:
+        given_up: DirectUpdate = {**_given_up(error, asked.event), "usage": asked.usage}
+        return joined(added, given_up)
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
     done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
-    return {
-        **added,
+    update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "usage": asked.usage,
         "result": result,
         "events": announce(asked.event, Answer(task_id=state["task_id"], answer=text), *done),
     }
+    return joined(added, update)
 
 
-async def _ask(state: DirectState, work: NodeContext) -> CompletedCall:
+def _given_up(error: ModelError, call: ModelCalled) -> DirectUpdate:
+    said = ErrorRaised(task_id=call.task_id, message=str(error))
+    return {"gave_up": str(error), "events": announce(call, said)}
+
+
+def _request(state: DirectState, work: NodeContext) -> ModelRequest:
     language, budget = state["language"], work.agent.budget
     own = agent_prompt(work.agent, language, state["objective"])
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
     latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]
-    request = ModelRequest(
+    return ModelRequest(
         purpose="answer",
         messages=[SystemMessage(render("direct", language, agent_prompt=own)), *recent],
         tools=[tool.spec for tool in work.tools.values()],
     )
-    ids = {"task_id": state["task_id"]}
-    return await ask_model(work, request, LiveText, state["usage"], ids)

@@ -9,7 +9,7 @@ from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.notes import take_up
+from ..shared.notes import joined, take_up
 from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState
@@ -34,9 +34,9 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
     status = "error" if why else "done"
     ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     finished = engine_event(task_id, EngineEventType.ENGINE_COMPLETED, details)
-    return {
-        **added,
+    update: LifecycleState = {
         "messages": [*added.get("messages", ()), AIMessage(answer)],
         "result": result,
         "events": announce(finished, Answer(task_id=task_id, answer=answer), *ended),
     }
+    return joined(added, update)

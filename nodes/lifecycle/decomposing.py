@@ -18,7 +18,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
-from ..shared.notes import amended, take_up
+from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation
 from ..shared.task import before_objective
 from ..shared.tool_schemas import MOST_STEPS, described
@@ -71,15 +71,17 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         why, language = state["complaint"], state["language"]
         banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
         work.emit(Thinking(task_id=state["task_id"], content=banner))
-        update: LifecycleState = {**added, "asked": state["asked"] + 1}
+        update: LifecycleState = {"asked": state["asked"] + 1}
         told_also: list[Durable] = []
         try:
             tasks = await _given(decompose, state) if decompose else await _asked(state, work, update, told_also)
         except Undecomposable as error:
-            return {**update, "failure": {"error": str(error), "phase": state["phase"]}}
+            update |= {"failure": {"error": str(error), "phase": state["phase"]}}
         except (InvalidPlan, UnreadableReply) as error:
-            return {**update, **_refused(state, str(error), told_also)}
-        return {**update, **_accepted(state, work, tasks, told_also)}
+            update |= _refused(state, str(error), told_also)
+        else:
+            update |= _accepted(state, work, tasks, told_also)
+        return joined(added, update)
 
     return node
 

@@ -15,7 +15,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
-from ..shared.notes import amended, take_up
+from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
 from ..shared.task import before_objective, compose_result, unfinished
 from .state import PlanState, PlanUpdate
@@ -59,14 +59,14 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     moved = [step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
     status = "error" if error else "done"
     done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
-    return {
-        **added,
+    update: PlanUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "plan": plan,
         "usage": asked.usage,
         "result": result,
         "events": announce(*(call.event for call in calls), *moved, Answer(task_id=task_id, answer=text), *done),
     }
+    return joined(added, update)
 
 
 async def _ask_until_answered(state: PlanState, work: NodeContext) -> list[CompletedCall]:

@@ -13,7 +13,7 @@ async def init(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     assignment = state.get("assignment")
     return {
         **cast(PlanUpdate, begin(state["messages"], assignment, runtime)),
-        "origin": node_context(runtime).services.ids.trace(),
+        "origin": node_context(runtime).services.ids.origin(),
         "notes": len(additions(state["messages"])),
         "draft": None,
         "asked": 0,

@@ -16,7 +16,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
-from ..shared.notes import amended, take_up
+from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_together
 from ..shared.quotation import refuse_quotation
 from ..shared.task import before_objective
@@ -34,12 +34,13 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work.emit(Thinking(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
-    update: PlanUpdate = {**added, "asked": state["asked"] + 1, "usage": asked.usage}
+    update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}
     try:
-        return {**update, "draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
+        update |= {"draft": _read(asked.reply, state), "complaint": "", "events": announce(asked.event)}
     except UnreadableReply as error:
         events = announce(asked.event, ErrorRaised(task_id=state["task_id"], message=str(error)))
-        return {**update, "draft": None, "complaint": str(error), "events": events}
+        update |= {"draft": None, "complaint": str(error), "events": events}
+    return joined(added, update)
 
 
 def _read(reply: ModelReply, state: PlanState) -> dict[str, Any]:

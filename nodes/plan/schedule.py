@@ -12,7 +12,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.approval import ask_person, because, decided, question_of, undecided, verdicts_of
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.notes import take_up
+from ..shared.notes import joined, take_up
 from ..shared.tool_messages import Settled, exchange
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
@@ -37,7 +37,6 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)
     pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
-        **added,
         "messages": [*pairs, *added.get("messages", ())],
         "outcomes": broken,
         "complaint": "",
@@ -46,10 +45,12 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     if (failed or added) and not spent:
         replans = state["replans"] + bool(failed)
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
-        return {**update, "complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
+        update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
+        return joined(added, update)
     wave, given = await _approved(wave, state, work)
     emit_thoughts(before, settled, state, work)
-    return {**update, "wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave, given)}
+    update |= {"wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave, given)}
+    return joined(added, update)
 
 
 async def _approved(

@@ -11,7 +11,7 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model
-from ..shared.notes import amended, take_up
+from ..shared.notes import amended, joined, take_up
 from ..shared.planned_steps import step_events
 from .plan_progress import begin_steps
 from .prose import MOST_UNREADABLE, prose_answer
@@ -33,7 +33,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     except UnreadableReply as error:
         prose = prose_answer(asked.reply, state, work)
         if prose is None:
-            return {**added, **_unreadable(asked, str(error), state, work)}
+            return joined(added, _unreadable(asked, str(error), state, work))
         why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
         decision, said = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
@@ -41,7 +41,6 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     steps = tuple(Step(**step) for step in state["plan"])
     moved = begin_steps(steps, [call["step_id"] for call in calls], decision.step_status_update)
     update: ReactUpdate = {
-        **added,
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
@@ -51,7 +50,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         update["calls"] = calls
     if decision.action_type is ActionType.REFLECT:
         update["records"] = [record_of(state, "REFLECT", decision)]
-    return update
+    return joined(added, update)
 
 
 def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeContext) -> ReactUpdate:

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from langgraph.types import interrupt
 
 from segue.core.agents import Budget
-from segue.core.errors import UnreadableReply
+from segue.core.errors import ModelError, UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, Waiting
 from segue.core.models import (
     CallDelta,
@@ -24,6 +24,7 @@ from segue.core.models import (
     Withdrawn,
 )
 from segue.core.question import PAUSE
+from segue.models.request_text import digest, request_text
 from segue.prompts.phrases import phrase
 
 from .context import NodeContext
@@ -58,8 +59,7 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
-    if request.seed is None:
-        request = replace(request, seed=work.agent.seed)
+    request = _seeded(work, request)
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids)
     listener = listen(live)
     try:
@@ -72,15 +72,16 @@ async def ask_model(
     finally:
         listener.end()
         live.end()
-    return _counted(work, request, reply, live, usage, time.monotonic() - started)
+    return _counted(work, request, reply, "".join(received.thoughts), live, usage, time.monotonic() - started)
 
 
 @dataclass
 class _Received:
-    """What has arrived of a reply: its text, and the number of all characters."""
+    """What has arrived of a reply: its text and reasoning, and the number of all characters."""
 
     text: list[str] = field(default_factory=list)
     chars: int = 0
+    thoughts: list[str] = field(default_factory=list)
     reasoning: int = 0
 
     def count(self, piece: ModelPiece) -> None:
@@ -89,13 +90,14 @@ class _Received:
                 self.text.append(piece.text)
                 self.chars += len(piece.text)
             case ReasoningDelta():
+                self.thoughts.append(piece.text)
                 self.reasoning += len(piece.text)
             case Hidden():
                 self.chars += piece.chars
             case Withdrawn():
                 self.text, self.chars = [], 0
             case Retry():
-                self.text, self.chars, self.reasoning = [], 0, 0
+                self.text, self.chars, self.thoughts, self.reasoning = [], 0, [], 0
 
     def exceeds(self, budget: Budget) -> bool:
         return self.chars > budget.reply_chars or self.reasoning > budget.reasoning_chars
@@ -151,6 +153,7 @@ def _counted(
     work: NodeContext,
     request: ModelRequest,
     reply: ModelReply,
+    thoughts: str,
     live: LiveReply,
     usage: Mapping[str, Any],
     seconds: float,
@@ -161,16 +164,45 @@ def _counted(
     if work.agent.prices is not None:
         cost = work.agent.prices.cost(used["input"], used["output"])
         total |= {"cost": usage.get("cost", 0.0) + cost, "currency": work.agent.prices.currency}
-    event = ModelCalled(
+    called = _called(work, request, live.ids, _stored(reply, thoughts, live.streamed))
+    event = replace(called, input=used["input"], output=used["output"], seconds=round(seconds, 3), cost=cost)
+    return CompletedCall(reply, live.streamed, total, event)
+
+
+def _stored(reply: ModelReply, thoughts: str, streamed: str) -> dict[str, Any]:
+    """The reply as the event log keeps it; `streamed` is whether text that calls follow was shown as the answer."""
+    fields = {
+        "text": reply.text,
+        "finish_reason": reply.finish_reason,
+        "tool_calls": [asdict(call) for call in reply.tool_calls],
+        "reasoning": thoughts,
+        "streamed": bool(reply.tool_calls and streamed),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def refused_call(work: NodeContext, request: ModelRequest, error: ModelError, ids: Mapping[str, Any]) -> ModelCalled:
+    """The event of a call that the model refused, for a node that goes on without it."""
+    return _called(work, request, ids, {"error": str(error)})
+
+
+def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], reply: dict[str, Any]) -> ModelCalled:
+    sent = digest(request_text(_seeded(work, request), work.model.name, work.agent))
+    return ModelCalled(
         purpose=request.purpose,
         model=work.model.name,
-        input=used["input"],
-        output=used["output"],
-        seconds=round(seconds, 3),
-        cost=cost,
-        **live.ids,
+        input=0,
+        output=0,
+        seconds=0.0,
+        request=sent,
+        reply=reply,
+        **ids,
     )
-    return CompletedCall(reply, live.streamed, total, event)
+
+
+def _seeded(work: NodeContext, request: ModelRequest) -> ModelRequest:
+    """The request with the agent's seed, where it has none of its own."""
+    return replace(request, seed=work.agent.seed) if request.seed is None else request
 
 
 def whole_answer(reply: ModelReply, language: str) -> str:

@@ -6,7 +6,9 @@ from typing import Any, TypeVar, cast
 from langchain_core.messages import HumanMessage
 from typing_extensions import TypedDict
 
-from .context import NodeContext
+from segue.core.events import NotesTaken
+
+from .context import NodeContext, announce
 from .task import STEER
 
 
@@ -16,6 +18,8 @@ class Added(TypedDict, total=False):
     messages: list[Any]
     objective: str
     notes: int
+    events: list[dict[str, Any]]
+    """That they were taken up; they go before the node's own."""
 
 
 State = TypeVar("State", bound=Mapping[str, Any])
@@ -27,11 +31,19 @@ async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
     fresh = (await work.services.notes(state["task_id"]))[taken:]
     if not fresh:
         return {}
+    ids = {name: state[name] for name in ("task_id", "trace_id", "iteration") if state.get(name)}
     return {
         "messages": [HumanMessage(note, additional_kwargs={STEER: True}) for note in fresh],
         "objective": "\n".join([state["objective"], *fresh]),
         "notes": taken + len(fresh),
+        "events": announce(NotesTaken(count=taken + len(fresh), **ids)),
     }
+
+
+def joined(added: State, update: State) -> State:
+    """A node's update with what it took up, whose events go first."""
+    events = [*added.get("events", ()), *update.get("events", ())]
+    return cast(State, {**added, **update, "events": events})
 
 
 def amended(state: State, added: Mapping[str, Any]) -> State:

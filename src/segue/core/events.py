@@ -5,7 +5,7 @@ Durable events are kept in the event log and numbered per task from 1 (`seq`); d
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from .deltas import AttemptRestarted as AttemptRestarted
@@ -84,6 +84,14 @@ class Steered(Happening):
 
     type: Literal["steered"] = "steered"
     message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotesTaken(Happening):
+    """The agent knows the messages that steer it from here on; `count` of them since the task began."""
+
+    type: Literal["notes_taken"] = "notes_taken"
+    count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +189,11 @@ class ToolResult(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCalled(Happening):
-    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost where prices are known."""
+    """A model call ended: tokens as the endpoint counted them (0 where it does not), cost where prices are known.
+
+    `request` is the digest of the request. `reply` is what the model replied: {"text", "finish_reason", "tool_calls",
+    "reasoning", "streamed"}, without what is empty; or {"error"} of a call that it refused.
+    """
 
     type: Literal["model_called"] = "model_called"
     purpose: str
@@ -190,6 +202,8 @@ class ModelCalled(Happening):
     output: int
     seconds: float
     cost: float | None = None
+    request: str = ""
+    reply: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,6 +356,7 @@ RoundEvent = (
     | ModelCalled
     | PlanUpdate
     | StepUpdate
+    | NotesTaken
     | ApprovalGiven
     | RoundStart
     | BranchStart

@@ -17,5 +17,9 @@ class Ids:
     def trace(self) -> TraceId:
         return TraceId(str(uuid.uuid4()))
 
+    def origin(self) -> str:
+        """What the calls of a task are named by for their tools; forks keep it."""
+        return str(uuid.uuid4())
+
     def thread(self) -> ThreadId:
         return ThreadId(f"s-{uuid.uuid4().hex[:12]}")

@@ -162,7 +162,7 @@ class Projection:
         usage = self.usage
         usage.input += event.input
         usage.output += event.output
-        usage.calls += 1
+        usage.calls += "error" not in event.reply
         if event.cost is not None:
             usage.cost = (usage.cost or 0.0) + event.cost
 
