@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..core.errors import SegueError
+from .cassettes import CASSETTES
 from .language import Language
 from .words import described
 from .workflow_faults import FAULTS
@@ -465,7 +466,7 @@ SENTENCES: Mapping[str, str] = {
 }
 """By the English template, where one class has several sentences."""
 
-SENTENCES = {**SENTENCES, **FAULTS}
+SENTENCES = {**SENTENCES, **FAULTS, **CASSETTES}
 
 _TRANSLATED = ("kind", "status", "choices", "known", "fault", "reason", "advice")
 

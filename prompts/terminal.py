@@ -208,6 +208,56 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "{total} 个对话都已结束。下一步：segue report {folder}",
         "{total} conversations ended. Next: segue report {folder}",
     ),
+    # Recorded sessions.
+    "recorded": (
+        "已写入 {file}：轮数 {turns}，模型调用 {model_calls}，工具调用 {tool_calls}。重放：segue replay {file}",
+        "{file} is written: turns {turns}, model calls {model_calls}, tool calls {tool_calls}. To replay it: "
+        "segue replay {file}",
+    ),
+    "replayed": (
+        "与录制一致：轮数 {turns}，模型调用 {model_calls}，工具调用 {tool_calls}。",
+        "It replays as recorded: turns {turns}, model calls {model_calls}, tool calls {tool_calls}.",
+    ),
+    "replay_request": (
+        "第 {turn} 轮，第 {call} 次模型调用：请求不同。",
+        "Turn {turn}, model call {call}: the request differs.",
+    ),
+    "replay_model_call": (
+        "第 {turn} 轮：多出第 {call} 次模型调用，录制中没有。",
+        "Turn {turn}: model call {call} was not recorded; now the model is asked once more:",
+    ),
+    "replay_tool_call": (
+        "第 {turn} 轮，第 {call} 次工具调用：与录制不同。",
+        "Turn {turn}, tool call {call}: another call than recorded.",
+    ),
+    "replay_left_out": (
+        "第 {turn} 轮：录制的第 {call} 次调用没有发生。",
+        "Turn {turn}: the recorded call {call} is not made any more.",
+    ),
+    "replay_question": (
+        "第 {turn} 轮：向人提出的问题与录制不同。",
+        "Turn {turn}: a person is asked something else than recorded, or nothing.",
+    ),
+    "replay_outcome": ("第 {turn} 轮：结果不同。", "Turn {turn}: it ends differently."),
+    "replay_messages": ("第 {turn} 轮：消息历史不同。", "Turn {turn}: the messages of the history differ."),
+    "replay_no_text": (
+        "录制中没有当时请求的文本：录制之前智能体就已改动。",
+        "The recording has no text of the request as it was sent.",
+    ),
+    "replay_did": ("当时的回复：{did}", "The model then replied: {did}"),
+    "replay_reused": ("[沿用] {call}", "[recorded] {call}"),
+    "replay_ran": ("[执行] {call}", "[run] {call}"),
+    "replay_tools_run": (
+        "此调用不在录制中：从这里起工具会真正执行。",
+        "This call was not recorded: from here on the tools really run.",
+    ),
+    "replay_then": ("当时：{answer}", "then: {answer}"),
+    "replay_now": ("现在：{answer}", "now:  {answer}"),
+    "replay_same": ("现在：与当时相同", "now:  the same"),
+    "replay_waits": (
+        "会话正在等待答复，其余各轮没有继续。",
+        "It waits for an answer; the turns after it were not continued.",
+    ),
     "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
     # A conversation that does not go on by itself.
     "reading_input": (

@@ -15,7 +15,7 @@ from .core.models import Model
 from .core.records import Json
 from .core.result import Result
 from .core.retention import Retention
-from .graphs.chat import UNLISTED
+from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph
 from .prompts.language import Language
@@ -67,6 +67,11 @@ class App:
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
         return self.control.modes
+
+    @property
+    def own_modes(self) -> Mapping[str, ModeGraph]:
+        """The graphs of the modes beside the built-in ones."""
+        return {name: graph for name, graph in self._modes.items() if name not in MODES}
 
     def register(self, agent: Agent) -> None:
         """Add an agent, or replace the one of that id.

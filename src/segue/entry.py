@@ -34,9 +34,10 @@ async def open_app(
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
     retention: Retention | str | int | None = None,
+    registry: Registry | None = None,
 ) -> App:
-    """As `open`, for a caller that ends with `App.close`."""
-    registry = Registry()
+    """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
+    registry = registry or Registry()
     for agent in agents:
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}

@@ -15,6 +15,7 @@ from .core.agents import Agent
 from .core.context import AppContext, GivenAgent, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
+from .core.ids import Ids
 from .core.memory import Memory
 from .core.models import Model
 from .core.participants import REGISTERED
@@ -82,6 +83,7 @@ class Registry:
         self._mcp = McpTools()
         self.participants = REGISTERED.extended()
         self.memory: Memory = TransientMemory()
+        self.ids = Ids()
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -183,6 +185,10 @@ class Registry:
             self._models[key] = build_model(agent, override, self._environ)
         return self._models[key]
 
+    def for_run(self, services: Services) -> Services:
+        """The services of a run that the app begins; a registry may replace some."""
+        return services
+
 
 async def served_tools(agents: Iterable[Agent]) -> dict[str, str]:
     """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
@@ -214,7 +220,7 @@ def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str
 
 def services_of(registry: Registry, emit: Callable[[Event], None], **others: Any) -> Services:
     """The services of one run over a registry; `others` are fields of `Services`."""
-    given = {"memory": registry.memory, **others}
+    given = {"memory": registry.memory, "ids": registry.ids, **others}
     return Services(agents=registry, participants=registry.participants, emit=emit, **given)
 
 

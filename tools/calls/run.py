@@ -135,11 +135,14 @@ INTERRUPTED = (
 )
 
 
+LEFT_OPEN = "was under way when the task was cancelled"
+
+
 def left_open(name: str, tools: Mapping[str, Tool]) -> Result:
     """The result of a call that was under way when its task was cancelled."""
     if name in tools and tools[name].idempotent:
-        return {"error": f"{name} was under way when the task was cancelled."}
-    return unknown_outcome(f"{name} was under way when the task was cancelled, so it may or may not have taken effect")
+        return {"error": f"{name} {LEFT_OPEN}."}
+    return unknown_outcome(f"{name} {LEFT_OPEN}, so it may or may not have taken effect")
 
 
 def unknown_outcome(what: str) -> Result:

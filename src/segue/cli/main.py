@@ -11,6 +11,7 @@ from .commands import inspect, rewind
 from .commands.inbox import waiting
 from .commands.inspect import ask
 from .commands.memory import memory
+from .commands.record import record, replay
 from .commands.report import report
 from .commands.simulate import simulate
 from .commands.workflows import workflows
@@ -296,6 +297,8 @@ for command in (
     inspect.tools,
     inspect.doctor,
     report,
+    record,
+    replay,
     workflows,
 ):
     app.command()(command)

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
-from ..core.ids import Ids
 from ..core.question import read_answer
 from ..core.records import Json, NewTask, Task
 from ..core.result import Result
@@ -54,7 +53,7 @@ class Control:
         self._runner = runner
         self._queries = queries
         self._sessions = sessions
-        self._ids = Ids()
+        self._ids = registry.ids
         self.modes = [*modes, AUTO]
 
     def check_mode(self, mode: str) -> None:

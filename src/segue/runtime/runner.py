@@ -292,7 +292,7 @@ class Runner:
             memory=self.memory.of(row.user_id),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
-        return AppContext.carrying(services, **names, language=row.language or "")
+        return AppContext.carrying(self._registry.for_run(services), **names, language=row.language or "")
 
     async def request_pause(self, run: Run) -> None:
         """Ask a task that runs here to stop at its next boundary; until then its status is pausing."""

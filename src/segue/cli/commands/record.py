@@ -1,0 +1,151 @@
+"""`segue record` and `segue replay`: a stored session as a regression test."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .. import options
+from ..exits import FAILED, WAITING, remark, report_errors
+from ..settings import DEFAULT_DATABASE, Settings
+from ..views.sanitize import printable
+
+if TYPE_CHECKING:
+    from ...rehearsal.cassette import Cassette, LiveTurn, Replay
+    from ...rehearsal.cassette.cassette import ToolCall
+
+Out = Annotated[
+    Path, typer.Option("--out", metavar="FILE|DIR", help="Where it is written; in a folder as SESSION.cassette.yaml.")
+]
+Redact = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--redact",
+        metavar="NAME",
+        help="Replace the values of arguments and results of this name wherever they occur; may be repeated.",
+    ),
+]
+File = Annotated[Path, typer.Argument(metavar="CASSETTE", help="A file that `segue record` wrote.")]
+From = Annotated[
+    int | None,
+    typer.Option(
+        "--from",
+        min=1,
+        metavar="TURN",
+        help="Continue live from this turn on: the model is called, and TOOLS REALLY RUN from the first call on that "
+        "was not recorded.",
+    ),
+]
+LiveModel = Annotated[str, typer.Option("--model", help="With --from: a model in place of the agent's.")]
+LiveDatabase = Annotated[
+    str, typer.Option("--db", metavar="FILE", help="With --from: keep the session in this database.")
+]
+Agents = options.Agents
+
+
+def record(
+    session: options.SessionName,
+    out: Out = Path(),
+    redact: Redact = None,
+    agents: options.TaskAgents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Write a session to a cassette: its messages, the model's replies and the results of its tools.
+
+    `segue replay`, or pytest, runs it again without a model and without tools, and shows the first
+    difference after a prompt, a tool or the model was changed. Read the file before you publish it.
+    """
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        from ...rehearsal.cassette import SUFFIX, write_cassette
+
+        made = asyncio.run(_recorded(settings, session, redact or []))
+        file = out / f"{session}{SUFFIX}" if out.is_dir() or not out.suffix else out
+        write_cassette(made, file)
+    typer.echo(settings.say("recorded", file=file, **_counts(made)))
+
+
+async def _recorded(settings: Settings, session: str, redact: list[str]) -> "Cassette":
+    from ...rehearsal.cassette import record as recorded
+
+    async with settings.reopened() as app:
+        return await recorded(app, session, redact=redact, language=settings.language_for(""))
+
+
+def replay(
+    cassette: File,
+    turn: From = None,
+    model: LiveModel = "",
+    agents: options.Agents = "",
+    db: LiveDatabase = ":memory:",
+) -> None:
+    """Replay a cassette with the agents as they are now, offline; the exit code is 1 if they differ from it.
+
+    With --from TURN the earlier turns are replayed and the agent goes on live with the recorded
+    messages. Results of recorded calls are reused as long as the calls match.
+    """
+    if turn is None and (model or db != ":memory:"):
+        raise typer.BadParameter("goes with --from", param_hint="--model" if model else "--db")
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        made = asyncio.run(_replayed(settings, cassette, turn, model))
+    raise typer.Exit(_report(settings, made))
+
+
+async def _replayed(settings: Settings, file: Path, turn: int | None, model: str) -> "Replay":
+    from ...rehearsal.cassette import read_cassette
+    from ...rehearsal.cassette import replay as replayed
+
+    runs = False
+
+    def told(call: "ToolCall", reused: bool) -> None:
+        nonlocal runs
+        if not reused and not runs:
+            runs = True
+            remark(settings.say("replay_tools_run"))
+        typer.echo(printable(settings.say("replay_reused" if reused else "replay_ran", call=call.text)))
+
+    return await replayed(
+        read_cassette(file),
+        agents=settings.agents(),
+        modes=settings.modes(),
+        live_from=turn,
+        model=model,
+        database=settings.database,
+        told=told,
+    )
+
+
+def _report(settings: Settings, made: "Replay") -> int:
+    """Print what a replay came to; returns the exit code."""
+    if made.difference:
+        typer.echo(printable(made.difference.describe(settings.language_for(""))))
+        return FAILED
+    for turn in made.live:
+        _print_turn(settings, made.cassette, turn)
+    if not made.live:
+        typer.echo(settings.say("replayed", **_counts(made.cassette)))
+        return 0
+    last = made.live[-1]
+    if last.question:
+        remark(settings.say("replay_waits"))
+        return WAITING
+    return 0 if last.status == "done" else FAILED
+
+
+def _print_turn(settings: Settings, cassette: "Cassette", turn: "LiveTurn") -> None:
+    recorded = cassette.turns[turn.number - 1]
+    then, now = recorded.answer or recorded.failure, turn.answer or turn.status
+    same = settings.say("replay_same") if now == then else settings.say("replay_now", answer=now)
+    lines = [f"\n{turn.number}. {recorded.message}", settings.say("replay_then", answer=then), same]
+    typer.echo(printable("\n".join(lines)))
+
+
+def _counts(cassette: "Cassette") -> dict[str, int]:
+    turns = cassette.turns
+    return {
+        "turns": len(turns),
+        "model_calls": sum(len(turn.model_calls) for turn in turns),
+        "tool_calls": sum(len(turn.tool_calls) for turn in turns),
+    }

@@ -1,0 +1,76 @@
+"""The pytest plugin: a `*.cassette.yaml` file is a test, and `segue_replay` replays one with agents of a test's own."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+SUFFIX = ".cassette.yaml"
+Replays: TypeAlias = Callable[..., None]
+
+
+class ReplayDiffers(AssertionError):
+    """The agent does not do what was recorded; the message shows the first difference."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("segue_agents", "Cassettes are replayed with this agents file; beside the configuration file.")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return CassetteFile.from_parent(parent, path=file_path) if file_path.name.endswith(SUFFIX) else None
+
+
+class CassetteFile(pytest.File):
+    """A cassette, which is one test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield CassetteItem.from_parent(self, name=self.path.name.removesuffix(SUFFIX))
+
+
+class CassetteItem(pytest.Item):
+    """The replay of a cassette with the agents of the agents file."""
+
+    def runtest(self) -> None:
+        given = str(self.config.getini("segue_agents"))
+        folder = self.config.inipath.parent if self.config.inipath else self.config.rootpath
+        _replay(self.path, *_agents_file(folder / given if given else None))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from .core.errors import SegueError
+
+        if isinstance(excinfo.value, ReplayDiffers | SegueError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"replay of {self.name}"
+
+
+@pytest.fixture
+def segue_replay() -> Replays:
+    """A function (cassette, agents=(), modes=None) that fails the test at the first difference."""
+
+    def replays(cassette: str | Path, agents: Iterable[Any] = (), modes: Mapping[str, Any] | None = None) -> None:
+        __tracebackhide__ = True
+        _replay(Path(cassette), list(agents), modes or {})
+
+    return replays
+
+
+def _agents_file(file: Path | None) -> tuple[list[Any], Mapping[str, Any]]:
+    from .cli.settings import Settings
+
+    settings = Settings(agents_file=str(file) if file else "")
+    return settings.agents(), settings.modes()
+
+
+def _replay(file: Path, agents: list[Any], modes: Mapping[str, Any]) -> None:
+    __tracebackhide__ = True
+    from .rehearsal.cassette import read_cassette, replay
+
+    made = asyncio.run(replay(read_cassette(file), agents=agents, modes=modes))
+    if made.difference:
+        raise ReplayDiffers(made.difference.describe())

@@ -1,0 +1,20 @@
+"""Cassettes: recorded sessions that are replayed offline, as regression tests."""
+
+from .cassette import Cassette, Turn
+from .difference import Difference
+from .file import SUFFIX, read_cassette, write_cassette
+from .recording import record
+from .replay import LiveTurn, Replay, replay
+
+__all__ = [
+    "SUFFIX",
+    "Cassette",
+    "Difference",
+    "LiveTurn",
+    "Replay",
+    "Turn",
+    "read_cassette",
+    "record",
+    "replay",
+    "write_cassette",
+]

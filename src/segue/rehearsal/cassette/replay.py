@@ -1,0 +1,174 @@
+"""Replays of recorded sessions: offline, or continued live from a turn on."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...app import App
+from ...core.agents import Agent
+from ...core.errors import ConfigurationError, ThreadExists
+from ...core.records import Json, Task
+from ...core.task_status import TaskStatus
+from ...entry import open_app
+from ...models.request_text import digest, indented
+from ...runtime.request import Request
+from .cassette import Cassette
+from .difference import Difference, turn_of_message
+from .stand_ins import ReplayRegistry
+from .tape import Tape, Told
+
+
+@dataclass(frozen=True)
+class LiveTurn:
+    """What the agent did in a live turn; `question` is what its task waits with."""
+
+    number: int
+    status: str
+    answer: str
+    question: Json | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay came to: its first difference, if there is one, or what its live turns did.
+
+    `cassette` has the requests and messages of this replay.
+    """
+
+    cassette: Cassette
+    difference: Difference | None = None
+    live: tuple[LiveTurn, ...] = ()
+
+
+async def replay(
+    cassette: Cassette,
+    *,
+    agents: Iterable[Agent] = (),
+    modes: Mapping[str, Any] | None = None,
+    compare: bool = True,
+    live_from: int | None = None,
+    model: str = "",
+    database: str | Path = ":memory:",
+    told: Told = lambda call, reused: None,
+) -> Replay:
+    """Run the session's messages through the agents as they are now.
+
+    No model is called and no tool runs, and the first difference from the recording ends it; without `compare`,
+    requests may differ. From the turn `live_from` on, the agent goes on live: its model is called (`model` takes the
+    place of its own), and tools run from the first call on that was not recorded; `told` hears of each. The session is
+    kept in `database`.
+
+    Raises:
+        ConfigurationError: there is no such turn.
+        ThreadExists: the database has the session.
+        UnknownAgent, UnknownMode, MissingKey, ModelError.
+    """
+    if live_from is not None and not 1 <= live_from <= len(cassette.turns):
+        raise ConfigurationError(
+            "There is no turn {turn}: the cassette has turns 1 to {turns}.", turn=live_from, turns=len(cassette.turns)
+        )
+    tape = Tape(cassette, live_from=live_from, compare=compare)
+    tape.told = told
+    with TemporaryDirectory(prefix="segue-memory-") as memory:
+        app = await open_app(database, agents, modes, memory=memory, registry=ReplayRegistry(tape))
+        try:
+            return await _Player(app, tape, model).play()
+        finally:
+            await app.close()
+
+
+class _Player:
+    """Plays a tape's turns on an app that was opened for it."""
+
+    def __init__(self, app: App, tape: Tape, model: str) -> None:
+        self._app = app
+        self._tape = tape
+        self._model = model
+        self._session = tape.cassette.session
+
+    async def play(self) -> Replay:
+        cassette, live = self._tape.cassette, []
+        if await self._app.tasks(session_id=self._session, limit=1):
+            raise ThreadExists(self._session)
+        for number in range(1, len(cassette.turns) + 1):
+            self._tape.begin(number)
+            task = await self._task_of_turn()
+            if self._tape.live:
+                live.append(await self._lived(task))
+                if task.status != TaskStatus.DONE:
+                    break
+            elif difference := self._tape.difference or self._tape.left_out() or await self._outcome(task):
+                return Replay(cassette, difference)
+        messages = await self._app.history(self._session)
+        if not live and list(cassette.messages) != messages:
+            then, now = indented(cassette.messages), indented(messages)
+            return Replay(cassette, Difference(turn_of_message(cassette, messages), "messages", then, now))
+        return Replay(_with_requests(cassette, self._tape, messages), live=tuple(live))
+
+    async def _outcome(self, task: Task) -> Difference | None:
+        """The difference between how the task ended then and now."""
+        turn, result = self._tape.turn, task.result or {}
+        then = _ended(turn.status, turn.answer, turn.error or turn.failure)
+        error = result.get("error") or ("" if result else task.error or "")
+        now = _ended(str(task.status), result.get("answer") or "", error)
+        return None if then == now else Difference(self._tape.number, "outcome", then, now)
+
+    async def _task_of_turn(self) -> Task:
+        """Send the turn's message, give its answers, and return the task once it stopped."""
+        turn, control = self._tape.turn, self._app.control
+        request = Request(
+            turn.message,
+            session_id=self._session,
+            agent=turn.agent,
+            mode=turn.mode,
+            user_id=turn.user,
+            model=(self._model if self._tape.live else "") or turn.model,
+            language=turn.language,
+        )
+        row, run = await control.start(request)
+        while True:
+            await self._until_stopped(run, row.task_id)
+            task = await self._app.queries.task(row.task_id)
+            if task.status != TaskStatus.WAITING:
+                return task
+            if answer := self._tape.answer_to(await self._app.question(task.task_id)):
+                row, run = await control.resume(task.task_id, answer=answer.value)
+            elif turn.status == "cancelled" and not self._tape.live:
+                await self._app.cancel(task.task_id)
+            else:
+                return task
+
+    async def _until_stopped(self, run: "asyncio.Task[Json]", task_id: str) -> None:
+        """Wait until the run stops; it is cancelled where it was cancelled then."""
+        cut_short = asyncio.create_task(self._tape.cut_short.wait())
+        await asyncio.wait({run, cut_short}, return_when=asyncio.FIRST_COMPLETED)
+        if not run.done():
+            await self._app.cancel(task_id)
+        cut_short.cancel()
+
+    async def _lived(self, task: Task) -> LiveTurn:
+        answer = (task.result or {}).get("answer") or task.error or ""
+        return LiveTurn(self._tape.number, str(task.status), answer, await self._question(task))
+
+    async def _question(self, task: Task) -> Json | None:
+        return await self._app.question(task.task_id) if task.status == TaskStatus.WAITING else None
+
+
+def _ended(status: str, answer: str, error: str) -> str:
+    return "\n".join([f"status: {status}", *([f"error: {error}"] if error else []), "", answer]).rstrip()
+
+
+def _with_requests(cassette: Cassette, tape: Tape, messages: list[Json]) -> Cassette:
+    """The cassette with the requests that the replay sent, and its messages."""
+    turns = []
+    for number, turn in enumerate(cassette.turns, 1):
+        texts = [tape.texts.get((number, place), call.request) for place, call in enumerate(turn.model_calls)]
+        calls = tuple(
+            call.model_copy(update={"request": text, "digest": digest(text) if text else call.digest})
+            for call, text in zip(turn.model_calls, texts, strict=True)
+        )
+        turns.append(turn.model_copy(update={"model_calls": calls}))
+    return cassette.model_copy(update={"turns": tuple(turns), "messages": tuple(messages)})

@@ -1,0 +1,82 @@
+"""`segue record` and `segue replay`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from segue.cli import app
+from segue.rehearsal.cassette import read_cassette
+
+TOOLS = '''
+import pathlib
+import segue
+
+@segue.tool(keywords=("order",))
+def find_order(number: int, card: str = "4711 0815") -> dict:
+    """Look an order up."""
+    with pathlib.Path("effects").open("a") as file:
+        file.write(f"{number}\\n")
+    return {"number": number, "state": "shipped"}
+'''
+AGENTS = '[[agent]]\nagent_id = "shop"\nmode = "react"\ntools = ["replayed_shop:find_order"]\nprompt = "You help."\n'
+AT = ["--agents", "agents.toml", "--db", "segue.db"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "replayed_shop.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "agents.toml").write_text(AGENTS, encoding="utf-8")
+    assert CliRunner().invoke(app, ["chat", "Where is order 17?", "--session", "s1", *AT]).exit_code == 0
+    return tmp_path
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
+    said = run("record", "s1", "--out", "s1.yaml", *AT)
+    assert "s1.yaml is written: turns 1, model calls 2, tool calls 1." in said
+    assert "It replays as recorded: turns 1, model calls 2" in run("replay", "s1.yaml", "--agents", "agents.toml")
+    assert (folder / "effects").read_text(encoding="utf-8") == "17\n"
+
+    (folder / "agents.toml").write_text(AGENTS.replace("You help.", "You doubt."), encoding="utf-8")
+    differs = run("replay", "s1.yaml", "--agents", "agents.toml", code=1)
+    assert "Turn 1, model call 1: the request differs." in differs and "\n+You doubt.\n" in differs
+    live = run("replay", "s1.yaml", "--agents", "agents.toml", "--from", "1", "--db", "live.db")
+    assert '[recorded] find_order({"number": 17})' in live and "now:  the same" in live
+    assert (folder / "effects").read_text(encoding="utf-8") == "17\n"
+
+    cassette = (folder / "s1.yaml").read_text(encoding="utf-8")
+    (folder / "s1.yaml").write_text(cassette.replace("number: 17", "number: 18"), encoding="utf-8")
+    runs = run("replay", "s1.yaml", "--agents", "agents.toml", "--from", "1")
+    assert "from here on the tools really run" in runs and '[run] find_order({"number": 17})' in runs
+    assert (folder / "effects").read_text(encoding="utf-8") == "17\n17\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["record", "nobody", *AT], 2, "There is no session 'nobody'"),
+        (["record", "s1", "--db", "segue.db"], 2, "There is no agent 'shop'"),
+        (["record", "s1", "--redact", "pin", *AT], 2, "There is nothing to redact"),
+        (["replay", "none.yaml"], 2, "The cassette none.yaml cannot be read: No such file or directory."),
+        (["replay", "none.yaml", "--model", "offline"], 2, "goes with --from"),
+    ],
+    ids=["session", "agent", "redact", "file", "option"],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_is_written(
+    words: list[str], code: int, why: str, folder: Path
+) -> None:
+    before = sorted(folder.iterdir())
+    assert why in run(*words, code=code)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_in_a_folder_the_file_has_the_sessions_name(folder: Path) -> None:
+    run("record", "s1", *AT)
+    assert read_cassette(folder / "s1.cassette.yaml").session == "s1"

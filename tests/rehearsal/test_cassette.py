@@ -1,0 +1,366 @@
+"""Every kind of session is recorded, and replays byte for byte without a model and without tools."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import segue
+from segue.app import App
+from segue.core.agents import Agent, Budget
+from segue.core.errors import ConfigurationError, ModelError, TaskError, UnknownThread
+from segue.core.events import Token
+from segue.core.flows import FlowConfig, Subflow
+from segue.rehearsal.cassette import Cassette, read_cassette, record, replay, write_cassette
+from segue.rehearsal.cassette.cassette import ModelCall, Reply, Turn
+from segue.rehearsal.cassette.file import dump, load
+from tests.fakes import answer, call_tool, choose, plan_json, remend
+from tests.loopback import Deltas, Gate, LoopbackServer, Scripted, Status, Text, ToolCalls
+
+ADD = ("add", {"a": 1, "b": 2})
+
+
+@dataclass
+class Bench:
+    """An app with one agent behind a loopback endpoint, and tools that count their runs."""
+
+    app: App
+    server: LoopbackServer
+    ran: list[str] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set where something is under way that will not end."""
+
+    def agent(self, **fields: Any) -> Agent:
+        @segue.tool(read_only=True)
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            self.ran.append(f"add {a} {b}")
+            return a + b
+
+        @segue.tool(needs_approval=True)
+        def pay(amount: int, card: str = "") -> dict[str, Any]:
+            """Pay an amount."""
+            self.ran.append(f"pay {amount}")
+            return {"paid": amount, "card": card}
+
+        @segue.tool
+        def break_down(why: str) -> str:
+            """Fail."""
+            raise ValueError(why)
+
+        @segue.tool
+        async def hang() -> str:
+            """Never end."""
+            self.gate.set()
+            await asyncio.Event().wait()
+            return ""
+
+        @segue.tool
+        async def pause(context: segue.CallContext) -> str:
+            """Pause the task."""
+            await self.app.pause(context.task_id)
+            return "pausing"
+
+        tools = (add, pay, break_down, hang, pause)
+        at = {"agent_id": "a", "model": "openai:m", "base_url": self.server.base_url, "api_key": "sk-very-secret"}
+        return Agent(**{**at, "tools": tools, "mode": "react", **fields})
+
+    async def ask(self, message: str, **options: Any) -> dict[str, Any]:
+        return await self.app.ask(message, session_id="s", agent="a", **options)
+
+
+Drive = Callable[[Bench], Awaitable[object]]
+
+
+def asks(*messages: str, **options: Any) -> Drive:
+    async def drive(bench: Bench) -> None:
+        for message in messages:
+            await bench.ask(message, **options)
+
+    return drive
+
+
+async def approves(bench: Bench) -> None:
+    """A person edits one batch, then rejects a call, then cancels what waits."""
+    edited = [{"index": 0, "verdict": "edit", "arguments": {"amount": 5}}, {"index": 1, "verdict": "approve"}]
+    waiting = await bench.ask("pay")
+    await bench.app.answer(waiting["task_id"], {"verdicts": edited})
+    waiting = await bench.ask("pay again")
+    await bench.app.answer(waiting["task_id"], "reject")
+    waiting = await bench.ask("pay once more")
+    await bench.app.cancel(waiting["task_id"])
+    await bench.ask("thanks", mode="direct")
+
+
+async def steers(bench: Bench) -> None:
+    """Two messages join the task while it is paused between two calls, or between two rounds."""
+    await bench.ask("go")
+    await bench.ask("use 7", steer=True)
+
+
+async def cancels_a_tool(bench: Bench) -> None:
+    task = await bench.app.start("go", session_id="s", agent="a")
+    await bench.gate.wait()
+    await bench.app.cancel(task["task_id"])
+    await bench.ask("and now?")
+
+
+async def cancels_a_reply(bench: Bench) -> None:
+    said = ""
+    async for event in bench.app.chat("go", session_id="s", agent="a"):
+        said += event.content if isinstance(event, Token) else ""
+        if isinstance(event, Token) and said == "one half":
+            await bench.app.cancel(event.task_id)
+    await bench.ask("and now?")
+
+
+async def fails_and_resumes(bench: Bench) -> None:
+    """The endpoint refuses twice: one task is resumed, the other one left."""
+    for message in ("first", "second"):
+        with pytest.raises(ModelError):
+            await bench.ask(message)
+        if message == "first":
+            (task,) = await bench.app.tasks(session_id="s")
+            await bench.app.resume(task["task_id"])
+    await bench.ask("third")
+
+
+async def answers_a_question(bench: Bench) -> None:
+    waiting = await bench.ask("deploy", mode="brief")
+    await bench.app.answer(waiting["task_id"], "the red one")
+
+
+def step(action: str, **params: Any) -> dict[str, Any]:
+    return {"action": action, "params": params, "description": action, "phase": "execution"}
+
+
+FLOW = FlowConfig(topology=[Subflow(flow="Controller"), Subflow(flow="Executor")])
+NEVER = asyncio.Event()
+REASONED = {"reasoning_content": "let me think"}
+CALL = {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}]}
+SUBTASK = {"priority": 1, "dependencies": [], "type": "general", "timeout": None}
+SUBTASKS = {"tasks": [{"id": str(n), "description": f"part {n}", **SUBTASK} for n in (1, 2)]}
+
+SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
+    "direct, with reasoning": (
+        {"mode": "direct"},
+        asks("hello", "你好"),
+        [Deltas([REASONED, {"content": "Hi"}, {"content": " there"}]), Text("你好！")],
+    ),
+    "a direct reply that is empty": ({"mode": "direct"}, asks("hello"), [Text(""), Text(answer("Hi"))]),
+    "a direct reply that is refused": ({"mode": "direct"}, asks("hello"), [Status(400), Text(answer("Hi"))]),
+    "json": (
+        {},
+        asks("add", "again"),
+        [Text(call_tool(ADD, thought="hm")), Text(answer("3")), Text(answer("still 3"))],
+    ),
+    "unreadable replies and a repair": (
+        {},
+        asks("go"),
+        [
+            Text("{"),
+            Text(call_tool(("break_down", {"why": "no"}))),
+            Text(remend("use add", ADD)),
+            Text(answer("3")),
+        ],
+    ),
+    "native": (
+        {"protocol": "native"},
+        asks("add", "again"),
+        [
+            ToolCalls([("c1", "add", '{"a": 1, "b": 2}')], content="Adding. " * 30),
+            Text("3"),
+            Deltas([REASONED, CALL]),
+            Text("3"),
+        ],
+    ),
+    "plan": (
+        {"mode": "plan"},
+        asks("plan it"),
+        [
+            Text(plan_json("g", [step("add", a=1, b=2), step("break_down", why="no")])),
+            Text(plan_json("g", [step("add", a=1, b=2), {**step("add", a=3, b=4), "step": "3"}])),
+            Text("3 and 7"),
+        ],
+    ),
+    "hybrid": (
+        {"mode": "plan_react"},
+        asks("go"),
+        [Text(plan_json("g", [step("add", a=1, b=2)])), Text(call_tool(ADD)), Text(answer("3"))],
+    ),
+    "auto, picked by the model": (
+        {"mode": "auto", "auto": "model"},
+        asks("compute", "and more"),
+        [Text("direct"), Text("3"), Status(400), Text(answer("4"))],
+    ),
+    "lifecycle": (
+        {"mode": "lifecycle"},
+        asks("go"),
+        [Text(json.dumps(SUBTASKS)), Text(call_tool(ADD)), Text(answer("3")), Text(answer("done"))],
+    ),
+    "a question of a flow": (
+        {},
+        answers_a_question,
+        [
+            Text(plan_json("g", [step("add", a=1, b=2)])),
+            Text(choose("ask_user", question="Which one?")),
+            Text(choose("add", a=1, b=2)),
+            Text(choose("final_answer", answer="Done.")),
+        ],
+    ),
+    "approvals": (
+        {},
+        approves,
+        [
+            Text(call_tool(("pay", {"amount": 7}), ("pay", {"amount": 8}))),
+            Text(answer("paid")),
+            Text(call_tool(("pay", {"amount": 7}))),
+            Text(answer("not paid")),
+            Text(call_tool(("pay", {"amount": 9}))),
+            Text("Bye"),
+        ],
+    ),
+    "steered between rounds": (
+        {},
+        steers,
+        [Text(call_tool(("pause", {}))), Text(call_tool(ADD)), Text(answer("3"))],
+    ),
+    "steered between waves of a plan": (
+        {"mode": "plan"},
+        steers,
+        [
+            Text(plan_json("g", [step("pause"), step("pay", amount=1)])),
+            Text(plan_json("g", [step("pause"), {**step("add", a=7, b=7), "step": "3"}])),
+            Text("14"),
+        ],
+    ),
+    "cancelled in a tool": (
+        {},
+        cancels_a_tool,
+        [Text(call_tool(ADD, ("hang", {}), thought="hm")), Text(answer("It was cancelled."))],
+    ),
+    "cancelled in a reply": (
+        {},
+        cancels_a_reply,
+        [Text(call_tool(ADD)), Gate(answer("one half")[:-5], "", NEVER), Text(answer("It was cancelled."))],
+    ),
+    "failures": ({}, fails_and_resumes, [Status(400), Text(answer("1")), Status(401), Text(answer("3"))]),
+    "a budget of calls": (
+        {"max_iteration": 2, "budget": Budget(tool_calls=1)},
+        asks("go"),
+        [Text(call_tool(ADD, ("add", {"a": 5, "b": 5}))), Text(call_tool(("add", {"a": 6, "b": 6})))],
+    ),
+}
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
+    servers: list[LoopbackServer] = []
+    async with segue.open(":memory:", modes={"brief": FLOW}) as app:
+
+        async def laid(script: Sequence[Scripted], **fields: Any) -> Bench:
+            made = Bench(app, LoopbackServer(script).start())
+            servers.append(made.server)
+            app.register(made.agent(**fields))
+            return made
+
+        yield laid
+        for server in servers:
+            server.stop()
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+async def test_a_session_replays_as_recorded(name: str, bench: Callable[..., Awaitable[Bench]]) -> None:
+    fields, drive, script = SESSIONS[name]
+    laid = await bench(script, **fields)
+    await drive(laid)
+    ran, asked = [*laid.ran], len(laid.server.requests)
+    cassette = await record(laid.app, "s")
+    assert (laid.ran, len(laid.server.requests)) == (ran, asked), "a replay ran a tool or asked a model"
+    assert [*cassette.messages] == await laid.app.history("s")
+    text = dump(cassette)
+    assert load(text) == cassette
+    assert "sk-very-secret" not in text
+
+
+async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callable[..., Awaitable[Bench]]) -> None:
+    laid = await bench([Text(call_tool(ADD)), Text(answer("3")), Text(answer("still 3"))])
+    await asks("add", "again")(laid)
+    newest = (await laid.app.snapshots("s"))[0]
+    await laid.app.fork("s", newest["checkpoint_id"], session_id="copy")
+    cassette = await record(laid.app, "copy")
+    assert [turn.answer for turn in cassette.turns] == ["3", "still 3"]
+    assert all(call.request for turn in cassette.turns for call in turn.model_calls)
+
+
+REFUSED: dict[str, tuple[Drive, list[Scripted], str]] = {
+    "unfinished": (lambda bench: bench.ask("pay"), [Text(call_tool(("pay", {"amount": 7})))], "Resume or cancel it"),
+    "another agent": (
+        lambda bench: bench.ask("hi"),
+        [Text(answer("hi"))],
+        "a prompt, a tool, the model or a memory file has changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_session_that_cannot_be_recorded_says_why(name: str, bench: Callable[..., Awaitable[Bench]]) -> None:
+    drive, script, why = REFUSED[name]
+    laid = await bench(script)
+    await drive(laid)
+    if name == "another agent":
+        laid.app.register(laid.agent(prompt="Be brief."))
+    with pytest.raises(TaskError, match=why):
+        await record(laid.app, "s")
+    with pytest.raises(UnknownThread):
+        await record(laid.app, "nobody's")
+
+
+async def test_redacted_values_are_nowhere_and_the_cassette_still_replays(
+    bench: Callable[..., Awaitable[Bench]], tmp_path: Path
+) -> None:
+    card = '4711 "Ü" 0815'
+    laid = await bench([Text(call_tool(("pay", {"amount": 7, "card": card}))), Text(answer(f"paid with {card}"))])
+    waiting = await laid.ask(f"pay 7 with {card}")
+    await laid.app.answer(waiting["task_id"], "approve")
+    with pytest.raises(ConfigurationError, match="one of its values is 7"):
+        await record(laid.app, "s", redact=["amount"])
+    with pytest.raises(ConfigurationError, match="called pin"):
+        await record(laid.app, "s", redact=["pin"])
+    cassette = await record(laid.app, "s", redact=["card"])
+    write_cassette(cassette, file := tmp_path / "s.cassette.yaml")
+    text = file.read_text(encoding="utf-8")
+    assert "4711" not in text and "0815" not in text
+    assert cassette.turns[0].answer == "paid with REDACTED_CARD_1"
+    assert (await replay(read_cassette(file), agents=[laid.agent()])).difference is None
+
+
+texts = st.text(max_size=40) | st.text(alphabet=" \n\t:#-'\"|>é\u2028\x85\u200b", max_size=20)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["plan", "decide"]), texts), max_size=5), texts)
+def test_a_file_keeps_every_text_as_it_is(requests: list[tuple[str, str]], text: str) -> None:
+    calls = tuple(
+        ModelCall(purpose=purpose, model="m", at=0.1, digest="d", request=request, reply=Reply(text=text))
+        for purpose, request in requests
+    )
+    turn = Turn(message=text, task_id="t", agent="a", mode="react", created_at=0.0, model_calls=calls, status="done")
+    cassette = Cassette(session="s", turns=(turn,), messages=({"role": "user", "content": text},))
+    assert load(dump(cassette)) == cassette
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("version: 2", "not a cassette of version 1"), ("{", "flow"), ("version: 1\nsession: s\nturns: [{}]", "turns.0")],
+)
+def test_a_file_that_is_no_cassette_says_what_is_wrong(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "x.cassette.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=why):
+        read_cassette(file)
