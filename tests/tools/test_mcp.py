@@ -68,23 +68,19 @@ async def test_a_tool_keeps_its_name_schema_and_hints(opened: McpTools) -> None:
     assert tools["picture"].read_only
 
 
-async def test_structured_content_is_the_result_else_the_texts_joined(opened: McpTools) -> None:
+async def test_structured_content_texts_and_names_of_the_rest_are_results_and_errors_are_the_tools(
+    opened: McpTools,
+) -> None:
     tools = await tools_of(opened, shop())
     assert await tools["stock"].call({"item": "tea"}) == {"tea": 7}
     assert await tools["label"].call({"item": "tea"}) == "printed:\ntea"
-
-
-async def test_what_is_no_text_is_only_named(opened: McpTools) -> None:
-    tools = await tools_of(opened, shop())
     assert await tools["picture"].call({}) == "[image: image/png, 6 bytes]"
-
-
-async def test_an_error_result_and_wrong_arguments_are_the_tools_errors(opened: McpTools) -> None:
-    tools = await tools_of(opened, shop())
     with pytest.raises(ServerToolError, match="the shop is closed"):
         await tools["refuse"].call({})
     with pytest.raises(ServerToolError, match="item"):
         await tools["stock"].call({"item": ["tea"]})
+    again = await tools_of(opened, shop())
+    assert await again["whoami"].call({}) == await tools["whoami"].call({}), "a server is started once"
 
 
 async def test_the_command_gets_its_env_and_nothing_else_of_ours(
@@ -105,13 +101,6 @@ async def test_an_allow_list_leaves_the_others_out(opened: McpTools) -> None:
 async def test_a_misspelt_tool_is_named(opened: McpTools, field: str) -> None:
     with pytest.raises(ConfigurationError, match='"shop" has no tool "stok"; use one of: stock'):
         await tools_of(opened, shop(**{field: ["stok"]}))
-
-
-async def test_a_server_is_started_once_however_often_it_is_opened(opened: McpTools) -> None:
-    first = await tools_of(opened, shop())
-    second = await tools_of(opened, shop())
-    said = [await tools["whoami"].call({}) for tools in (first, second)]
-    assert said[0] == said[1]
 
 
 async def test_a_death_is_the_calls_error_and_the_next_call_starts_the_server_again(opened: McpTools) -> None:
