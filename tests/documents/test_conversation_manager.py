@@ -343,7 +343,7 @@ async def test_a_segue_agent_in_any_mode_is_the_bot_and_its_calls_go_through_the
 
 
 async def test_a_person_is_the_user_or_the_bot(app: App, cast: Callable[..., None]) -> None:
-    typed = {"USER": ["hello", "END"], "BOT": ['look({"at": 1})', "seen"]}
+    typed = {"USER": ["hello", "END"], "BOT": ['look({"at": 1})', 'lok({"at": 1})', "ok()"]}
     cast(api=found)
 
     async def person(question: dict[str, Any]) -> str:
@@ -352,7 +352,9 @@ async def test_a_person_is_the_user_or_the_bot(app: App, cast: Callable[..., Non
     config = ConversationConfig(user_mode="input_user", bot_mode="input_bot", api_mode="own")
     conversation = await converse(app, config, person=person)
 
-    assert transcript(conversation) == '[USER] hello\n[BOT] look({"at": 1})\n[SYSTEM] found\n[BOT] seen'
+    assert [u.action for u in conversation.results] == ["look", "lok"]
+    assert transcript(conversation).startswith('[USER] hello\n[BOT] look({"at": 1})\n[SYSTEM] found\n')
+    assert transcript(conversation).endswith("\n[BOT] ok()")
     assert conversation.ending and conversation.ending.reason is EndReason.USER_ENDED
 
 

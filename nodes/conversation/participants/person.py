@@ -39,7 +39,7 @@ class PersonBot:
     async def process(self, conversation: Conversation) -> BotOutput:
         text = _ask(self._setting, conversation)
         found = _CALL.match(text)
-        if found and found[1] in self._names:
+        if found and (found[2] or found[1] in self._names):  # of a name that is unknown the API says so
             try:
                 arguments = json.loads(found[2] or "{}")
             except ValueError:
