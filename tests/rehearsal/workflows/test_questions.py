@@ -34,6 +34,9 @@ def test_a_question_is_recognised_however_it_is_worded(workflow: str, reply: str
     ("replies", "said"),
     [
         (["How can I help you?"], ["I have to cancel my trip.", "I am ill and would like a refund."]),
+        (["Is there anything else?"], ["I have to cancel my trip.", "I am ill and would like a refund."]),
+        (["Is there anything else?"] * 3, ["Never mind then.\n[END]"]),
+        (["Your surname?", "Is there anything else?"], ["Thank you.\n[END]"]),
         (["Let me check that for you."], ["All right."]),
         (["Let me check.", "One moment.", "Hold on."], ["Never mind then.\n[END]"]),
         (["It will be 240 EUR. Shall I go ahead?"], ["yes", "yes, thank you."]),

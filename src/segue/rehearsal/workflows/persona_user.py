@@ -44,7 +44,7 @@ class PersonaUser:
 
     def _to_no_slot(self, replies: list[str], random: Random) -> str:
         """To a question that it does not understand, what it wants; to a statement the next request, or the end."""
-        kinds = [self._kind(reply) for reply in replies]
+        kinds = self._kinds(replies)
         if kinds[-1] != STATEMENT:
             if kinds.count(kinds[-1]) > PATIENCE:
                 return self._gives_up()
@@ -54,6 +54,14 @@ class PersonaUser:
         if settled < len(self._persona.requests):
             return self._persona.requests[settled]
         return f"{rehearsed('thanks', self._workflow.language)}\n{END}"
+
+    def _kinds(self, replies: list[str]) -> list[str]:
+        """What each reply is; a bot that asks whether there is anything else before it asked for a slot is not done."""
+        kinds: list[str] = []
+        for reply in replies:
+            early = SLOT not in kinds and self._questions.is_closing(reply)
+            kinds.append(QUESTION if early else self._kind(reply))
+        return kinds
 
     def _kind(self, reply: str) -> str:
         """What a reply is: a slot's question or another one, a pause, or a statement."""

@@ -36,6 +36,11 @@ class Questions:
         return "" if _contains(asking, ANYTHING_ELSE) else asking
 
     @staticmethod
+    def is_closing(reply: str) -> bool:
+        """Whether a reply asks whether there is anything else."""
+        return _contains(reply, ANYTHING_ELSE)
+
+    @staticmethod
     def is_pause(reply: str) -> bool:
         """Whether a reply only says that the bot is at work."""
         return _contains(reply, ONE_MOMENT) and not _contains(reply, REQUESTS)
