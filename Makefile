@@ -6,7 +6,6 @@ TYPES := build/types
 DB := segue.db
 TASKS := 2000
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
-MESSAGE := 帮我规划一个北京3日游，包括景点和美食
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
@@ -22,7 +21,7 @@ help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
-	$(BIN)/segue chat "$(MESSAGE)" --mode plan --session "demo-$$(date +%s)" --agent travel --model offline --db $(DB)
+	$(BIN)/segue demo --db $(DB)
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
 test: $(VENV)/.dev ## run the fast tests

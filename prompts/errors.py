@@ -86,6 +86,10 @@ SENTENCES: Mapping[str, str] = {
     "The judge {judge} gave no verdict on {conversation}: {why}": "评审 {judge} 没有对 {conversation} 作出判断：{why}",
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",
+    "The file {file} exists already: name another folder, as in `segue init shop`.": (
+        "文件 {file} 已经存在：请指定另一个文件夹，例如 `segue init shop`。"
+    ),
+    "The folder {folder} cannot be written: {error}.": "文件夹 {folder} 无法写入：{error}。",
     "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's budget.message_bytes.": (
         "消息有 {size} 字节，最多 {most} 字节：请缩短它，或增大智能体的 budget.message_bytes。"
     ),

@@ -45,12 +45,12 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
     "first_round": ("我观察到这是第一轮执行。", "I observe that this is the first round."),
     "saw": ("我观察到已有 {n} 个调用的结果。", "I observe the results of {n} calls."),
     "think_call": (
-        "我分析出需要{calls}。综合以上，我决定接下来采取 CALL_TOOL。",
-        "I see that {calls} is needed. So I decide on CALL_TOOL.",
+        "我分析出需要{calls}，因此决定调用。",
+        "Calling {calls}.",
     ),
     "think_answer": (
-        "没有需要再做的调用。综合以上，我决定采取 ANSWER。",
-        "No further call is needed. So I decide on ANSWER.",
+        "没有需要再做的调用，因此决定回答。",
+        "No further call is needed: answering.",
     ),
     "goal": ("完成：{objective}", "Carry out: {objective}"),
     "conclude": ("整理结果，生成回答", "Put the results together and write the answer"),

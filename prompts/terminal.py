@@ -268,6 +268,11 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "无法写入标准输出（{why}）。正在运行的任务已暂停：`segue resume --last` 可继续。",
         "Standard output cannot be written ({why}). A running task is paused: `segue resume --last` resumes it.",
     ),
+    "demo_message": (
+        "帮我规划一个北京3日游，包括景点和美食",
+        "Plan a trip to Beijing for 3 days, with sights and food",
+    ),
+    "project_written": ("已创建 {files}。接下来：", "Created {files}. Next:"),
     "not_sent": (
         "您停止了等待，消息没有发送。要发送：",
         "You stopped waiting, and the message was not sent. To send it:",

@@ -1,7 +1,7 @@
 """Single words that tables and sentences of Segue's own have, by the English one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 WORDS: Mapping[str, str] = {
     # statuses
@@ -87,8 +87,8 @@ WORDS: Mapping[str, str] = {
     "changed": "修改时间",
     # why a mode was chosen
     "picked": "自动选择",
+    "auto": "自动选择",
     "picked by the model": "由模型选择",
-    "asked for": "按要求",
     # choices
     "answer or cancel": "答复或取消",
     "resume, steer or cancel": "继续、补充说明或取消",
@@ -204,6 +204,13 @@ def described(english: str, language: str) -> str:
     number = _NUMBER.search(what)
     known = WORDS.get(_NUMBER.sub("{n}", what, count=1), what) if number else word(what, language)
     return (known.replace("{n}", number[0]) if number else known) + opened + detail
+
+
+def enumerated(items: Sequence[str], language: str) -> str:
+    """The items as a list in a sentence: a, b and c."""
+    *others, last = items
+    comma = "、" if language == "zh" else ", "
+    return f"{comma.join(others)}{word(' and ', language)}{last}" if others else last
 
 
 def word(english: str, language: str) -> str:

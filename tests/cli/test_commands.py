@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -243,6 +244,23 @@ def test_lists_truncate_the_message_and_never_the_status(width: int) -> None:
         lines = plain.sub("", run(command, env=terminal).stdout).splitlines()
         assert all(cell_len(line) <= width for line in lines)
         assert all(text in "\n".join(lines) for text in shown), lines
+
+
+def test_a_project_is_written_that_runs_at_once(here: Path) -> None:
+    written = run("init", "my shop")
+    assert written.exit_code == 0
+    asking, refunding, testing = [shlex.split(line) for line in written.stdout.splitlines()[1:]]
+    assert "Order 17 is shipped." in run(*asking[1:], "--model", "offline").stdout
+    assert run(*refunding[1:], "--model", "offline").exit_code == 3
+    ran = subprocess.run([sys.executable, *testing[1:]], capture_output=True, text=True, check=False)
+    assert ran.stdout == "2 tests passed\n", ran.stderr
+    again = run("init", "my shop")
+    assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} exist"[:30], 2)
+
+
+def test_the_demo_speaks_the_language_of_the_terminal() -> None:
+    for language, place in (("en", "Beijing"), ("zh", "北京")):
+        assert place in run("demo", env={"SEGUE_LANGUAGE": language}).stdout
 
 
 def test_lists_of_modes_agents_and_graphs(here: Path) -> None:

@@ -202,7 +202,7 @@ def test_signs_suit_an_encoding_that_has_no_others() -> None:
 def test_a_plan_in_the_terminal_is_left_behind_once_with_its_calls() -> None:
     shown = [line.strip() for line in live(PLAN).splitlines() if line.strip()]
     assert shown == [
-        "mode plan (asked for)",
+        "mode plan",
         "[Plan mode - phase 1: make a plan]",
         "Reading the task and writing a plan...",
         "[Plan mode] The plan is complete",

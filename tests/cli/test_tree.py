@@ -75,7 +75,7 @@ def test_a_round_holds_what_was_seen_thought_and_done() -> None:
     )
     assert shown[:2] == ["task t  done", "[red]hello[/red]"]
     assert shown[3:] == [
-        "mode react (picked)",
+        "mode react (auto)",
         "round 1  trace abcdef01",
         "observe: first",
         "thought: look",
@@ -103,7 +103,7 @@ def test_a_plan_holds_its_steps_with_their_calls_and_last_status() -> None:
         ]
     )
     assert shown[3:] == [
-        "mode plan (asked for)",
+        "mode plan",
         "plan: see",
         "☑ 1 Look",
         "paused: asked",
@@ -170,7 +170,7 @@ BY_PEOPLE: list[Event] = [
 
 def test_what_people_did_to_the_task_is_shown() -> None:
     assert drawn(BY_PEOPLE)[3:] == [
-        "mode react (asked for)",
+        "mode react",
         "added: cheaply, please",
         "approval requested",
         "→ refund(amount=50)",
@@ -205,7 +205,7 @@ def test_a_trace_is_labelled_in_the_language_of_the_terminal() -> None:
     assert shown[0] == "任务 t  已完成"
     assert shown[2].startswith("会话 s1  智能体 travel  用户 default  模式 auto")
     assert shown[3:] == [
-        "模式 react (按要求)",
+        "模式 react",
         "补充：cheaply, please",
         "请求批准",
         "→ refund(amount=50)",

@@ -14,6 +14,7 @@ from .commands.memory import memory
 from .commands.record import record, replay
 from .commands.report import report
 from .commands.simulate import simulate
+from .commands.start import demo, init
 from .commands.workflows import workflows
 from .dialog.verdicts import with_bare_approvals
 from .exits import EXIT_CODES, OutputGroup, remark, report_errors
@@ -277,6 +278,8 @@ def serve(
         answer_over_http(Settings(db, agents), host, port, workers, retention)
 
 
+app.command()(demo)
+app.command()(init)
 app.command()(simulate)
 for command in (
     inspect.sessions,

@@ -62,7 +62,8 @@ def signs_for(console: Console) -> Signs:
 
 
 def mode_line(event: ModeSelected, language: str) -> Text:
-    reason = f" ({word(one_line(event.reason), language)})" if event.reason else ""
+    said = "auto" if event.reason == "picked" else one_line(event.reason)
+    reason = f" ({word(said, language)})" if said and said != "asked for" else ""
     return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 

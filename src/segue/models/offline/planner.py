@@ -12,6 +12,7 @@ from ...core.errors import ModelRefused
 from ...core.models import CallDelta, ModelPiece, ModelReply, ModelRequest, RawCall, TextDelta
 from ...prompts.language import Language, language_of
 from ...prompts.offline import sentence
+from ...prompts.words import enumerated
 from ..transcript import Made, Transcript, read_transcript
 from . import answers
 from .card import Card, read_card
@@ -107,8 +108,8 @@ class Task:
 
     @property
     def thought(self) -> str:
-        calls = ", ".join(answers.call_text(c.card.name, c.arguments, self.cards, self.language) for c in self.pending)
-        return self.say("think_call" if calls else "think_answer", calls=calls)
+        calls = [answers.call_text(c.card.name, c.arguments, self.cards, self.language) for c in self.pending]
+        return self.say("think_call", calls=enumerated(calls, self.language)) if calls else self.say("think_answer")
 
     @property
     def answer(self) -> str:
