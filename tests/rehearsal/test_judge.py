@@ -54,6 +54,7 @@ def test_a_judge_reads_the_transcript_and_is_asked_once_about_each_conversation(
     asked = json.dumps(server.requests[0].body)
     assert "Learn the opening hours." in asked
     assert "[USER] When do you open?" in asked
+    assert "cannot be read" in json.dumps(server.requests[1].body["messages"][-1])
     made = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert [row["success"] for row in made["conversations"]] == [False, True]
     assert made["conversations"][0]["fault"]["reason"] == "The customer left without an answer."

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ...core.agents import Agent
 from ...core.conversation import Conversation
@@ -16,6 +16,7 @@ from ...core.json_schema import object_schema
 from ...core.models import Model, ModelReply, ModelRequest
 from ...core.transcript import transcript
 from ...prompts.load import render
+from ...prompts.phrases import phrase
 from ...registry import Registry
 from ..batch.manifest import Manifest, log_file
 from ..log import read_log
@@ -82,19 +83,22 @@ async def judge_batch(folder: Path, manifest: Manifest, model: str) -> dict[str,
 
 
 async def judge_one(judge: Model, conversation: Conversation) -> Verdict:
-    """Ask about one conversation; a reply that cannot be read is asked for again.
+    """Ask about one conversation; a reply that cannot be read is asked for again, with the reason.
 
     Raises:
         UnreadableReply: no attempt could be read.
     """
-    messages = [SystemMessage(_instructions(conversation)), HumanMessage(transcript(conversation))]
-    request = ModelRequest(purpose="converse", messages=messages, schema=_REPLY, seed=conversation.config.seed)
+    messages: list[BaseMessage] = [SystemMessage(_instructions(conversation)), HumanMessage(transcript(conversation))]
     why = ""
     for _ in range(ATTEMPTS):
+        request = ModelRequest(purpose="converse", messages=messages, schema=_REPLY, seed=conversation.config.seed)
+        text = (await _reply(judge, request)).text
         try:
-            return _read((await _reply(judge, request)).text)
+            return _read(text)
         except UnreadableReply as error:
             why = str(error)
+            hint = HumanMessage(phrase("reply_unread", conversation.language, why=why))
+            messages = [*messages, AIMessage(text or "…"), hint]
     raise UnreadableReply(
         "The judge {judge} gave no verdict on {conversation}: {why}",
         judge=judge.name,
