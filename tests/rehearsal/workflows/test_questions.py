@@ -40,7 +40,8 @@ def test_a_question_is_recognised_however_it_is_worded(workflow: str, reply: str
         (["Let me check that for you."], ["All right."]),
         (["Let me check.", "One moment.", "Hold on."], ["Never mind then.\n[END]"]),
         (["It will be 240 EUR. Shall I go ahead?"], ["yes", "yes, thank you."]),
-        (["Your booking is cancelled."], ["Thank you.\n[END]"]),
+        (["Your surname?", "I found your booking."], ["All right."]),
+        (["Your surname?", *["I found your booking."] * 3], ["Thank you.\n[END]"]),
     ],
 )
 def test_a_user_restates_its_request_waits_and_loses_patience(replies: list[str], said: list[str]) -> None:

@@ -43,7 +43,10 @@ class PersonaUser:
         return " ".join([opening, *(self._answer(name, 0, random) for name in self._persona.volunteers)])
 
     def _to_no_slot(self, replies: list[str], random: Random) -> str:
-        """To a question that it does not understand, what it wants; to a statement the next request, or the end."""
+        """To a question that it does not understand, what it wants; to a statement the next request, or the end.
+
+        A statement is not yet the end where the bot has not asked for all that it needs to know.
+        """
         kinds = self._kinds(replies)
         if kinds[-1] != STATEMENT:
             if kinds.count(kinds[-1]) > PATIENCE:
@@ -53,7 +56,14 @@ class PersonaUser:
         settled = kinds.count(STATEMENT) - 1
         if settled < len(self._persona.requests):
             return self._persona.requests[settled]
+        if settled < PATIENCE and not self._questions.is_closing(replies[-1]) and self._untold(replies):
+            return rehearsed("waits", self._workflow.language)
         return f"{rehearsed('thanks', self._workflow.language)}\n{END}"
+
+    def _untold(self, replies: list[str]) -> set[str]:
+        """The facts that nobody has asked for: without them its request can hardly be settled."""
+        asked = {name for reply in replies for name in self._asked(reply)}
+        return self._persona.facts.keys() - asked - {*self._persona.volunteers}
 
     def _kinds(self, replies: list[str]) -> list[str]:
         """What each reply is; a bot that asks whether there is anything else before it asked for a slot is not done."""
