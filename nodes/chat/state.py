@@ -1,9 +1,6 @@
 """State of the chat graph."""
 
-from collections.abc import Awaitable
-from typing import Protocol
-
-from ..shared.context import NodeRuntime
+from ..shared.context import Node
 from ..shared.task import TaskState
 
 
@@ -18,9 +15,4 @@ class ChatState(TaskState, total=False):
 
 ChatUpdate = ChatState
 """What a node returns: the channels that it changes."""
-
-
-class ChatNode(Protocol):
-    """A node of the chat graph that is made for a set of modes or for one."""
-
-    def __call__(self, state: ChatState, runtime: NodeRuntime) -> Awaitable[ChatUpdate]: ...
+ChatNode = Node[ChatState, ChatUpdate]

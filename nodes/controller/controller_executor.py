@@ -9,22 +9,21 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.events import Answer, ErrorRaised, TaskComplete, Token
 from segue.core.tools import CallKey
 
-from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation, truncate_result
-from ..shared.task import STEER, before_objective, compose_result
+from ..shared.task import STEER, PlannedTask, before_objective, compose_result
 from ..shared.tool_messages import Settled, exchange
-from .state import CarriedOut, ControlledTask, TaskNode
 
 FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
 SHOWN = ("result", "summary", "status", "steps", "records", "added", "round", "usage", "early_exit", "events")
 """What streams show of the flow's nodes; `events` is never a part of the output."""
 
 
-def controller_executor(graph: FlowGraph, mode: str) -> TaskNode:
+def controller_executor(graph: FlowGraph, mode: str) -> Node[PlannedTask, PlannedTask]:
     """The node over this flow, which carries the mode of that name."""
 
-    async def carry_out(state: ControlledTask, runtime: NodeRuntime) -> CarriedOut:
+    async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
         """Run the flow; its answer, or why it is unfinished, ends the task."""
         work, task_id = node_context(runtime), state["task_id"]
         inherited = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
@@ -51,7 +50,7 @@ def controller_executor(graph: FlowGraph, mode: str) -> TaskNode:
     return carry_out
 
 
-def _logs(state: ControlledTask, work: NodeContext) -> str:
+def _logs(state: PlannedTask, work: NodeContext) -> str:
     """The conversation so far, as the flow's logs; empty where there is none."""
     budget = work.agent.budget
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 8, budget.result_chars)

@@ -1,25 +1,14 @@
 """GIVEN_PLAN: take over the plan that a caller or the message gives."""
 
-from typing import Any
-
-from typing_extensions import TypedDict
-
 from segue.core.events import PlanUpdate
 from segue.core.plan import Step
 from segue.core.plan_text import numbered_plan
 
 from ..shared.context import NodeRuntime, announce
-from .state import ControlledTask
+from ..shared.task import PlannedTask
 
 
-class GivenPlan(TypedDict):
-    """What this node returns."""
-
-    plan: list[dict[str, Any]]
-    events: list[dict[str, Any]]
-
-
-async def given_plan(state: ControlledTask, runtime: NodeRuntime) -> GivenPlan:
+async def given_plan(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
     """Show the plan; its steps are carried out as they are written."""
     given = state["plan"] or numbered_plan(state["objective"])
     steps = [Step.model_validate(step).model_dump(mode="json") for step in given]

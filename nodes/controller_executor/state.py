@@ -1,12 +1,11 @@
 """State of the controller–executor graph."""
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import TypedDict
 
 from ..shared.channels import Events, Records
-from ..shared.context import NodeRuntime
+from ..shared.context import Node
 from ..shared.task import Assignment
 
 
@@ -86,9 +85,4 @@ class FlowState(FlowInput, total=False):
 
 FlowUpdate = FlowState
 """What a node returns: the channels that it changes."""
-
-
-class FlowNode(Protocol):
-    """A node that is made for one configuration."""
-
-    def __call__(self, state: FlowState, runtime: NodeRuntime) -> Awaitable[FlowUpdate]: ...
+FlowNode = Node[FlowState, FlowUpdate]

@@ -16,10 +16,10 @@ from segue.core.plan import Status
 from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
-from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.part_services import PartLedger, part_services
 from .events import engine_event, unknown_calls
-from .state import CarryOutNode, LifecycleState, SubTaskWork
+from .state import LifecycleState, SubTaskWork
 from .subtask_prompt import brief
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
@@ -32,7 +32,7 @@ class Failed(Exception):
     """The subtask could not be carried out; the message says why."""
 
 
-def carry_out(graph: ReactGraph) -> CarryOutNode:
+def carry_out(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
     """The node over this react graph."""
 
     async def node(state: SubTaskWork, runtime: NodeRuntime) -> LifecycleState:

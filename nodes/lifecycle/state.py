@@ -1,12 +1,11 @@
 """State of the lifecycle graph."""
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import TypedDict
 
 from ..shared.channels import Records
-from ..shared.context import NodeRuntime
+from ..shared.context import Node
 from ..shared.task import TaskState
 
 
@@ -75,13 +74,4 @@ class SubTaskWork(TypedDict):
     """Tasks that were completed when it was sent out."""
 
 
-class LifecycleNode(Protocol):
-    """A node of the lifecycle graph that is made for something that it uses."""
-
-    def __call__(self, state: LifecycleState, runtime: NodeRuntime) -> Awaitable[LifecycleState]: ...
-
-
-class CarryOutNode(Protocol):
-    """The node over one react graph."""
-
-    def __call__(self, state: SubTaskWork, runtime: NodeRuntime) -> Awaitable[LifecycleState]: ...
+LifecycleNode = Node[LifecycleState, LifecycleState]

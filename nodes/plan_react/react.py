@@ -1,48 +1,21 @@
 """REACT: hand the plan to the react graph, which carries it out with judgement."""
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any
 
-from langchain_core.messages import AnyMessage
 from langgraph.graph.state import CompiledStateGraph
-from typing_extensions import TypedDict
 
 from segue.core.events import TaskComplete
 
-from ..shared.context import NodeRuntime, announce
+from ..shared.context import Node, NodeRuntime, announce
+from ..shared.task import PlannedTask
 
 NAME = "plan_react"
 
 
-class PlannedTask(TypedDict):
-    """What this node reads of the state."""
-
-    messages: list[AnyMessage]
-    task_id: str
-    nested: bool
-    language: str
-    plan: list[dict[str, Any]]
-    usage: dict[str, Any]
-
-
-class CarriedOut(TypedDict):
-    """What this node returns."""
-
-    messages: list[AnyMessage]
-    result: dict[str, Any]
-    events: list[dict[str, Any]]
-
-
-class ReactNode(Protocol):
-    """The node over one react graph."""
-
-    def __call__(self, state: PlannedTask, runtime: NodeRuntime) -> Awaitable[CarriedOut]: ...
-
-
-def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> ReactNode:
+def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, PlannedTask]:
     """The node over this react graph."""
 
-    async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> CarriedOut:
+    async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
         """Run the react graph with the plan preloaded, and count the planning's tokens in."""
         given = state["messages"]
         inherited = {"task_id": state["task_id"], "language": state["language"], "plan": state["plan"]}

@@ -1,8 +1,8 @@
 """The context of a node: its services, its agent and its tools."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from langgraph.runtime import Runtime
 
@@ -14,6 +14,14 @@ from segue.core.models import Model
 from segue.core.tools import Tool
 
 NodeRuntime = Runtime[RunContext]
+State = TypeVar("State", contravariant=True)
+Update = TypeVar("Update", covariant=True)
+
+
+class Node(Protocol[State, Update]):
+    """A node that is made for one configuration or graph."""
+
+    def __call__(self, state: State, runtime: NodeRuntime) -> Awaitable[Update]: ...
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,12 @@ class TaskState(GraphInput, total=False):
     """What happened in a node, for the event log."""
 
 
+class PlannedTask(TaskState, total=False):
+    """A task with its plan, for the nodes of graphs that make one first."""
+
+    plan: list[dict[str, Any]]
+
+
 class TaskOutput(TypedDict):
     """What a graph returns that ends its task in any case."""
 
