@@ -1,7 +1,7 @@
 """A task: what goes into the modes' graphs, what every INIT does first, what the task is about, and its result."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 from langchain_core.messages import AnyMessage
 from typing_extensions import TypedDict
@@ -81,21 +81,7 @@ class ModeOutput(TaskOutput):
     usage: dict[str, Any]
 
 
-@final
-class Beginning(TypedDict):
-    """The channels that every mode resets."""
-
-    assignment: None
-    task_id: str
-    nested: bool
-    objective: str
-    language: str
-    started_at: float
-    usage: dict[str, Any]
-    result: None
-
-
-def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> Beginning:
+def begin(messages: list[AnyMessage], assignment: Mapping[str, Any] | None, runtime: NodeRuntime) -> TaskState:
     """Take the task's id from the parent graph or mint one, and read the objective with what was added to it.
 
     Raises:

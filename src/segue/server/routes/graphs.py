@@ -1,8 +1,12 @@
 """The modes and the graphs."""
 
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
 from pydantic import BaseModel
 
-from ...runtime.drawings import drawing
+from ... import graphs
 from ..errors import JsonResponse, not_found
 from .dependencies import ServiceDep, TenantDep, routes
 
@@ -31,7 +35,17 @@ async def modes(service: ServiceDep, _: TenantDep) -> JsonResponse:
 @router.get("/api/graphs/{name}", response_model=Drawing)
 async def graph(name: str, _: TenantDep) -> JsonResponse:
     """A graph's diagram: react, direct, plan, chat, …"""
-    mermaid = drawing(name)
-    if mermaid is None:
+    if name not in _names():
         raise not_found("graph", name)
-    return JsonResponse({"name": name, "mermaid": mermaid})
+    return JsonResponse({"name": name, "mermaid": _drawn(name)})
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(module.name for module in iter_modules(graphs.__path__))
+
+
+@cache
+def _drawn(name: str) -> str:
+    mermaid: str = import_module(f"{graphs.__name__}.{name}").graph.get_graph().draw_mermaid()
+    return mermaid
