@@ -159,7 +159,7 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "undo_failed": ("撤销失败", "its undo failed"),
     "undo_unknown": ("不能确定是否已经撤销", "it is not known whether it was undone"),
     "nothing_to_undo": ("该快照之后没有可以撤销的调用。", "No call after the snapshot can be undone."),
-    "pruned": ("已清理 {sessions} 个会话中的 {n} 个快照。", "Snapshots removed: {n}, from {sessions} sessions."),
+    "pruned": ("已清理 {sessions} 个会话中的 {n} 个快照。", "Snapshots removed: {n}; sessions changed: {sessions}."),
     "not_pruned": (
         "会话 {session} 有任务正在运行，没有清理。",
         "Session {session} has a running task and was left as it is.",

@@ -81,8 +81,8 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
 
 def test_older_snapshots_are_pruned() -> None:
     many = len(json.loads(run("timeline", "s", "--json").stdout))
-    assert run("prune", "--keep", "1h").stdout == "Snapshots removed: 0, from 0 sessions.\n"
-    assert many > 2 and run("prune", "--last", "2").stdout.endswith(", from 1 sessions.\n")
+    assert run("prune", "--keep", "1h").stdout == "Snapshots removed: 0; sessions changed: 0.\n"
+    assert many > 2 and run("prune", "--last", "2").stdout.endswith("; sessions changed: 1.\n")
     assert len(json.loads(run("timeline", "s", "--json").stdout)) == 2
     assert "you: send a parcel" in run("history", "s").stdout
 

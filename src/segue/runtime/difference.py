@@ -81,7 +81,7 @@ def _indented(line: str) -> str:
 
 def _state(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Json]:
     alike = ("iteration" in a and "iteration" in b) or a.keys() == b.keys()
-    names = sorted((a.keys() | b.keys() if alike else a.keys() & b.keys()) - _APART)
+    names = sorted((a.keys() | b.keys()) - _APART if alike else (a.keys() & b.keys()) - _APART - {"usage"})
     return [{"name": name, "a": a.get(name), "b": b.get(name)} for name in names if a.get(name) != b.get(name)]
 
 

@@ -37,7 +37,7 @@ def print_timeline(console: Console, session: str, entries: Sequence[Entry], set
         )
     console.print(table)
     if entries:
-        command = task_command(settings, "fork", f"{session}/{entries[-1]['id']}")
+        command = task_command(settings, "fork", f"{session}/{entries[-2:][0]['id']}")
         console.print(Text(f"\n{sentence('fork_from', language)}\n  {printable(command)}", style="dim"), soft_wrap=True)
 
 
