@@ -189,9 +189,9 @@ class Shell:
             check=False,
         )
 
-    def begin(self, *arguments: str, patched: Patches | None = None) -> CommandProcess:
+    def begin(self, *arguments: str, patched: Patches | None = None, **environ: str) -> CommandProcess:
         """Start a command; what it writes goes to the files `out` and `err`."""
-        process = CommandProcess(arguments, self.folder, self.environ, patched, out="out", err="err")
+        process = CommandProcess(arguments, self.folder, {**self.environ, **environ}, patched, out="out", err="err")
         self.started.append(process)
         return process
 

@@ -14,16 +14,18 @@ import pytest
 
 from segue.cli.commands.resume import code_of
 
-from .conftest import SECONDS, Shell
+from .conftest import PLAIN_TERMINAL, SECONDS, Shell
 from .process import CommandProcess, Patches
 
 AGENTS = ("--agents", "agents.toml")
 
 
-def begin(pages: Shell, *options: str, session: str = "s1", patched: Patches | None = None) -> CommandProcess:
+def begin(
+    pages: Shell, *options: str, session: str = "s1", patched: Patches | None = None, **environ: str
+) -> CommandProcess:
     """A task that runs until `let_go`."""
     command = ("chat", "please fetch it, then store it", *AGENTS, "--session", session, *options)
-    process = pages.begin(*command, patched=patched)
+    process = pages.begin(*command, patched=patched, **environ)
     pages.until("effects", "fetch begun")
     return process
 
@@ -99,7 +101,7 @@ def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
 
 @pytest.mark.slow
 def test_a_task_is_cancelled_from_another_terminal(pages: Shell, let_go: Callable[[], None]) -> None:
-    process = begin(pages)
+    process = begin(pages, **PLAIN_TERMINAL)
     task_id = latest(pages)
     cancelled = pages("cancel", task_id[:6])
     let_go()
@@ -186,7 +188,7 @@ def test_a_paused_task_is_steered(pages: Shell, let_go: Callable[[], None]) -> N
         "add the message to it, and resume it:",
         command,
     ]
-    steered = pages(*shlex.split(command)[1:])
+    steered = pages(*shlex.split(command)[1:], **PLAIN_TERMINAL)
     assert steered.returncode == 0, steered.stderr
     said = steered.stdout.decode()
     assert "added: and quickly" in said

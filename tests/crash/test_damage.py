@@ -211,7 +211,7 @@ def test_a_lost_write_ahead_log_leaves_the_state_before_it(sound: Sound, tmp_pat
         outcome = CliRunner().invoke(command_line, [*arguments, "--db", str(path)])
         assert outcome.exit_code == 0, (way, outcome.output)
     history = CliRunner().invoke(command_line, ["history", "new", "--db", str(path)])
-    assert (history.exit_code, "There is no session 'new'" in history.output) == (1, True)
+    assert (history.exit_code, "There is no session 'new'" in history.output) == (2, True)
 
 
 async def _left_by_a_crash(sound: Sound, folder: Path) -> Path:
