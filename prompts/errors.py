@@ -472,7 +472,7 @@ SENTENCES: Mapping[str, str] = {
 
 SENTENCES = {**SENTENCES, **FAULTS, **CASSETTES}
 
-_TRANSLATED = ("kind", "status", "choices", "known", "fault", "reason", "advice")
+_TRANSLATED = ("kind", "role", "status", "choices", "known", "fault", "reason", "advice")
 
 
 def template_of(error: SegueError) -> str:

@@ -139,6 +139,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "{tool} was called {n} times with these arguments and was not run again: use the result, or other arguments.",
     ),
     "begin_talk": ("（对话开始，请说第一句话。）", "(The conversation begins: write your first message.)"),
+    "worker_ended": ("工作进程 {worker} 结束，代码 {code}", "worker {worker} ended with code {code}"),
     "greeting": ("您好！请问有什么可以帮您？", "Hello! How can I help you?"),
     "assistant_said": ("助手：{text}", "Assistant: {text}"),
     "user_said": ("用户：{text}", "User: {text}"),

@@ -153,7 +153,11 @@ WORDS: Mapping[str, str] = {
     "a part of it is longer than 200 bytes": "其中一段超过 200 字节",
     "it is not text": "它不是文本",
     "none": "无",
-    # kinds of names
+    # kinds of names, and roles
+    "user": "用户",
+    "bot": "机器人",
+    "api": "API",
+    "controller": "控制器",
     "slot": "信息项",
     "slot or API": "信息项或 API",
     "parameter": "参数",

@@ -11,7 +11,7 @@ from collections import Counter
 from io import StringIO
 from math import comb
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -148,6 +148,20 @@ async def test_a_worker_knows_the_flows_of_the_agents_file(tmp_path: Path) -> No
     open_batch(tmp_path / "out", batch_of(config, n=1, agents=str(agents)))
     await work(tmp_path / "out", 1, StringIO())
     assert read_log(tmp_path / "out/logs/conversation-001.jsonl").ending
+
+
+def failing(setting: object) -> NoReturn:
+    raise RuntimeError("the desk is closed")
+
+
+async def test_a_conversation_that_fails_leaves_the_others_of_its_worker_alone(tmp_path: Path) -> None:
+    config = ConversationConfig(bot_mode=f"{__name__}:failing")
+    open_batch(tmp_path / "out", batch_of(config, n=2))
+    reports = StringIO()
+    await work(tmp_path / "out", 1, reports)
+    said = [json.loads(line) for line in reports.getvalue().splitlines()]
+    assert [form["status"] for form in said] == ["started", "failed"] * 2
+    assert said[-1]["error"] == "RuntimeError: the desk is closed"
 
 
 def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> None:

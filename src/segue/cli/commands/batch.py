@@ -11,6 +11,7 @@ from ..settings import Settings
 from ..views.consoles import complaints
 
 if TYPE_CHECKING:
+    from ...prompts.language import Language
     from ...rehearsal.batch.manifest import Manifest
     from ...rehearsal.batch.run import BatchResult
     from ...rehearsal.batch.run import Progress as Report
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     """Hold the conversations of a batch that have not ended, and return the exit code."""
     try:
-        result = asyncio.run(_rehearse(folder, manifest))
+        result = asyncio.run(_rehearse(folder, manifest, settings.language_for("")))
     except KeyboardInterrupt:
         remark(settings.say("batch_stopped"))
         return PAUSED
@@ -32,7 +33,7 @@ def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
     return 0
 
 
-async def _rehearse(folder: Path, manifest: "Manifest") -> "BatchResult":
+async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") -> "BatchResult":
     from ...rehearsal.batch.run import rehearse
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -42,4 +43,4 @@ async def _rehearse(folder: Path, manifest: "Manifest") -> "BatchResult":
         def show(report: "Report") -> None:
             progress.update(bar, completed=report.finished, total=report.total, description=report.conversation_id)
 
-        return await rehearse(folder, manifest, show)
+        return await rehearse(folder, manifest, show, language)

@@ -11,6 +11,8 @@ from filelock import FileLock, Timeout
 
 from ...core.errors import ConfigurationError
 from ...core.records import Json
+from ...prompts.language import Language
+from ...prompts.phrases import phrase
 from .manifest import Manifest, open_batch, unfinished
 
 
@@ -36,9 +38,12 @@ class BatchResult:
 
 
 async def rehearse(
-    folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None] = lambda progress: None
+    folder: Path,
+    manifest: Manifest,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    language: Language = "en",
 ) -> BatchResult:
-    """Hold the conversations of a batch that have not ended yet.
+    """Hold the conversations of a batch that have not ended yet; `language` is that of errors.
 
     Each worker has a process and a database. After a crash of this process or a worker the same call goes on: finished
     conversations and turns are not repeated.
@@ -48,7 +53,7 @@ async def rehearse(
     """
     try:
         with _lock(folder).acquire(timeout=0):
-            return await _run_workers(folder, open_batch(folder, manifest), on_progress)
+            return await _run_workers(folder, open_batch(folder, manifest), on_progress, language)
     except Timeout:
         raise ConfigurationError(
             "Another process works on the batch in {folder}: wait for it to end.", folder=folder
@@ -60,7 +65,9 @@ def _lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock")
 
 
-async def _run_workers(folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None]) -> BatchResult:
+async def _run_workers(
+    folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None], language: Language
+) -> BatchResult:
     todo = unfinished(folder, manifest)
     finished, errors = manifest.n - len(todo), list[str]()
 
@@ -73,13 +80,15 @@ async def _run_workers(folder: Path, manifest: Manifest, on_progress: Callable[[
 
     async with asyncio.TaskGroup() as group:
         for worker in sorted({planned.worker for planned in todo}):
-            group.create_task(_watch(folder, worker, note, errors))
+            group.create_task(_watch(folder, worker, language, note, errors))
     return BatchResult(manifest.n, manifest.n - len(unfinished(folder, manifest)), tuple(errors))
 
 
-async def _watch(folder: Path, worker: int, on_progress: Callable[[Progress], None], errors: list[str]) -> None:
+async def _watch(
+    folder: Path, worker: int, language: Language, on_progress: Callable[[Progress], None], errors: list[str]
+) -> None:
     """Start a worker and pass on what it says; its standard input stays open as long as this process lives."""
-    command = (sys.executable, "-m", "segue.rehearsal.batch.worker", str(folder), str(worker))
+    command = (sys.executable, "-m", "segue.rehearsal.batch.worker", str(folder), str(worker), language)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
@@ -92,7 +101,8 @@ async def _watch(folder: Path, worker: int, on_progress: Callable[[Progress], No
             on_progress(_read(line))
         if await process.wait():
             lines = (await stderr).decode("utf-8", "replace").strip().splitlines()
-            errors.append(f"worker {worker}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
+            ended = phrase("worker_ended", language, worker=worker, code=process.returncode)
+            errors.append(lines[-1] if lines else ended)
     finally:
         if process.returncode is None:
             process.kill()

@@ -1,4 +1,4 @@
-"""One process of a batch: `python -m segue.rehearsal.batch.worker FOLDER WORKER`.
+"""One process of a batch: `python -m segue.rehearsal.batch.worker FOLDER WORKER LANGUAGE`.
 
 It holds its conversations one after the other, in a database of its own, and writes a line of JSON for each to standard
 output. When its standard input closes, whoever started it is gone, and it ends.
@@ -18,6 +18,8 @@ from ...core.conversation import Conversation
 from ...core.errors import SegueError
 from ...core.flows import load_flows
 from ...entry import open as open_app
+from ...prompts.errors import render
+from ...prompts.language import Language, language_named
 from ..log import write_log
 from ..simulate import converse
 from .manifest import Manifest, Planned, is_finished, log_file
@@ -28,7 +30,7 @@ def database(folder: Path, worker: int) -> Path:
     return folder / f"worker-{worker}.db"
 
 
-async def work(folder: Path, worker: int, reports: TextIO) -> None:
+async def work(folder: Path, worker: int, reports: TextIO, language: Language = "en") -> None:
     """Hold the worker's conversations that have not ended; one that fails leaves the others alone."""
     manifest = Manifest.read(folder)
     mine = [planned for planned in manifest.conversations() if planned.worker == worker]
@@ -43,12 +45,16 @@ async def work(folder: Path, worker: int, reports: TextIO) -> None:
             _report(reports, planned, "started")
             try:
                 conversation = await converse(app, planned.config, conversation_id=planned.conversation_id)
-            except SegueError as error:
-                _report(reports, planned, "failed", error=str(error))
+            except Exception as error:  # noqa: BLE001  participants of one's own raise anything
+                _report(reports, planned, "failed", error=_sentence(error, language))
                 continue
             write_log(conversation, log_file(folder, planned))
             why = await _why(app, conversation)
             _report(reports, planned, "failed" if why else "finished", why)
+
+
+def _sentence(error: Exception, language: Language) -> str:
+    return render(error, language) if isinstance(error, SegueError) else f"{type(error).__name__}: {error}"
 
 
 async def _why(app: App, conversation: Conversation) -> str:
@@ -81,10 +87,12 @@ def _only_reports() -> TextIO:
 def main() -> None:
     """Work until the conversations are done, or the process that started this one is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    folder, worker, language = sys.argv[1:]
+    chosen = language_named(language) or "en"
     try:
-        asyncio.run(work(Path(sys.argv[1]), int(sys.argv[2]), _only_reports()))
+        asyncio.run(work(Path(folder), int(worker), _only_reports(), chosen))
     except SegueError as error:
-        sys.exit(str(error))
+        sys.exit(render(error, chosen))
 
 
 if __name__ == "__main__":
