@@ -154,7 +154,6 @@ WORDS: Mapping[str, str] = {
     "it is not text": "它不是文本",
     "none": "无",
     # kinds of names, and roles
-    "user": "用户",
     "bot": "机器人",
     "api": "API",
     "controller": "控制器",
