@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,16 @@ from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-import aiosqlite
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
+from segue.core.errors import DatabaseUnavailable
 
+from .errors import translated
 from .file import File, check_log
 from .schema import check_tables, check_version, upgrade
+from .writer import Failed, Writer
 
 T = TypeVar("T")
-Failed = Callable[[BaseException], None]
 
 LOCK_TIMEOUT = 30.0
 """Seconds to wait for a lock that another process holds."""
@@ -32,79 +32,34 @@ LOG_PAGES = 250
 """Pages of the write-ahead log after which a commit copies them into the database, unless a reader still needs them."""
 
 READERS = 4
-"""Reads that may be under way at once, besides one of LangGraph's saver."""
-
-_REASONS = {
-    sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
-    sqlite3.SQLITE_LOCKED: "is locked by another process: stop that process, or name another file with --db",
-    sqlite3.SQLITE_PROTOCOL: "is locked by another process: stop that process, or name another file with --db",
-    sqlite3.SQLITE_PERM: "may not be used by this user: change its permissions, or name another file with --db",
-    sqlite3.SQLITE_READONLY: "is read-only: make it writable, or name another file with --db",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: check the disk, then try again",
-    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy, or name a new file with --db",
-    sqlite3.SQLITE_FULL: "has no room left: free some space on the disk, then resume",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
-    sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
-}
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
+"""Reads that may be under way at once."""
 
 
-@contextlib.contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Translate SQLite's errors about the file; an error in a statement is raised as it is.
+class Readers:
+    """Connections that only read, each on a thread of its own."""
 
-    Raises:
-        DatabaseUnavailable: the file is locked, read-only, full, damaged or not a database.
-    """
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
-        reason = None if code is None else _REASONS.get(code & 0xFF)
-        if code is None or reason is None:
-            raise
-        kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
-        raise kind("The database {path} {reason}.", path=path, reason=reason) from error
-    except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
-        raise DatabaseDamaged(
-            "The database {path} {reason}.", path=path, reason=_REASONS[sqlite3.SQLITE_CORRUPT]
-        ) from error
-
-
-def is_garbled(error: sqlite3.Error) -> bool:
-    """Whether the error means a malformed value in the file; SQLite has no error code for it, only a message."""
-    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
-
-
-class Connections:
-    """Connections to one file, each on a thread of its own: work runs there in one piece, whatever the loop does."""
-
-    def __init__(self, path: str, timeout: float, file: File, size: int, *, query_only: bool) -> None:
+    def __init__(self, path: str, file: File, connect: Callable[[], sqlite3.Connection]) -> None:
         self._path = path
         self._file = file
-        self._threads = ThreadPoolExecutor(size, thread_name_prefix="segue-sqlite")
-        self._connect = partial(_connect, path, timeout, query_only)
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="segue-sqlite")
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
-    def submit(self, work: Callable[[sqlite3.Connection], T], failed: Failed | None = None) -> "asyncio.Future[T]":
-        """Begin `work`; shield the future to let it end when the waiter is cancelled."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work, failed)
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """Begin `work`."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
 
-    async def close(self) -> None:
-        """Finish what was submitted, then close."""
-        await asyncio.to_thread(self._shut)
+    def close(self) -> None:
+        """Finish what was submitted, then close the connections."""
+        self._threads.shutdown(wait=True)
+        for connection in self._opened:
+            connection.close()
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], failed: Failed | None) -> T:
-        try:
-            with translated(self._path):
-                self._file.check()
-                return work(self._connection())
-        except BaseException as error:
-            if failed is not None:
-                failed(error)
-            raise
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with translated(self._path):
+            self._file.check()
+            return work(self._connection())
 
     def _connection(self) -> sqlite3.Connection:
         """The thread's own connection, opened when it is first needed."""
@@ -114,31 +69,26 @@ class Connections:
         connection: sqlite3.Connection = self._local.connection
         return connection
 
-    def _shut(self) -> None:
-        self._threads.shutdown(wait=True)
-        for connection in self._opened:
-            connection.close()
-
 
 class Database:
     """An open database.
 
-    One connection writes; others read, `checkpoints` for LangGraph's saver among them. So no read keeps a write from
-    beginning, and a lock that a write waits for is another process's. A `temporary` one is deleted on close.
+    One connection writes; others read. So no read keeps a write from beginning, and a lock that a write waits for is
+    another process's. A `temporary` one is deleted on close.
     """
 
-    def __init__(self, path: str, timeout: float, checkpoints: aiosqlite.Connection, temporary: bool = False) -> None:
+    def __init__(self, path: str, timeout: float, temporary: bool = False) -> None:
         self.path = path
         self.temporary = temporary
         self.timeout = timeout
-        self.checkpoints = checkpoints
         self._file = File(_place(path))
-        self._writer = Connections(path, timeout, self._file, 1, query_only=False)
-        self._readers = Connections(path, timeout, self._file, READERS, query_only=True)
+        self._writer = Writer(path, self._file, self.connect)
+        self._readers = Readers(path, self._file, partial(_connect, path, timeout, query_only=True))
         self._closing = contextlib.AsyncExitStack()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Carry out `work`, which only reads; it sees every write that was waited for."""
+        await self._writer.settle()
         return await self._readers.submit(work)
 
     def submit(
@@ -147,13 +97,15 @@ class Database:
         *,
         synced: bool = False,
         failed: Failed | None = None,
+        deferred: bool = False,
     ) -> "asyncio.Future[T]":
         """Begin `work` as one immediate transaction, after those that were begun before.
 
-        `synced` puts it on the disk, and with it all that was written before. `failed` gets the error, before the next
-        transaction begins. Shield the future to let it end when the waiter is cancelled.
+        It may run twice, of which one is rolled back. `synced` puts it on the disk, and with it all that was written
+        before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a moment for the
+        next one, to be committed with it. Shield the future to let it end when the waiter is cancelled.
         """
-        return self._writer.submit(partial(_transact, work, "FULL" if synced else "NORMAL"), failed)
+        return self._writer.submit(work, synced=synced, failed=failed, deferred=deferred)
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = False) -> T:
         """Carry out `work` as one immediate transaction, to its end even if the caller is cancelled.
@@ -162,6 +114,14 @@ class Database:
             DatabaseUnavailable: the database cannot be written; nothing was changed.
         """
         return await asyncio.shield(self.submit(work, synced=synced))
+
+    @contextlib.asynccontextmanager
+    async def listing(self) -> AsyncIterator[sqlite3.Connection]:
+        """One more connection that only reads, for a listing that its reader may leave for a while."""
+        await self._writer.settle()
+        with translated(self.path), contextlib.closing(_connect(self.path, self.timeout, query_only=True)) as opened:
+            self._file.check()
+            yield opened
 
     def connect(self) -> sqlite3.Connection:
         """Open one more plain connection, for a thread of its own; the caller closes it."""
@@ -207,15 +167,21 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
         with translated(path):
             await asyncio.to_thread(check_log, _place(path))
             await asyncio.to_thread(_prepare, path, lock_timeout)
-            connecting = aiosqlite.connect(path, timeout=lock_timeout, uri=_is_uri(path))
-            connecting._thread.daemon = True  # it must not keep a process alive that forgot to close its app
-            checkpoints = await opened.enter_async_context(connecting)
-            await checkpoints.execute("PRAGMA query_only = ON")
-        database = Database(path, lock_timeout, checkpoints, temporary)
-        opened.push_async_callback(database._readers.close)
-        opened.push_async_callback(database._writer.close)
+        database = Database(path, lock_timeout, temporary)
+        opened.push_async_callback(asyncio.to_thread, database._readers.close)
+        opened.push_async_callback(asyncio.to_thread, database._writer.close)
         database._closing = opened.pop_all()
         return database
+
+
+@contextlib.contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read from the database as it is at the first statement."""
+    connection.execute("SAVEPOINT view")
+    try:
+        yield
+    finally:
+        connection.execute("RELEASE view")
 
 
 @contextlib.contextmanager
@@ -280,18 +246,6 @@ def _connect(path: str, timeout: float, query_only: bool) -> sqlite3.Connection:
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {int(query_only)}")
     return connection
-
-
-def _transact(work: Callable[[sqlite3.Connection], T], synchronous: str, connection: sqlite3.Connection) -> T:
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        result = work(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
-    return result
 
 
 def _prepare(path: str, timeout: float) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .database import LOCK_TIMEOUT, translated
+from .database import LOCK_TIMEOUT
+from .errors import translated
 from .file import check_log
 from .integrity import ReadRow, damaged_rows, session_of
 from .schema import SCHEMA_VERSION

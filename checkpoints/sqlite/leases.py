@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 from segue.core.errors import DatabaseUnavailable, StaleOwner, ThreadBusy
 
-from .database import Database, translated
+from .database import Database
+from .errors import translated
 
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""
@@ -16,7 +17,7 @@ TTL = 15.0
 QUEUE_TTL = 5.0
 """Seconds that a position in the queue lives without being renewed."""
 
-_CHECK_FENCE = "UPDATE leases SET fence = fence WHERE thread_id = ? AND fence = ?"
+_CHECK_FENCE = "SELECT 1 FROM leases WHERE thread_id = ? AND fence = ?"
 
 # The row of the thread '' holds the highest fence of the threads that were deleted.
 _ACQUIRE = """
@@ -44,7 +45,7 @@ def check_fence(connection: sqlite3.Connection, thread_id: str, fence: int) -> N
     Raises:
         StaleOwner: another one did.
     """
-    if connection.execute(_CHECK_FENCE, (thread_id, fence)).rowcount != 1:
+    if connection.execute(_CHECK_FENCE, (thread_id, fence)).fetchone() is None:
         raise StaleOwner(thread_id)
 
 

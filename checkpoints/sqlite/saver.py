@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
+import aiosqlite
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -20,10 +23,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, from_dict
 
-from .database import Database, translated
+from .database import Database, one_view
 from .event_log import INSERT_EVENT, event_row
 from .leases import check_fence
 from .row_keys import check_chain, check_checkpoint, check_newest, sealed_checkpoint, sealed_write
@@ -45,6 +48,9 @@ _PAUSE_REQUESTED = """
     SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
 """
 
+PAGE = 20
+"""Checkpoints of a listing that are read at once."""
+
 EventForm = dict[str, Any]
 OnEvents = Callable[[list[Event]], None]
 OnPause = Callable[[str], None]
@@ -52,6 +58,8 @@ OnPause = Callable[[str], None]
 
 class FencedSqliteSaver(AsyncSqliteSaver):
     """Saves checkpoints for the threads that this process holds, and events with them.
+
+    LangGraph's synchronous saver does the reading and names the statements; they run on the database's own connections.
 
     `on_events` gets the newly stored events with their `seq`, in order, after the commit; `on_pause` gets the task that
     a person requested to pause before a checkpoint was saved; neither may raise. `allowed` names further types that a
@@ -65,7 +73,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         on_pause: OnPause | None = None,
         allowed: Iterable[tuple[str, ...] | type] = (),
     ) -> None:
-        super().__init__(database.checkpoints, serde=CheckedSerializer(allowed_msgpack_modules=[*allowed]))
+        serde = CheckedSerializer(allowed_msgpack_modules=[*allowed])
+        super().__init__(cast(aiosqlite.Connection, None), serde=serde)
         self._database = database
         self._on_events = on_events
         self._on_pause = on_pause
@@ -108,16 +117,19 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
         """
-        thread_id, statements = _thread_of(config), Statements(self.serde)
+        thread_id, key, statements = _thread_of(config), _key_of(config), Statements(self.serde)
         saved = statements.put(config, checkpoint, metadata, new_versions)
 
         def save(connection: sqlite3.Connection) -> list[str]:
             self._check(connection, thread_id)
-            self._refuse_gap(_key_of(config))
+            self._refuse_gap(key)
             statements.run(connection)
             return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
 
-        for task_id in await self._database.write(save):
+        def forget(_: BaseException) -> None:
+            self._lost_writes.pop(key, None)
+
+        for task_id in await asyncio.shield(self._database.submit(save, failed=forget)):
             if self._on_pause is not None:
                 self._on_pause(task_id)
         return saved
@@ -127,16 +139,23 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     ) -> None:
         """Save what a node wrote, its events in the event log.
 
+        What a node that ended wrote is committed with the checkpoint after it, or a moment later. Where it cannot be
+        written, that checkpoint and a question of another node fail.
+
         Raises:
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written.
         """
+        key = _key_of(config)
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
-        statements, lost = Statements(self.serde), partial(self._lost_writes.__setitem__, _key_of(config))
+        deferred = not any(channel in WRITES_IDX_MAP for channel, _ in kept)
+        statements, lost = Statements(self.serde), partial(self._lost_writes.__setitem__, key)
 
         def save(connection: sqlite3.Connection) -> list[EventForm]:
             self._check(connection, _thread_of(config))
+            if not deferred:
+                self._refuse_gap(key)
             stored = _insert(connection, config, task_id, events)
             statements.run(connection)
             return stored
@@ -146,9 +165,10 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         except BaseException as error:
             lost(error)
             raise
-        writing = self._database.submit(save, failed=lost)
+        writing = self._database.submit(save, failed=lost, deferred=deferred)
         writing.add_done_callback(self._tell)  # in the order of the transactions, also when the caller is cancelled
-        await asyncio.shield(writing)
+        if not deferred:
+            await asyncio.shield(writing)
 
     def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
@@ -185,22 +205,25 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         Raises:
             DamagedCheckpoint: it, or what was written on it, is not what was stored.
         """
-        with translated(self._database.path), decoding(_thread_of(config)):
-            found = await super().aget_tuple(config)
+        with decoding(_thread_of(config)):
+            return await self._database.read(partial(self._tuple, config))
+
+    def _tuple(self, config: RunnableConfig, connection: sqlite3.Connection) -> CheckpointTuple | None:
+        with one_view(connection):
+            found = self._reader(connection).get_tuple(config)
             if found is not None:
                 check_form(found)
-                await self._check_rows(config, found)
+                place = _key_of(found.config)
+                if not get_checkpoint_id(config):
+                    check_newest(connection, place)
+                check_checkpoint(connection, place)
             return found
 
-    async def _check_rows(self, config: RunnableConfig, found: CheckpointTuple) -> None:
-        place = _key_of(found.config)
-
-        def check(connection: sqlite3.Connection) -> None:
-            if not get_checkpoint_id(config):
-                check_newest(connection, place)
-            check_checkpoint(connection, place)
-
-        await self._database.read(check)
+    def _reader(self, connection: sqlite3.Connection) -> SqliteSaver:
+        """LangGraph's synchronous saver over a connection whose tables are there."""
+        reader = SqliteSaver(connection, serde=self.serde)
+        reader.is_setup = True
+        return reader
 
     async def alist(
         self,
@@ -210,22 +233,19 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield checkpoints, newest first; LangGraph's saver reads nothing else meanwhile.
+        """Yield checkpoints, newest first.
 
         Raises:
             DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
         """
-        found = super().alist(config, filter=filter, before=before, limit=limit)
-        async with contextlib.aclosing(cast(AsyncGenerator[CheckpointTuple], found)) as listed:
-            while (each := await self._next(listed, "" if config is None else _thread_of(config))) is not None:
-                yield each
-
-    async def _next(self, listed: AsyncGenerator[CheckpointTuple], thread_id: str) -> CheckpointTuple | None:
-        with translated(self._database.path), decoding(thread_id):
-            found = await anext(listed, None)
-            if found is not None:
-                check_form(found)
-            return found
+        thread_id = "" if config is None else _thread_of(config)
+        async with self._database.listing() as connection:
+            listed = self._reader(connection).list(config, filter=filter, before=before, limit=limit)
+            while page := await asyncio.to_thread(_page, listed, thread_id):
+                for found in page:
+                    if isinstance(found, DamagedCheckpoint):
+                        raise found
+                    yield found
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -235,10 +255,15 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         Raises:
             DamagedCheckpoint: a checkpoint before it, or what was written on one, is not what was stored.
         """
-        with translated(self._database.path), decoding(_thread_of(config)):
-            history = await super().aget_delta_channel_history(config=config, channels=channels)
-            await self._database.read(lambda connection: check_chain(connection, _key_of(config), channels))
-            return history
+
+        def read(connection: sqlite3.Connection) -> Mapping[str, DeltaChannelHistory]:
+            with one_view(connection):
+                history = self._reader(connection).get_delta_channel_history(config=config, channels=channels)
+                check_chain(connection, _key_of(config), channels)
+                return history
+
+        with decoding(_thread_of(config)):
+            return await self._database.read(read)
 
     def _check(self, connection: sqlite3.Connection, thread_id: str) -> None:
         """Make sure that the thread is still ours, if it is held."""
@@ -247,8 +272,8 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             check_fence(connection, thread_id, fence)
 
     def _refuse_gap(self, key: tuple[str, str, str]) -> None:
-        """Let no checkpoint pass writes that failed: LangGraph itself waits only for those of a DeltaChannel."""
-        error = self._lost_writes.pop(key, None)
+        """Let no checkpoint and no question pass writes that failed."""
+        error = self._lost_writes.get(key)
         if error is not None:
             raise DatabaseUnavailable(
                 "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
@@ -265,6 +290,19 @@ def _key_of(config: RunnableConfig) -> tuple[str, str, str]:
     """The checkpoint that writes belong to, and that the next checkpoint names as its parent."""
     place = config["configurable"]
     return (str(place["thread_id"]), str(place.get("checkpoint_ns", "")), str(place.get("checkpoint_id")))
+
+
+def _page(listed: Iterator[CheckpointTuple], thread_id: str) -> list[CheckpointTuple | DamagedCheckpoint]:
+    """The next checkpoints of a listing, which ends with one that is damaged."""
+    page: list[CheckpointTuple | DamagedCheckpoint] = []
+    try:
+        with decoding(thread_id):
+            for found in islice(listed, PAGE):
+                check_form(found)
+                page.append(found)
+    except DamagedCheckpoint as error:
+        page.append(error)
+    return page
 
 
 def _insert(

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from segue.core.errors import DamagedCheckpoint
 
-from .database import is_garbled
+from .errors import is_garbled
 
 _MARK = "+crc32:"
 _KEY = "+key:"

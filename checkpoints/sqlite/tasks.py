@@ -157,6 +157,8 @@ class Tasks:
             StaleOwner: `fence` is given and another owner took its thread.
         """
 
+        told = tuple(events)
+
         def change(connection: sqlite3.Connection) -> Moved:
             old = from_row(Task, _find(connection, task_id))
             if fence is not None:
@@ -167,7 +169,7 @@ class Tasks:
             changed = {**vars(old), **kept, **changes, "status": str(new)}
             values = {**to_row(Task, changed), "now": self._clock()}
             row = connection.execute(_UPDATE, values).fetchone()
-            return from_row(Task, row), [insert_event(connection, old.thread_id, event) for event in (*moved, *events)]
+            return from_row(Task, row), [insert_event(connection, old.thread_id, event) for event in (*moved, *told)]
 
         return await self._database.write(change)
 

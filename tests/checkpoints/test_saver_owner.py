@@ -1,10 +1,12 @@
 """The saver when the owner of a thread changes, dies, or cannot write."""
 
+import asyncio
 import sqlite3
 from typing import Any
 
 import pytest
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 
 from segue.checkpoints.sqlite.database import Database
 from segue.checkpoints.sqlite.leases import Lease
@@ -55,10 +57,26 @@ async def test_the_new_owner_goes_on(place: Place, other: Database) -> None:
     await run(compiled(steps, place.saver), HELLO)
 
 
-async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place) -> None:
-    def refuse(connection: sqlite3.Connection) -> None:
-        connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
+def refuse(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
 
+
+async def test_no_question_passes_a_step_that_could_not_be_saved(place: Place) -> None:
+    async def ask(state: Talk) -> dict[str, Any]:
+        await asyncio.sleep(0.1)
+        return {"done": [interrupt("sure?")]}
+
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(Talk)
+    graph.add_node("first", Steps().node("first"))
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "first")
+    graph.add_edge(START, "ask")
+    await place.database.write(refuse)
+    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
+        await run(graph.compile(checkpointer=place.saver), HELLO)
+
+
+async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place) -> None:
     steps = Steps()
     wired = chain(StateGraph(Talk), first=steps.node("first", quiet=True), last=steps.node("last")).compile(
         checkpointer=place.saver

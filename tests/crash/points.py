@@ -57,30 +57,47 @@ def places(written: Written) -> dict[str, list[str]]:
 
 
 def _transactions(written: Written) -> Iterator[tuple[str, list[int]]]:
-    """The kind of each transaction, and the places of its statements from its BEGIN to its COMMIT."""
+    """The kind of each transaction, and the places of its statements from its BEGIN to its COMMIT.
+
+    Transactions that were committed together are told apart by what they write.
+    """
     open_: dict[object, list[int]] = defaultdict(list)
     for place, (connection, verb, _) in enumerate(written, start=1):
         open_[connection].append(place)
         if verb in ("COMMIT", "ROLLBACK"):
-            group = open_.pop(connection)
-            yield _kind([written[place - 1] for place in group]), group
+            yield from _parts(written, open_.pop(connection))
     for group in open_.values():
-        yield _kind([written[place - 1] for place in group]), group
+        yield from _parts(written, group)
 
 
-def _kind(statements: Sequence[Sequence[object]]) -> str:
-    done = {(str(verb), str(table)) for _, verb, table in statements}
-    tables = {table for _, table in done}
-    if any(verb in ("CREATE", "ALTER") for verb, _ in done):
-        return "set-up"
-    if ("INSERT", "tasks") in done:
-        return "message"
-    if "calls" in tables:
-        return "intent" if ("INSERT", "calls") in done else "outcome"
-    for kind, table in (("checkpoint", "checkpoints"), ("step", "writes"), ("task", "tasks"), ("task", "events")):
-        if table in tables:
-            return kind
-    return "lease"
+def _parts(written: Written, group: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+    if any(written[place - 1][1] in ("CREATE", "ALTER") for place in group):
+        yield "set-up", [*group]
+        return
+    parts: list[tuple[str, list[int]]] = []
+    begun: list[int] = []
+    for place in group:
+        _, verb, table = written[place - 1]
+        kind = _kind(verb, table, parts[-1][0] if parts else "")
+        if kind is None and not parts:
+            begun.append(place)
+        elif kind is None or (parts and parts[-1][0] == kind):
+            parts[-1][1].append(place)
+        else:
+            parts.append((kind, [*begun, place]))
+            begun = []
+    yield from parts or [("lease", begun)]
+
+
+def _kind(verb: object, table: object, before: str) -> str | None:
+    """The kind of transaction that a statement is of, `before` that of the one before it; None for any."""
+    if table == "calls":
+        return "intent" if verb == "INSERT" else "outcome"
+    if table == "tasks":
+        return "message" if verb == "INSERT" else "task"
+    if table == "events":
+        return "task" if before == "task" else "step"
+    return {"checkpoints": "checkpoint", "writes": "step", "leases": "lease", "line": "lease"}.get(str(table))
 
 
 def openings(written: Written, steers: Sequence[int]) -> dict[str, list[str]]:
@@ -93,6 +110,7 @@ def openings(written: Written, steers: Sequence[int]) -> dict[str, list[str]]:
     for kind, group in _transactions(written):
         if (
             kind in ("message", "task", "intent", "outcome", "step", "checkpoint")
+            and written[group[0] - 1][1] == "BEGIN"
             and f"write:{group[0]}" not in without
         ):
             found[kind].append(f"write:{group[0]}")

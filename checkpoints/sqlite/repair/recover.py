@@ -16,7 +16,8 @@ from segue.prompts.errors import render
 from segue.prompts.language import Language
 
 from ...ports import Readable
-from ..database import Database, translated
+from ..database import Database
+from ..errors import translated
 from ..event_log import insert_event
 from ..integrity import damaged_rows
 from ..leases import check_fence

@@ -5,7 +5,8 @@ import sqlite3
 
 from segue.core.errors import UnknownThread
 
-from ..database import Database, translated
+from ..database import Database
+from ..errors import translated
 from ..leases import check_fence
 from .snapshots import has_checkpoints
 

@@ -1,0 +1,49 @@
+"""SQLite's errors about the file, in words that say what to do."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_LOCKED: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another process: stop that process, or name another file with --db",
+    sqlite3.SQLITE_PERM: "may not be used by this user: change its permissions, or name another file with --db",
+    sqlite3.SQLITE_READONLY: "is read-only: make it writable, or name another file with --db",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: check the disk, then try again",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a copy, or name a new file with --db",
+    sqlite3.SQLITE_FULL: "has no room left: free some space on the disk, then resume",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that it is a file you may write, or name another with --db",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
+}
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Translate SQLite's errors about the file; an error in a statement is raised as it is.
+
+    Raises:
+        DatabaseUnavailable: the file is locked, read-only, full, damaged or not a database.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = sqlite3.SQLITE_CORRUPT if is_garbled(error) else getattr(error, "sqlite_errorcode", None)
+        reason = None if code is None else _REASONS.get(code & 0xFF)
+        if code is None or reason is None:
+            raise
+        kind = DatabaseDamaged if code & 0xFF in _DAMAGED else DatabaseUnavailable
+        raise kind("The database {path} {reason}.", path=path, reason=reason) from error
+    except UnicodeDecodeError as error:  # from sqlite3: the error itself quotes garbled text
+        raise DatabaseDamaged(
+            "The database {path} {reason}.", path=path, reason=_REASONS[sqlite3.SQLITE_CORRUPT]
+        ) from error
+
+
+def is_garbled(error: sqlite3.Error) -> bool:
+    """Whether the error means a malformed value in the file; SQLite has no error code for it, only a message."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)

@@ -1,0 +1,123 @@
+"""The one thread that writes: what waits together is committed together, and each transaction stands for itself."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from segue.checkpoints.sqlite.database import Database, open_database
+from segue.core.errors import DatabaseUnavailable
+
+from .conftest import locked
+
+Work = Callable[[sqlite3.Connection], Any]
+
+
+def insert(name: str, size: int = 0) -> Work:
+    return lambda db: db.execute("INSERT INTO leases VALUES (?, ?, 1, 0)", (name, "x" * size)).rowcount
+
+
+def synchronous(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+
+async def names(database: Database) -> list[str]:
+    rows = await database.read(lambda db: db.execute("SELECT thread_id FROM leases ORDER BY rowid").fetchall())
+    return [row[0] for row in rows]
+
+
+class Log:
+    """The statements of the writing connection."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def attach(self, connection: sqlite3.Connection) -> None:
+        connection.set_trace_callback(self.statements.append)
+
+    def commits(self) -> int:
+        return self.statements.count("COMMIT")
+
+
+@pytest.fixture
+async def log(database: Database) -> AsyncIterator[Log]:
+    log = Log()
+    await database.write(log.attach)
+    log.statements.clear()
+    yield log
+
+
+async def together(database: Database, *works: Work, synced: int = -1) -> list[Any]:
+    """Submit transactions while another process holds the lock, so that they wait together."""
+    with locked(database.path):
+        first = database.submit(lambda db: None)
+        await asyncio.sleep(0.05)
+        rest = [database.submit(work, synced=place == synced) for place, work in enumerate(works)]
+    await first
+    return await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def test_transactions_that_wait_together_are_committed_together(database: Database, log: Log) -> None:
+    assert await together(database, *(insert(f"s{n}") for n in range(9))) == [1] * 9
+    assert log.commits() == 2
+    assert await names(database) == [f"s{n}" for n in range(9)]
+
+
+async def test_one_that_fails_takes_no_other_with_it(database: Database) -> None:
+    done, refused, other = await together(database, insert("s"), insert("s"), insert("t"))
+    assert (done, other) == (1, 1)
+    assert isinstance(refused, sqlite3.IntegrityError)
+    assert await names(database) == ["s", "t"]
+
+
+async def test_one_that_finds_no_room_takes_no_other_with_it(database: Database) -> None:
+    await database.write(lambda db: db.execute("PRAGMA max_page_count = 40").fetchone())
+    done, refused, other = await together(database, insert("s"), insert("large", 200_000), insert("t"))
+    assert (done, other) == (1, 1)
+    assert isinstance(refused, DatabaseUnavailable)
+    assert "no room left" in str(refused)
+    assert await names(database) == ["s", "t"]
+
+
+async def test_a_group_is_synced_if_one_of_it_is(database: Database) -> None:
+    assert await together(database, synchronous, synchronous, synced=1) == [2, 2]
+    assert await together(database, synchronous, synchronous) == [1, 1]
+
+
+async def test_a_lock_is_waited_for_once_by_all(path: str) -> None:
+    async with await open_database(path, lock_timeout=0.5) as database:
+        with locked(path):
+            first = database.submit(insert("a"))
+            await asyncio.sleep(0.05)
+            waiting = [first, *(database.submit(insert(f"s{n}")) for n in range(20))]
+            errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+        assert all(isinstance(error, DatabaseUnavailable) and "locked" in str(error) for error in errors)
+        assert await names(database) == []
+
+
+async def test_a_deferred_one_is_committed_with_the_next(database: Database, log: Log) -> None:
+    deferred = database.submit(insert("first"), deferred=True)
+    assert await database.write(insert("second")) == 1
+    assert deferred.done()
+    assert log.commits() == 1
+    assert await names(database) == ["first", "second"]
+
+
+async def test_a_deferred_one_is_seen_by_a_read_and_needs_no_other(database: Database, log: Log) -> None:
+    database.submit(insert("s"), deferred=True)
+    assert await names(database) == ["s"]
+    assert await asyncio.wait_for(database.submit(insert("t"), deferred=True), 5) == 1
+    assert log.commits() == 2
+
+
+async def test_what_was_submitted_is_written_before_it_closes(path: str) -> None:
+    database = await open_database(path)
+    waiting = [database.submit(insert(f"s{n}"), deferred=n % 2 == 0) for n in range(4)]
+    await database.close()
+    assert [await each for each in waiting] == [1] * 4
+    with pytest.raises(RuntimeError, match="is closed"):
+        database.submit(insert("late"), deferred=True)
+    async with await open_database(path) as again:
+        assert len(await names(again)) == 4
