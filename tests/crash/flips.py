@@ -62,7 +62,7 @@ def log(harness: Harness, count: int, seed: int) -> Flipped:
     with harness.zygote() as zygote:
         zygote.run(orders(scenario, killed, at={point: "kill"}))
     whole = _opened(_copy(killed, harness.new_folder("log-whole")))
-    size = (killed / "segue.db-wal").stat().st_size
+    size = _last_frame(killed) + _FRAME
     chance = random.Random(seed)
     result = Flipped("the write-ahead log of a killed process")
     for bit in sorted(chance.randrange(size * 8) for _ in range(count)):
