@@ -205,11 +205,10 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         Raises:
             DamagedCheckpoint: it, or what was written on it, is not what was stored.
         """
-        with decoding(_thread_of(config)):
-            return await self._database.read(partial(self._tuple, config))
+        return await self._database.read(partial(self._tuple, config))
 
     def _tuple(self, config: RunnableConfig, connection: sqlite3.Connection) -> CheckpointTuple | None:
-        with one_view(connection):
+        with decoding(_thread_of(config)), one_view(connection):
             found = self._reader(connection).get_tuple(config)
             if found is not None:
                 check_form(found)
@@ -257,13 +256,12 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         """
 
         def read(connection: sqlite3.Connection) -> Mapping[str, DeltaChannelHistory]:
-            with one_view(connection):
+            with decoding(_thread_of(config)), one_view(connection):
                 history = self._reader(connection).get_delta_channel_history(config=config, channels=channels)
                 check_chain(connection, _key_of(config), channels)
                 return history
 
-        with decoding(_thread_of(config)):
-            return await self._database.read(read)
+        return await self._database.read(read)
 
     def _check(self, connection: sqlite3.Connection, thread_id: str) -> None:
         """Make sure that the thread is still ours, if it is held."""
