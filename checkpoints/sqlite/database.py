@@ -44,7 +44,7 @@ class Readers:
         self._connect = connect
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="segue-sqlite")
         self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: set[sqlite3.Connection] = set()
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
         """Begin `work`."""
@@ -59,15 +59,25 @@ class Readers:
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with translated(self._path):
             self._file.check()
-            return work(self._connection())
+            connection = self._connection()
+            try:
+                return work(connection)
+            except BaseException:
+                self._close(connection)  # its error may keep a cursor open: later reads would see nothing newer
+                raise
 
     def _connection(self) -> sqlite3.Connection:
         """The thread's own connection, opened when it is first needed."""
-        if not hasattr(self._local, "connection"):
-            self._local.connection = self._connect()
-            self._opened.append(self._local.connection)
-        connection: sqlite3.Connection = self._local.connection
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect()
+            self._opened.add(connection)
         return connection
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        self._local.connection = None
+        self._opened.discard(connection)
+        connection.close()
 
 
 class Database:
@@ -180,8 +190,10 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("SAVEPOINT view")
     try:
         yield
-    finally:
         connection.execute("RELEASE view")
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 @contextlib.contextmanager

@@ -2,10 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from .serializer import Undecodable, check_key, with_key
+from .serializer import Undecodable, check_key, counts_kept, with_key
 
 CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")
 WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
@@ -13,10 +13,27 @@ WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "c
 Place = tuple[str, str, str]
 """A checkpoint: its thread, namespace and id."""
 
-# Answers are counted in no checkpoint: copies of a thread leave them out.
-_COUNT = """
+# What of the writes that led to a checkpoint is read once another one follows it: logs are rebuilt from the writes to
+# them, and the other channels tell which nodes ran. The checkpoint's metadata names its logs.
+_KEPT = """(
+    channel LIKE 'branch:to:%' OR channel = '__pregel_tasks' OR channel IN (
+        SELECT key FROM json_each(iif(json_valid({metadata}), {metadata}, '{{}}'), '$.counters_since_delta_snapshot')
+    )
+)"""
+_COUNT = f"""
     SELECT count(*) FROM writes
-    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? AND channel <> '__resume__'
+    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
+        AND {_KEPT.format(metadata=":metadata")}
+"""
+_CHILD = """
+    SELECT parent_checkpoint_id AS parent, type, CAST(metadata AS TEXT) AS metadata FROM checkpoints
+    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :child
+"""
+# What came from outside stays: it is applied again where LangGraph goes back to the checkpoint.
+_DROP_PASSED = f"""
+    DELETE FROM writes
+    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
+        AND task_id <> '00000000-0000-0000-0000-000000000000' AND NOT {_KEPT.format(metadata=":metadata")}
 """
 _CHECKPOINT = f"SELECT {', '.join(CHECKPOINT_KEY)}, type, metadata FROM checkpoints WHERE {{}}"
 _AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
@@ -35,7 +52,7 @@ _SEAL_CHECKPOINTS = f"""
         SELECT count(*) FROM writes
         WHERE (writes.thread_id, writes.checkpoint_ns, writes.checkpoint_id)
             = (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.parent_checkpoint_id)
-            AND channel <> '__resume__'
+            AND {_KEPT.format(metadata="CAST(checkpoints.metadata AS TEXT)")}
     ), {", ".join(CHECKPOINT_KEY)}) WHERE thread_id = :thread
 """
 _SEAL_WRITES = f"UPDATE writes SET type = sealed(type, NULL, {', '.join(WRITE_KEY)}) WHERE thread_id = :thread"
@@ -45,8 +62,17 @@ def sealed_checkpoint(connection: sqlite3.Connection, row: Sequence[Any]) -> Seq
     """A row of checkpoints as LangGraph inserts it: the key, type, state and metadata."""
     *key, kind, state, metadata = row
     thread_id, ns, _, parent = key
-    writes = connection.execute(_COUNT, (thread_id, ns, parent)).fetchone()[0]
-    return (*key, with_key(kind, key, writes), state, metadata)
+    values = {"thread": thread_id, "ns": ns, "parent": parent, "metadata": metadata.decode()}
+    kept = connection.execute(_COUNT, values).fetchone()[0]
+    return (*key, with_key(kind, key, kept), state, metadata)
+
+
+def drop_passed(connection: sqlite3.Connection, place: Place) -> None:
+    """Delete what nobody reads any more of the writes that led to a checkpoint: another one has followed it."""
+    values = dict(zip(("thread", "ns", "child"), place, strict=True))
+    child = connection.execute(_CHILD, values).fetchone()
+    if child is not None and child["parent"] and counts_kept(child["type"]):
+        connection.execute(_DROP_PASSED, {**values, "parent": child["parent"], "metadata": child["metadata"]})
 
 
 def sealed_write(row: Sequence[Any]) -> Sequence[Any]:
@@ -120,29 +146,40 @@ def _row(connection: sqlite3.Connection, place: Place) -> sqlite3.Row | None:
 def _parent(connection: sqlite3.Connection, row: sqlite3.Row) -> sqlite3.Row | None:
     """The checkpoint before, whose writes led to this one."""
     thread_id, ns, _, parent_id = key = tuple(row)[:4]
-    expected = check_key(row["type"], key)
+    counted = check_key(row["type"], key)
     if parent_id is None:
         return None
     parent = _row(connection, (thread_id, ns, parent_id))
     if parent is None:
         raise Undecodable(f"it builds on checkpoint {parent_id}, which is missing")
-    if _check_writes(connection, (thread_id, ns, parent_id)) < expected:
+    channels, logs = _check_writes(connection, (thread_id, ns, parent_id)), _logs(row)
+    found = sum(channel != "__resume__" if counted.whole else _is_kept(channel, logs) for channel in channels)
+    if found < counted.writes:
         raise Undecodable(f"a part of what was written upon checkpoint {parent_id} is missing")
     return parent
 
 
-def _check_writes(connection: sqlite3.Connection, place: Place) -> int:
-    """How many there are, answers not counted."""
+def _is_kept(channel: str, logs: Collection[str]) -> bool:
+    return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
+
+
+def _check_writes(connection: sqlite3.Connection, place: Place) -> list[str]:
+    """The channels that were written to."""
     rows: Iterable[sqlite3.Row] = connection.execute(_WRITTEN, place)
-    count = 0
+    channels = []
     for row in rows:
         check_key(row["type"] or "", tuple(row)[:-1])
-        count += row["channel"] != "__resume__"
-    return count
+        channels.append(str(row["channel"]))
+    return channels
 
 
 def _counts(row: sqlite3.Row, logs: Collection[str]) -> bool:
     """Whether a log is still counted at a checkpoint: it was stored whole before."""
+    return not _logs(row).isdisjoint(logs)
+
+
+def _logs(row: sqlite3.Row) -> Set[str]:
+    """The logs that are not stored whole in a checkpoint."""
     metadata = json.loads(row["metadata"] or "{}")
     counted = metadata.get("counters_since_delta_snapshot") if isinstance(metadata, Mapping) else None
-    return isinstance(counted, Mapping) and not counted.keys().isdisjoint(logs)
+    return counted.keys() if isinstance(counted, Mapping) else set()

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -14,9 +15,18 @@ from segue.core.errors import DamagedCheckpoint
 
 from .errors import is_garbled
 
+COMPRESSED = "+zlib"
+"""Stands in the type of what is stored compressed."""
+_LEAST = 200
+"""Bytes from which on compression is tried."""
+_LEVEL = 3
 _MARK = "+crc32:"
 _KEY = "+key:"
+_CHECKSUM_LENGTH = 8
 _WRITES = "+writes:"
+"""Before the number of all writes that led to a checkpoint, as older versions counted them."""
+_KEPT = "+kept:"
+"""Before the number of those that outlive the checkpoint after the next one."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
 # What a read of whole rows may raise over and above: no ValueError, aiosqlite's own complaints are of that kind.
 _MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
@@ -36,11 +46,11 @@ class Undecodable(Exception):
 
 
 class CheckedSerializer(JsonPlusSerializer):
-    """LangGraph's serializer with a checksum beside the type: a changed byte within a text would go unnoticed."""
+    """LangGraph's serializer, with compression, and a checksum beside the type: a changed byte would go unnoticed."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         kind, data = super().dumps_typed(obj)
-        return f"{kind}{_MARK}{zlib.crc32(data):08x}", data
+        return compressed(f"{kind}{_MARK}{zlib.crc32(data):08x}", data)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Decode what was stored; what was stored without a checksum is decoded as it is.
@@ -49,17 +59,48 @@ class CheckedSerializer(JsonPlusSerializer):
             Undecodable
         """
         try:
-            kind, mark, checksum = without_key(data[0]).partition(_MARK)
-            if mark and f"{zlib.crc32(data[1]):08x}" != checksum:
+            full_kind, plain = decompressed(without_key(data[0]), data[1])
+            kind, mark, checksum = full_kind.partition(_MARK)
+            if mark and f"{zlib.crc32(plain):08x}" != checksum:
                 raise Undecodable("its bytes have changed since they were stored")
-            return super().loads_typed((kind, data[1]))
+            return super().loads_typed((kind, plain))
         except _UNREADABLE as error:
             raise Undecodable(f"it cannot be decoded: {type(error).__name__}") from error
 
 
-def with_key(kind: str, key: Sequence[Any], writes: int | None = None) -> str:
-    """The type of a stored value with a checksum of its row's key; `writes` is how many led to a checkpoint."""
-    counted = "" if writes is None else f"{_WRITES}{writes}"
+def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """The type and bytes of a stored value, compressed if that makes it smaller."""
+    if len(data) < _LEAST:
+        return kind, data
+    smaller = zlib.compress(data, _LEVEL)
+    name, plus, rest = kind.partition("+")
+    return (f"{name}{COMPRESSED}{plus}{rest}", smaller) if len(smaller) < len(data) else (kind, data)
+
+
+def decompressed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """The type and bytes of a stored value as they were before they were compressed.
+
+    Raises:
+        Undecodable
+    """
+    name, found, rest = kind.partition(COMPRESSED)
+    if not found:
+        return kind, data
+    try:
+        return name + rest, zlib.decompress(data)
+    except zlib.error as error:
+        raise Undecodable("its bytes have changed since they were stored") from error
+
+
+def checksummed(kind: str, data: bytes) -> str | None:
+    """The type with the checksum of these bytes in place of the one that it has; None if it has none."""
+    name, mark, _ = without_key(kind).partition(_MARK)
+    return f"{name}{mark}{zlib.crc32(data):08x}" if mark else None
+
+
+def with_key(kind: str, key: Sequence[Any], kept: int | None = None) -> str:
+    """The type of a stored value with a checksum of its row's key; `kept` is how many writes led to a checkpoint."""
+    counted = "" if kept is None else f"{_KEPT}{kept}"
     return f"{without_key(kind)}{_KEY}{_key_checksum(key, counted)}{counted}"
 
 
@@ -67,7 +108,15 @@ def without_key(kind: str) -> str:
     return kind.partition(_KEY)[0]
 
 
-def check_key(kind: str, key: Sequence[Any]) -> int:
+@dataclass(frozen=True)
+class Counted:
+    """How many writes led to a checkpoint; `whole` where those are counted, too, that are dropped in time."""
+
+    writes: int = 0
+    whole: bool = False
+
+
+def check_key(kind: str, key: Sequence[Any]) -> Counted:
     """Make sure that a row has the key that it was stored under; returns how many writes led to it, 0 if unknown.
 
     Rows of older versions have no checksum of their key.
@@ -76,10 +125,16 @@ def check_key(kind: str, key: Sequence[Any]) -> int:
         Undecodable
     """
     _, mark, stored = kind.partition(_KEY)
-    checksum, counts, count = stored.partition(_WRITES)
-    if mark and _key_checksum(key, counts + count) != checksum:
+    checksum, counted = stored[:_CHECKSUM_LENGTH], stored[_CHECKSUM_LENGTH:]
+    if mark and _key_checksum(key, counted) != checksum:
         raise Undecodable("its key has changed since it was stored")
-    return int(count) if count else 0
+    count = counted.rpartition(":")[2]
+    return Counted(int(count), counted.startswith(_WRITES)) if count else Counted()
+
+
+def counts_kept(kind: str) -> bool:
+    """Whether a checkpoint was counted as those are whose writes are dropped in time."""
+    return _KEPT in kind
 
 
 def _key_checksum(key: Sequence[Any], counted: str) -> str:

@@ -82,8 +82,7 @@ class Writer:
         self._closed = True
         self._thread.submit(self._drain)
         self._thread.shutdown(wait=True)
-        if self._connection is not None:
-            self._connection.close()
+        self._disconnect()
 
     def _hurry(self, future: "asyncio.Future[Any]") -> None:
         if not (future.done() or self._closed):
@@ -108,6 +107,7 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it
             connection.rollback()
             if len(group) == 1:
+                self._disconnect()  # the error may keep a cursor open, which would hinder later transactions
                 _fail(group, error)
             else:
                 for each in group:
@@ -128,6 +128,11 @@ class Writer:
             self._synchronous = synchronous
         self._connection.execute("BEGIN IMMEDIATE")
         return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._synchronous = None, ""
 
 
 def _fail(group: Iterable[_Transaction], error: BaseException) -> None:

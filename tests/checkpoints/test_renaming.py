@@ -1,7 +1,7 @@
 """Ids that change inside stored bytes: everything else must stay as it was."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_an_id_is_changed_wherever_it_stands_and_others_are_not() -> None:
         ],
     }
     kind, data = SERDE.dumps_typed(state)
-    read = SERDE.loads_typed((str(renaming.type_of(kind, data)), renaming.of(data)))
+    read = SERDE.loads_typed(cast(tuple[str, bytes], renaming.typed(kind, data)))
     new, other = renaming.new[OLD], renaming.new[OTHER]
     assert (read["task_id"], list(read["keys"])) == (new, [other])
     assert read["keys"][other] == [new, STRANGER, f"x{new}y", OLD[:8]]
@@ -50,7 +50,7 @@ values = st.recursive(
 def test_bytes_and_json_are_changed_alike(value: Any) -> None:
     renaming = Renaming([OLD])
     kind, data = SERDE.dumps_typed(value)
-    read = SERDE.loads_typed((str(renaming.type_of(kind, data)), renaming.of(data)))
+    read = SERDE.loads_typed(cast(tuple[str, bytes], renaming.typed(kind, data)))
     assert read == json.loads(json.dumps(value).replace(OLD, renaming.new[OLD]))
     assert read == json.loads(renaming.of(json.dumps(value)))
 
@@ -58,9 +58,9 @@ def test_bytes_and_json_are_changed_alike(value: Any) -> None:
 def test_a_checksum_that_was_wrong_stays_wrong() -> None:
     kind, data = SERDE.dumps_typed([OLD])
     broken = data.replace(OLD[:4].encode(), b"zzzz")
-    assert Renaming([OLD]).type_of(kind, broken) == kind
-    assert Renaming([OLD]).type_of("msgpack", data) == "msgpack"
-    assert Renaming([OLD]).type_of(None, None) is None
+    assert Renaming([OLD]).typed(kind, broken)[0] == kind
+    assert Renaming([OLD]).typed("msgpack", data)[0] == "msgpack"
+    assert Renaming([OLD]).typed(None, None) == (None, None)
 
 
 def test_numbers_and_none_stay_and_ids_of_another_kind_are_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.database import READERS, Database, open_database
 from segue.core.errors import DatabaseUnavailable
 
 from .conftest import locked
@@ -73,12 +73,36 @@ async def test_one_that_fails_takes_no_other_with_it(database: Database) -> None
 
 
 async def test_one_that_finds_no_room_takes_no_other_with_it(database: Database) -> None:
-    await database.write(lambda db: db.execute("PRAGMA max_page_count = 40").fetchone())
+    connect = database._writer._connect
+
+    def bounded() -> sqlite3.Connection:
+        connection = connect()
+        connection.execute("PRAGMA max_page_count = 40")
+        return connection
+
+    database._writer._connect = bounded
     done, refused, other = await together(database, insert("s"), insert("large", 200_000), insert("t"))
     assert (done, other) == (1, 1)
     assert isinstance(refused, DatabaseUnavailable)
     assert "no room left" in str(refused)
     assert await names(database) == ["s", "t"]
+
+
+async def test_an_error_that_is_kept_hinders_no_later_transaction(database: Database, other: Database) -> None:
+    await asyncio.gather(*(database.write(insert(f"s{n}")) for n in range(9)))
+
+    def fail(connection: sqlite3.Connection) -> None:
+        for _ in connection.execute("SELECT * FROM leases"):
+            raise KeyError("in the middle")
+
+    with pytest.raises(KeyError) as kept:
+        await database.write(fail)
+    with pytest.raises(KeyError) as read:
+        await database.read(fail)
+    await other.write(insert("t"))
+    assert await database.write(insert("u")) == 1
+    assert [(await names(database))[-2:] for _ in range(2 * READERS)] == [["t", "u"]] * 2 * READERS
+    assert kept.value.args == read.value.args
 
 
 async def test_a_group_is_synced_if_one_of_it_is(database: Database) -> None:

@@ -183,7 +183,7 @@ class Survey:
             parents = metadata.get("parents", {})
             logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
         unreadable = await self._unreadable(config, sorted(logs))
-        broken = await self._broken(key)
+        broken = await self._broken(key, passed=len(newer) > 1)
         if not (ns or unreadable or broken):
             await self._readable(config)
         return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
@@ -204,13 +204,18 @@ class Survey:
             self._reason = self._reason or error.reason
             return unreadable
 
-    async def _broken(self, key: tuple[str, ...]) -> list[bytes | None]:
-        """The steps upon a checkpoint of which something cannot be read; one without a name is None."""
+    async def _broken(self, key: tuple[str, ...], *, passed: bool) -> list[bytes | None]:
+        """The steps upon a checkpoint of which something cannot be read; one without a name is None.
+
+        Of a checkpoint that was `passed` all are: what they wrote is not kept in whole.
+        """
         broken: set[bytes | None] = set()
         rows = await self._database.read(lambda connection: connection.execute(_WRITES, key).fetchall())
         for step, kind, value in rows:
             try:
                 with decoding(self._thread_id):
+                    if passed:
+                        raise Undecodable("a newer checkpoint cannot be read")
                     step.decode()
                     self._saver.serde.loads_typed((kind.decode(), value))
             except DamagedCheckpoint as error:

@@ -21,7 +21,7 @@ from ..ledger import canonical
 from ..row_keys import check_thread, seal_thread
 from ..saver import FencedSqliteSaver
 from ..schema import SCHEMA_VERSION
-from ..serializer import CheckedSerializer, decoding, without_key
+from ..serializer import CheckedSerializer, decoding, decompressed, without_key
 from .approvals import RESUME, has_question, without_approvals
 from .export_format import FORMAT, VERSION, Document, StatePart, form_of, read_document
 from .fork import refuse_taken, unfinished_task
@@ -170,7 +170,8 @@ def _checkpoints(connection: sqlite3.Connection, thread_id: str) -> Json:
 
 def _blob(kind: str, data: bytes) -> Json:
     _SERDE.loads_typed((kind, data))  # what cannot be read is not imported either
-    return {"type": without_key(kind), "data": base64.b64encode(data).decode()}
+    plain_kind, plain = decompressed(without_key(kind), data)
+    return {"type": plain_kind, "data": base64.b64encode(plain).decode()}
 
 
 def _insert(connection: sqlite3.Connection, table: str, row: Json) -> None:
@@ -209,29 +210,29 @@ def _state_rows(document: Document, state: StatePart, renaming: Renaming) -> Ite
         metadata = checkpoint.metadata
         if checkpoint.checkpoint_id == document.thread.checkpoint_id:
             metadata = metadata | _origin(document)
-        kind, data = without_approvals(checkpoint.state)
+        kind, data = renaming.typed(*without_approvals(checkpoint.state))
         yield (
             "checkpoints",
             {
                 "checkpoint_ns": checkpoint.inside,
                 "checkpoint_id": checkpoint.checkpoint_id,
                 "parent_checkpoint_id": checkpoint.parent_id,
-                "type": renaming.type_of(kind, data),
-                "checkpoint": renaming.of(data),
+                "type": kind,
+                "checkpoint": data,
                 "metadata": renaming.of(json.dumps(metadata, ensure_ascii=False).encode()),
             },
         )
     for write in state.writes:
         if write.channel == RESUME:
             continue
-        kind, data = without_approvals(write.value)
+        kind, data = renaming.typed(*without_approvals(write.value))
         yield (
             "writes",
             {
                 "checkpoint_ns": write.inside,
                 **write.model_dump(include={"checkpoint_id", "task_id", "task_path", "idx", "channel"}),
-                "type": renaming.type_of(kind, data),
-                "value": renaming.of(data),
+                "type": kind,
+                "value": data,
             },
         )
 

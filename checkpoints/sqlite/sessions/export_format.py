@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from segue.core.errors import InvalidExport
 from segue.core.records import Call, StoredEvent, Task, read
 
-from ..serializer import CheckedSerializer, Undecodable
+from ..serializer import COMPRESSED, CheckedSerializer, Undecodable
 from .new_ids import UUID, is_id
 
 FORMAT = "segue.thread"
@@ -190,7 +190,7 @@ def _check_state(state: StatePart) -> None:
 
 def _loaded(blob: Blob) -> Any:
     """What the bytes hold, so that none are stored that cannot be read."""
-    if blob.type.partition("+")[0] not in _KINDS:
+    if blob.type.partition("+")[0] not in _KINDS or COMPRESSED in blob.type:
         raise InvalidExport(f"it holds state of the type '{blob.type}', which is not read from documents")
     try:
         return _SERDE.loads_typed((blob.type, blob.stored()))

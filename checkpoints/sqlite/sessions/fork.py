@@ -217,8 +217,9 @@ def _copy(connection: sqlite3.Connection, values: dict[str, Any]) -> None:
     copy_rows(connection, "calls", _OF_CALLS, values, thread | {"fence": "0"})
     numbered = {"seq": "row_number() OVER (PARTITION BY task_id ORDER BY seq)"}
     copy_rows(connection, "events", _OF_EVENTS, values, thread | numbered)
-    copy_rows(connection, "checkpoints", _OF_CHECKPOINTS, values, thread | {"type": "renamed_type(type, checkpoint)"})
-    copy_rows(connection, "writes", _OF_WRITES, values, thread | {"type": "renamed_type(type, value)"})
+    for table, data, where in (("checkpoints", "checkpoint", _OF_CHECKPOINTS), ("writes", "value", _OF_WRITES)):
+        renamed = {"type": f"renamed_type(type, {data})", data: f"renamed_data(type, {data})"}
+        copy_rows(connection, table, where, values, thread | renamed)
     if has_checkpoints(connection):
         seal_thread(connection, values["new"])
 

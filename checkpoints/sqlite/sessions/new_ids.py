@@ -2,23 +2,20 @@
 
 import re
 import sqlite3
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from segue.core.errors import TaskError
 from segue.core.ids import Ids
 
-from ..serializer import without_key
+from ..serializer import Undecodable, checksummed, compressed, decompressed, without_key
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
 _PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
 _IN_TEXT = re.compile(_PLACES)
 _IN_BYTES = re.compile(_PLACES.encode())
-_CHECKSUM = "+crc32:"
-"""Separates a blob's type from its checksum, where it has one."""
 
 
 def is_id(text: str) -> bool:
@@ -53,17 +50,30 @@ class Renaming:
             return _IN_BYTES.sub(lambda found: self._bytes.get(found[0], found[0]), value)
         return value
 
-    def type_of(self, kind: str | None, data: bytes | None) -> str | None:
-        """The type of a blob once it is renamed: its checksum is computed again, unless it was wrong before."""
-        name, mark, checksum = without_key(kind or "").partition(_CHECKSUM)
-        if not mark or data is None or checksum != f"{zlib.crc32(data):08x}":
-            return kind
-        return f"{name}{mark}{zlib.crc32(self.of(data)):08x}"
+    def typed(self, kind: str | None, data: bytes | None) -> tuple[str | None, bytes | None]:
+        """The type and bytes of a stored value with the new ids in it.
+
+        Its checksum is computed again, unless it was wrong before.
+        """
+        if kind is None or data is None:
+            return kind, data
+        try:
+            plain_kind, plain = decompressed(kind, data)
+        except Undecodable:
+            return kind, data
+        if checksummed(plain_kind, plain) != without_key(plain_kind):
+            return kind, self.of(data)
+        renamed = self.of(plain)
+        return compressed(str(checksummed(plain_kind, renamed)), renamed)
 
     @contextmanager
     def within(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Make the functions renamed(value) and renamed_type(type, data) known to SQL."""
-        functions = (("renamed", 1, self.of), ("renamed_type", 2, self.type_of))
+        """Make the functions renamed(value), renamed_type(type, data) and renamed_data(type, data) known to SQL."""
+        functions: tuple[tuple[str, int, Callable[..., Any]], ...] = (
+            ("renamed", 1, self.of),
+            ("renamed_type", 2, lambda kind, data: self.typed(kind, data)[0]),
+            ("renamed_data", 2, lambda kind, data: self.typed(kind, data)[1]),
+        )
         for name, arguments, function in functions:
             connection.create_function(name, arguments, function, deterministic=True)
         try:
