@@ -131,8 +131,6 @@ class Saver(Protocol):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
 
-    async def drop_subgraphs(self, thread_id: str) -> None: ...
-
 
 class Preferences(Protocol):
     """What users prefer, and how they rated answers."""

@@ -68,9 +68,12 @@ def sealed_checkpoint(connection: sqlite3.Connection, row: Sequence[Any]) -> Seq
 
 
 def drop_passed(connection: sqlite3.Connection, place: Place) -> None:
-    """Delete what nobody reads any more of the writes that led to a checkpoint: another one has followed it."""
+    """Delete what nobody reads any more of the writes that led to a checkpoint: another one has followed it.
+
+    Those of a thread's own graph stay: a recovery that goes back to before them applies them again.
+    """
     values = dict(zip(("thread", "ns", "child"), place, strict=True))
-    child = connection.execute(_CHILD, values).fetchone()
+    child = connection.execute(_CHILD, values).fetchone() if values["ns"] else None
     if child is not None and child["parent"] and counts_kept(child["type"]):
         connection.execute(_DROP_PASSED, {**values, "parent": child["parent"], "metadata": child["metadata"]})
 

@@ -39,11 +39,6 @@ EVENTS = "events"
 # wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
 _STAND_IN = ("__no_writes__", None)
 
-_DROP_SUBGRAPHS = (
-    "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns != ''",
-    "DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns != ''",
-)
-
 _PAUSE_REQUESTED = """
     SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
 """
@@ -184,21 +179,6 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
             self._on_events([from_dict(form) for form in writing.result()])
-
-    async def drop_subgraphs(self, thread_id: str) -> None:
-        """Delete the checkpoints of the subgraphs of a thread whose task is finished.
-
-        Raises:
-            StaleOwner: another owner took the thread; nothing was deleted.
-        """
-        check = self._fenced(thread_id)
-
-        def drop(connection: sqlite3.Connection) -> None:
-            check(connection)
-            for statement in _DROP_SUBGRAPHS:
-                connection.execute(statement, (thread_id,))
-
-        await self._database.write(drop)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""

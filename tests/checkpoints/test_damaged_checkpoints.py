@@ -13,6 +13,7 @@ import pytest
 from segue.checkpoints.sqlite.leases import Lease
 from segue.checkpoints.sqlite.repair.recover import recover
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.checkpoints.sqlite.serializer import decompressed
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.runner import thread_config
 from segue.runtime.thread_state import state_at
@@ -284,8 +285,11 @@ async def test_a_checkpoint_that_is_missing_does_not_make_the_history_shorter(do
 
 async def test_what_was_stored_without_checksums_is_read_as_ever(done: Left) -> None:
     path, _ = done
-    without = "SET type = substr(type, 1, instr(type, '+') - 1)"
-    change(path, f"UPDATE checkpoints {without}", f"UPDATE writes {without}")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("plain", 2, lambda kind, data: decompressed(kind, data)[1])
+        for table, data in (("checkpoints", "checkpoint"), ("writes", "value")):
+            without = f"type = substr(type, 1, instr(type, '+') - 1), {data} = plain(type, {data})"
+            connection.execute(f"UPDATE {table} SET {without}")
     async with Work().opened(path) as app:
         assert (await app.history("s"))[-1]["content"] == ANSWER
         await app.ask("and again", session_id="s", agent="a")

@@ -5,13 +5,14 @@ from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from segue.checkpoints.sqlite.event_log import EventLog
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 
-from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, at, chain, compiled, config_of, run, thought
+from .graphs import ALL, HELLO, Crash, Place, Said, Steps, Talk, at, chain, compiled, config_of, run, thought
 
 
 async def test_events_go_to_the_log_and_everything_else_to_the_checkpoint(place: Place) -> None:
@@ -178,3 +179,30 @@ def _after(seconds: float, step: Any) -> Any:
         return await step(state)
 
     return late
+
+
+async def test_what_an_inner_step_wrote_is_dropped_once_two_checkpoints_follow(place: Place) -> None:
+    nodes = {f"n{number}": Steps().node(f"n{number}") for number in range(8)}
+    inner = chain(StateGraph(Talk, output_schema=Said), **nodes).compile()
+    graph = chain(StateGraph(Talk), first=Steps().node("first"), inner=inner).compile(checkpointer=place.saver)
+    await run(graph, HELLO)
+    kept = await place.database.read(
+        lambda db: db.execute("SELECT channel, count(*) FROM writes WHERE checkpoint_ns <> '' GROUP BY 1").fetchall()
+    )
+    counts = {channel: count for channel, count in kept if not channel.startswith("branch:")}
+    assert counts == {"messages": 7, "done": 1, "__no_writes__": 1}
+    (ns,) = await place.database.read(
+        lambda db: db.execute("SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE checkpoint_ns <> ''").fetchone()
+    )
+    config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": ns}}
+    states = [state async for state in graph.aget_state_history(config)]
+    said = [[message.content for message in state.values["messages"]] for state in reversed(states)]
+    assert said == [[], *(["hello", "first", *(f"n{n}" for n in range(length))] for length in range(9))]
+    assert [len(state.values.get("done", [])) for state in reversed(states)] == [0, *range(1, 10)]
+
+
+async def test_a_thread_with_versions_of_langgraphs_own_form_keeps_them(place: Place) -> None:
+    versions = AsyncSqliteSaver.get_next_version(place.saver, None, None)
+    assert place.saver.get_next_version(None, None) == "00000001"
+    assert place.saver.get_next_version("00000009", None) == "00000010"
+    assert versions < place.saver.get_next_version(versions, None) < place.saver.get_next_version(f"{3:032}.0.5", None)

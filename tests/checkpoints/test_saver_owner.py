@@ -35,8 +35,6 @@ async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: D
     snapshot = await wired.aget_state(config_of())
     assert (snapshot.next, snapshot.values["done"]) == (("second",), ["first"])
     with pytest.raises(StaleOwner):
-        await place.saver.drop_subgraphs("s")
-    with pytest.raises(StaleOwner):
         await place.saver.adelete_thread("s")
 
 
@@ -90,20 +88,3 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place)
     await run(wired, None)
     assert await place.texts() == ["first 0", "first 1", "last 0", "last 1"]
     assert steps.ran == ["first", "first", "last"]
-
-
-async def test_dropping_subgraphs_leaves_the_conversation(place: Place, other: Database) -> None:
-    graph = compiled(Steps(), place.saver)
-    await run(graph, HELLO, "s")
-    await run(graph, HELLO, "s2")
-    inner = "SELECT count(*) FROM {} WHERE thread_id = ? AND checkpoint_ns != ''"
-    for table in ("checkpoints", "writes"):
-        assert await place.count(inner.format(table), "s") > 0
-    place.saver.hold("s", await Lease(place.database).acquire("s", "me"))
-    await place.saver.drop_subgraphs("s")
-    for table in ("checkpoints", "writes"):
-        assert await place.count(inner.format(table), "s") == 0
-        assert await place.count(inner.format(table), "s2") > 0
-    await run(graph, HELLO, "s")
-    kept = (await compiled(Steps(), Place(other).saver).aget_state(config_of())).values["messages"]
-    assert [m.content for m in kept] == ["hello", "first", "last"] * 2

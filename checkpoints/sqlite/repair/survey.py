@@ -183,7 +183,7 @@ class Survey:
             parents = metadata.get("parents", {})
             logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
         unreadable = await self._unreadable(config, sorted(logs))
-        broken = await self._broken(key, passed=len(newer) > 1)
+        broken = await self._broken(key, passed=bool(ns) and len(newer) > 1)
         if not (ns or unreadable or broken):
             await self._readable(config)
         return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
@@ -207,7 +207,7 @@ class Survey:
     async def _broken(self, key: tuple[str, ...], *, passed: bool) -> list[bytes | None]:
         """The steps upon a checkpoint of which something cannot be read; one without a name is None.
 
-        Of a checkpoint that was `passed` all are: what they wrote is not kept in whole.
+        Of a checkpoint that an inner graph has `passed` all are: what they wrote is not kept in whole.
         """
         broken: set[bytes | None] = set()
         rows = await self._database.read(lambda connection: connection.execute(_WRITES, key).fetchall())
