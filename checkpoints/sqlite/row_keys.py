@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from .serializer import Undecodable, check_key, counts_kept, with_key
+from .serializer import Undecodable, check_key, with_key
 
 CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")
 WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
@@ -13,7 +13,7 @@ WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "c
 Place = tuple[str, str, str]
 """A checkpoint: its thread, namespace and id."""
 
-# What of the writes that led to a checkpoint is read once another one follows it: logs are rebuilt from the writes to
+# What of the writes that led to a checkpoint is read once it is stored: logs are rebuilt from the writes to
 # them, and the other channels tell which nodes ran. The checkpoint's metadata names its logs.
 _KEPT = """(
     channel LIKE 'branch:to:%' OR channel = '__pregel_tasks' OR channel IN (
@@ -24,10 +24,6 @@ _COUNT = f"""
     SELECT count(*) FROM writes
     WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
         AND {_KEPT.format(metadata=":metadata")}
-"""
-_CHILD = """
-    SELECT parent_checkpoint_id AS parent, type, CAST(metadata AS TEXT) AS metadata FROM checkpoints
-    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :child
 """
 # What came from outside stays: it is applied again where LangGraph goes back to the checkpoint.
 _DROP_PASSED = f"""
@@ -59,23 +55,18 @@ _SEAL_WRITES = f"UPDATE writes SET type = sealed(type, NULL, {', '.join(WRITE_KE
 
 
 def sealed_checkpoint(connection: sqlite3.Connection, row: Sequence[Any]) -> Sequence[Any]:
-    """A row of checkpoints as LangGraph inserts it: the key, type, state and metadata."""
+    """A row of checkpoints as LangGraph inserts it: the key, type, state and metadata.
+
+    What nobody reads any more of the writes that led to it is deleted, but in a thread's own graph: a recovery that
+    goes back to before them applies them again.
+    """
     *key, kind, state, metadata = row
     thread_id, ns, _, parent = key
     values = {"thread": thread_id, "ns": ns, "parent": parent, "metadata": metadata.decode()}
     kept = connection.execute(_COUNT, values).fetchone()[0]
+    if ns:
+        connection.execute(_DROP_PASSED, values)
     return (*key, with_key(kind, key, kept), state, metadata)
-
-
-def drop_passed(connection: sqlite3.Connection, place: Place) -> None:
-    """Delete what nobody reads any more of the writes that led to a checkpoint: another one has followed it.
-
-    Those of a thread's own graph stay: a recovery that goes back to before them applies them again.
-    """
-    values = dict(zip(("thread", "ns", "child"), place, strict=True))
-    child = connection.execute(_CHILD, values).fetchone() if values["ns"] else None
-    if child is not None and child["parent"] and counts_kept(child["type"]):
-        connection.execute(_DROP_PASSED, {**values, "parent": child["parent"], "metadata": child["metadata"]})
 
 
 def sealed_write(row: Sequence[Any]) -> Sequence[Any]:

@@ -29,7 +29,7 @@ from segue.core.events import Event, from_dict
 from .database import Database, one_view
 from .event_log import INSERT_EVENT, event_row
 from .leases import check_fence
-from .row_keys import check_chain, check_checkpoint, check_newest, drop_passed, sealed_checkpoint, sealed_write
+from .row_keys import check_chain, check_checkpoint, check_newest, sealed_checkpoint, sealed_write
 from .serializer import CheckedSerializer, check_form, decoding
 
 EVENTS = "events"
@@ -129,7 +129,6 @@ class FencedSqliteSaver(AsyncSqliteSaver):
             check(connection)
             self._refuse_gap(key)
             statements.run(connection)
-            drop_passed(connection, key)
             return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
 
         def forget(_: BaseException) -> None:

@@ -26,7 +26,7 @@ _CHECKSUM_LENGTH = 8
 _WRITES = "+writes:"
 """Before the number of all writes that led to a checkpoint, as older versions counted them."""
 _KEPT = "+kept:"
-"""Before the number of those that outlive the checkpoint after the next one."""
+"""Before the number of those that are read once the checkpoint is stored."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
 # What a read of whole rows may raise over and above: no ValueError, aiosqlite's own complaints are of that kind.
 _MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
@@ -130,11 +130,6 @@ def check_key(kind: str, key: Sequence[Any]) -> Counted:
         raise Undecodable("its key has changed since it was stored")
     count = counted.rpartition(":")[2]
     return Counted(int(count), counted.startswith(_WRITES)) if count else Counted()
-
-
-def counts_kept(kind: str) -> bool:
-    """Whether a checkpoint was counted as those are whose writes are dropped in time."""
-    return _KEPT in kind
 
 
 def _key_checksum(key: Sequence[Any], counted: str) -> str:

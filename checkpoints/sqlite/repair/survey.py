@@ -40,6 +40,7 @@ class NewestReadable:
 
     `at` is Unix seconds, `parents` the checkpoints outside that it belongs to, `broken` the steps upon it whose writes
     cannot be read, `newer` the checkpoints that cannot, newest first, `unreadable` older ones that cannot and need not.
+    An inner graph has `passed` it: what its steps wrote is not kept in whole.
     """
 
     ns: str
@@ -51,13 +52,17 @@ class NewestReadable:
     unreadable: Sequence[str] = ()
 
     @property
+    def passed(self) -> bool:
+        return bool(self.ns and self.newer)
+
+    @property
     def knows_until(self) -> float:
         """When the last call may have begun that the state knows of, in Unix seconds.
 
         The writes upon a checkpoint are all there when the next one is made, whose id tells when that was.
         """
         try:
-            return self.at if self.broken or not self.newer else seconds_of(self.newer[-1])
+            return self.at if self.broken or self.passed or not self.newer else seconds_of(self.newer[-1])
         except ValueError:
             return self.at
 
@@ -183,7 +188,7 @@ class Survey:
             parents = metadata.get("parents", {})
             logs = metadata.get("counters_since_delta_snapshot", {}).keys() - checkpoint["channel_values"].keys()
         unreadable = await self._unreadable(config, sorted(logs))
-        broken = await self._broken(key, passed=bool(ns) and len(newer) > 1)
+        broken = await self._broken(key, passed=bool(ns and newer))
         if not (ns or unreadable or broken):
             await self._readable(config)
         return NewestReadable(ns, checkpoint_id, at, parents, broken, newer, unreadable)
