@@ -6,24 +6,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from segue.core.events import Event, to_dict
+from segue.core.events import Event, ToolResult, to_dict
 from segue.core.records import Json, StoredEvent, from_row
 
 from .database import Database, fetched
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
-INSERT_EVENT = """
-    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
-    SELECT :task_id, coalesce(max(seq), 0) + 1, :thread_id, :source, :ordinal, :event
+_INSERT = """
+    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event, scope, idx)
+    SELECT :task_id, coalesce(max(seq), 0) + 1, :thread_id, :source, :ordinal, :event, :scope, :idx
     FROM events WHERE task_id = :task_id
     ON CONFLICT (thread_id, source, ordinal) DO NOTHING
     RETURNING seq
 """
-_READ = "SELECT * FROM events WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+# A call's scope is its recursion, or its step with the attempt.
+_CALL = """
+    SELECT scope, idx FROM calls
+    WHERE thread_id = :thread_id AND task_id = :task_id AND idx = :index AND outcome = :outcome
+        AND (scope = :trace_id OR scope > :step_id || '#' AND scope < :step_id || '$')
+    LIMIT 1
+"""
+_COMPLETE = """
+    UPDATE events SET scope = NULL, idx = NULL, event = (
+        SELECT event FROM event_log AS whole WHERE (whole.task_id, whole.seq) = (events.task_id, events.seq)
+    )
+    WHERE thread_id = ? AND task_id = ? AND scope IS NOT NULL
+"""
+_READ = "SELECT * FROM event_log WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 
 
 def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> Json:
-    """The parameters of INSERT_EVENT for an event in the form of `segue.core.events.to_dict`."""
+    """The columns of an event in the form of `segue.core.events.to_dict`, all of it in it."""
     return {
         "task_id": event["task_id"],
         "thread_id": thread_id,
@@ -33,10 +46,40 @@ def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[s
     }
 
 
+def put_event(
+    connection: sqlite3.Connection, thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]
+) -> int | None:
+    """Store an event and return its number; None where it was stored before.
+
+    A result that the ledger has is stored there alone.
+    """
+    call = _call_of(connection, thread_id, event)
+    kept = event if call is None else {**event, "data": {**event["data"], "result": None}}
+    named = {"scope": None, "idx": None} if call is None else dict(call)
+    row = connection.execute(_INSERT, {**event_row(thread_id, source, ordinal, kept), **named}).fetchone()
+    return None if row is None else int(row["seq"])
+
+
+def _call_of(connection: sqlite3.Connection, thread_id: str, event: Mapping[str, Any]) -> sqlite3.Row | None:
+    """The scope and index of the call whose outcome an event tells."""
+    if event["type"] != ToolResult.type:
+        return None
+    told = event["data"]
+    values = {"thread_id": thread_id, "index": told["index"], "outcome": json.dumps(told["result"])}
+    ids = {name: event[name] for name in ("task_id", "trace_id", "step_id")}
+    call: sqlite3.Row | None = connection.execute(_CALL, {**values, **ids}).fetchone()
+    return call
+
+
 def insert_event(connection: sqlite3.Connection, thread_id: str, event: Event) -> Event:
     """Store an event that no step of a graph made, and return it with its `seq`."""
-    row = connection.execute(INSERT_EVENT, event_row(thread_id, None, 0, to_dict(event))).fetchone()
-    return replace(event, seq=int(row["seq"]))
+    seq = put_event(connection, thread_id, None, 0, to_dict(event))
+    return replace(event, seq=int(seq or 0))
+
+
+def complete_events(connection: sqlite3.Connection, thread_id: str, task_id: str) -> None:
+    """Store a task's results with its events, too: its calls are about to be filed elsewhere."""
+    connection.execute(_COMPLETE, (thread_id, task_id))
 
 
 class EventLog:

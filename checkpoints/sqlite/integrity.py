@@ -9,6 +9,7 @@ from segue.core.records import Call, Json, StoredEvent, Task, damaged, described
 from .database import lenient
 
 _KINDS: Mapping[str, type[Task | StoredEvent | Call]] = {"tasks": Task, "events": StoredEvent, "calls": Call}
+_READ_FROM = {"tasks": "tasks", "events": "event_log", "calls": "calls"}
 _ORDER = {"tasks": "position", "events": "task_id, seq", "calls": "position"}
 # A row whose session cannot be read any more is found by the other rows of its task.
 _OF_SESSION = {
@@ -52,7 +53,7 @@ def rows_of(
 ) -> Iterator[ReadRow]:
     """The rows of a session in a table, or of all; leave the connection alone meanwhile."""
     where = "" if thread_id is None else f"WHERE {own[table]}"
-    statement = f"SELECT * FROM {table} {where} ORDER BY {_ORDER[table]}"
+    statement = f"SELECT * FROM {_READ_FROM[table]} {where} ORDER BY {_ORDER[table]}"
     with lenient(connection):
         for row in connection.execute(statement, {"thread": thread_id}):
             values, faults = read(_KINDS[table], row)

@@ -27,7 +27,7 @@ from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, from_dict
 
 from .database import Database, one_view
-from .event_log import INSERT_EVENT, event_row
+from .event_log import put_event
 from .leases import check_fence
 from .row_keys import check_chain, check_checkpoint, check_newest, sealed_checkpoint, sealed_write
 from .serializer import CheckedSerializer, check_form, decoding
@@ -308,8 +308,8 @@ def _insert(
     source = f"{checkpoint_id}/{task_id}"
     stored: list[EventForm] = []
     for ordinal, event in enumerate(events):
-        row = connection.execute(INSERT_EVENT, event_row(thread_id, source, ordinal, event)).fetchone()
-        stored.extend([] if row is None else [{**event, "seq": row["seq"]}])
+        seq = put_event(connection, thread_id, source, ordinal, event)
+        stored.extend([] if seq is None else [{**event, "seq": seq}])
     return stored
 
 

@@ -84,6 +84,20 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     ("ALTER TABLE tasks ADD COLUMN language TEXT",),
+    (
+        # A result that is the outcome of a call is stored with the call alone, which has this scope and index.
+        "ALTER TABLE events ADD COLUMN scope TEXT",
+        "ALTER TABLE events ADD COLUMN idx INTEGER",
+        """CREATE VIEW event_log AS
+            SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
+                events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
+                    event, '$.data.result',
+                    json(iif(json_valid(outcome), outcome, '{"error": "This result cannot be read any more."}'))
+                )
+            ) AS event
+            FROM events LEFT JOIN calls ON (calls.thread_id, calls.task_id, calls.scope, calls.idx)
+                = (events.thread_id, events.task_id, events.scope, events.idx)""",
+    ),
 )
 SCHEMA_VERSION = len(SCRIPTS)
 
@@ -97,7 +111,7 @@ _LANGGRAPH_TABLES: Mapping[str, tuple[str, ...]] = {
 # Every column, with its place in the primary key and in each unique index.
 _FORM = """
     SELECT tables.name, columns.name, columns.pk FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
-    WHERE tables.type = 'table'
+    WHERE tables.type IN ('table', 'view')
     UNION ALL
     SELECT tables.name, columns.name, -1 - columns.seqno
     FROM sqlite_master AS tables, pragma_index_list(tables.name) AS indexes, pragma_index_info(indexes.name) AS columns

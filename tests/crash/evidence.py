@@ -40,7 +40,7 @@ def read(folder: Path, database: str = "segue.db") -> Evidence:
         db.row_factory = sqlite3.Row
         tasks = _rows(db, "SELECT * FROM tasks ORDER BY position")
         events: dict[str, list[Row]] = {task["task_id"]: [] for task in tasks}
-        for row in _rows(db, "SELECT task_id, seq, source, event FROM events ORDER BY task_id, seq"):
+        for row in _rows(db, "SELECT task_id, seq, source, event FROM event_log ORDER BY task_id, seq"):
             form = json.loads(row["event"])
             own = row["source"] is None and form["type"] in OWN
             events.setdefault(row["task_id"], []).append({**form, "seq": row["seq"], "own": own})

@@ -64,6 +64,7 @@ class World:
         with closing(sqlite3.connect(folder / "segue.db")) as db:
             db.execute("CREATE TABLE tasks (position, task_id, status, message, mode, error, result)")
             db.execute("CREATE TABLE events (task_id, seq, source, event)")
+            db.execute("CREATE VIEW event_log AS SELECT * FROM events")
             db.execute("CREATE TABLE calls (position, task_id, scope, idx, name, arguments, state, outcome)")
             row = (self.task_id, self.status, "go", "react", None, json.dumps(self.result))
             db.execute("INSERT INTO tasks VALUES (1, ?, ?, ?, ?, ?, ?)", row)

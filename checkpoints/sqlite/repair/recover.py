@@ -18,7 +18,7 @@ from segue.prompts.language import Language
 from ...ports import Readable
 from ..database import Database
 from ..errors import translated
-from ..event_log import insert_event
+from ..event_log import complete_events, insert_event
 from ..integrity import damaged_rows
 from ..leases import check_fence
 from ..saver import FencedSqliteSaver
@@ -142,6 +142,7 @@ def _drop(connection: sqlite3.Connection, damage: Damage, saver: FencedSqliteSav
     if task is None:
         return
     task_id, status = task
+    complete_events(connection, thread_id, task_id)
     connection.execute(_ORPHAN, (thread_id, task_id, damage.unknown_since))
     recovered = Recovered(task_id=task_id, checkpoint_id=outermost.checkpoint_id, reason=damage.reason)
     insert_event(connection, thread_id, recovered)

@@ -37,7 +37,7 @@ _FIRST_VERSION = f"{1:032}.{0:016}"
 
 _TASKS = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position"
 _EVENTS = """
-    SELECT events.* FROM events JOIN tasks USING (task_id) WHERE tasks.thread_id = ? ORDER BY tasks.position, seq
+    SELECT event_log.* FROM event_log JOIN tasks USING (task_id) WHERE tasks.thread_id = ? ORDER BY tasks.position, seq
 """
 _CALLS = "SELECT * FROM calls WHERE thread_id = ? ORDER BY position"
 _NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
