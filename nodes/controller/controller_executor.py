@@ -62,17 +62,17 @@ def _answer(out: Mapping[str, Any]) -> str:
     """The result as text, behind what was said before."""
     result = out["result"]
     text = result if isinstance(result, str) else as_json(result)
-    return "\n\n".join([*_said(out), text or out["summary"]])
+    return "\n\n".join([*_intermediate_answers(out), text or out["summary"]])
 
 
-def _said(out: Mapping[str, Any]) -> list[str]:
+def _intermediate_answers(out: Mapping[str, Any]) -> list[str]:
     return [record["said"] for record in out["records"] if record.get("said")]
 
 
 def _streamed(out: Mapping[str, Any]) -> str:
     """What was streamed of the answer while it was written."""
     last = str((out["early_exit"] or {}).get("streamed", ""))
-    return "".join(f"{said}\n\n" for said in _said(out)) + last
+    return "".join(f"{text}\n\n" for text in _intermediate_answers(out)) + last
 
 
 def _added(out: Mapping[str, Any]) -> list[AnyMessage]:

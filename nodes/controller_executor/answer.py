@@ -10,11 +10,11 @@ from .state import FlowState, FlowUpdate
 
 
 async def answer(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
-    """Keep what was said: the final answer follows it."""
+    """Keep the intermediate answer: the final answer follows it."""
     call, ids = state["call"] or {}, ids_of(state)
-    said = str(call["arguments"].get("answer") or "")
+    text = str(call["arguments"].get("answer") or "")
     node_context(runtime).emit(Token(content="\n\n", **ids))
-    result = {"success": phrase("flow_said", state["language"])} if said else {"error": 'It needs an "answer".'}
-    outcome = {**outcome_of(call["name"], "built_in", call["arguments"], result, state), "said": said}
+    result = {"success": phrase("flow_said", state["language"])} if text else {"error": 'It needs an "answer".'}
+    outcome = {**outcome_of(call["name"], "built_in", call["arguments"], result, state), "said": text}
     about = {name: outcome[name] for name in ("branch", "kind", "result", "summary")}
     return {"call": None, "outcome": outcome, "events": announce(BranchEnd(**about, **ids))}

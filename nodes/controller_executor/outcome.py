@@ -33,9 +33,9 @@ def summary_of(branch: str, arguments: Mapping[str, Any], result: Mapping[str, A
     """A line on what was done and what came of it."""
     kind = "error" if "error" in result else "success"
     value = result[kind]
-    said = truncate(value if isinstance(value, str) else as_json(value), RESULT_CHARS)
+    shown = truncate(value if isinstance(value, str) else as_json(value), RESULT_CHARS)
     given = truncate(as_json(arguments), ARGUMENT_CHARS)
-    return phrase(f"flow_{kind}", language, branch=branch, arguments=given, result=said)
+    return phrase(f"flow_{kind}", language, branch=branch, arguments=given, result=shown)
 
 
 def log_of(outcome: Mapping[str, Any], language: str) -> str:

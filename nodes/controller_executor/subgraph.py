@@ -105,8 +105,8 @@ def _result(out: Mapping[str, Any]) -> dict[str, Any]:
     made = out.get("result")
     if isinstance(made, Mapping) and "answer" in made:
         return {"error": f"{made['error']}: {made['answer']}"} if made.get("error") else {"success": made["answer"]}
-    said = [message.text for message in out.get("messages", ()) if isinstance(message, BaseMessage)]
-    return {"success": said[-1] if said else json_value(dict(out))}
+    texts = [message.text for message in out.get("messages", ()) if isinstance(message, BaseMessage)]
+    return {"success": texts[-1] if texts else json_value(dict(out))}
 
 
 def _added(usage: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,8 +47,8 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
 
 
 def _given_up(error: ModelError, call: ModelCalled) -> DirectUpdate:
-    said = ErrorRaised(task_id=call.task_id, message=str(error))
-    return {"gave_up": str(error), "events": announce(call, said)}
+    raised = ErrorRaised(task_id=call.task_id, message=str(error))
+    return {"gave_up": str(error), "events": announce(call, raised)}
 
 
 def _request(state: DirectState, work: NodeContext) -> ModelRequest:

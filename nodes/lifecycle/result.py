@@ -33,11 +33,11 @@ def whole_answer(state: LifecycleState) -> str:
     """The result of the task that all others lead to, or each under its task; then what is in doubt or undone."""
     tasks, results = tasks_of(state["steps"]), state["results"]
     last = _conclusion(tasks)
-    said = results[last.step_id] if last and last.step_id in results else done_so_far(state)
+    answer = results[last.step_id] if last and last.step_id in results else done_so_far(state)
     undone = [f"- {task.description}: {task.note}" for task in tasks if task.status is not Status.DONE]
     left = phrase("lifecycle_left", state["language"], tasks="\n".join(undone)) if undone else ""
     doubtful = dict.fromkeys(line for outcome in state["outcomes"] for line in outcome.get("unknown", ()))
-    return "\n\n".join(part for part in (said, *(line for line in doubtful if line not in said), left) if part)
+    return "\n\n".join(part for part in (answer, *(line for line in doubtful if line not in answer), left) if part)
 
 
 def done_so_far(state: LifecycleState) -> str:

@@ -29,13 +29,13 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     asked = await ask_model(work, protocol.request(state, work), protocol.listen, state["usage"], ids)
     try:
         decision = protocol.read(asked.reply, state, work)
-        said: list[ErrorRaised] = []
+        errors: list[ErrorRaised] = []
     except UnreadableReply as error:
         prose = prose_answer(asked.reply, state, work)
         if prose is None:
             return joined(added, _unreadable(asked, str(error), state, work))
         why = phrase("prose_answer", state["language"], n=MOST_UNREADABLE)
-        decision, said = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
+        decision, errors = prose, [ErrorRaised(message=f"{error} {why}", **ids)]
     calls = calls_of(state, decision) if decision.action_type is ActionType.CALL_TOOL else []
     decision = _streamed(decision, asked.streamed, work, ids)
     steps = tuple(Step(**step) for step in state["plan"])
@@ -44,7 +44,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
-        "events": announce(asked.event, *said, *_events(state, decision, step_events(steps, moved, ids), calls)),
+        "events": announce(asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls)),
     }
     if calls:
         update["calls"] = calls
@@ -80,6 +80,6 @@ def _events(state: ReactState, decision: Decision, steps: list[StepUpdate], call
     planned = calls or calls_of(state, decision)
     step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
     action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
-    said = [Observe(text=decision.observe, **ids)] if decision.observe else []
+    observed = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
-    return [*said, *thought, action, *steps, *call_events(state, calls)]
+    return [*observed, *thought, action, *steps, *call_events(state, calls)]

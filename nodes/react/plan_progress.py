@@ -62,7 +62,7 @@ def end_steps(
     steps: tuple[Step, ...], outcomes: Sequence[Mapping[str, Any]], claims: Sequence[StepStatusUpdate]
 ) -> tuple[Step, ...]:
     """Settle the steps by what their calls came to; one that the model says is running goes on after a success."""
-    goes_on = {claim.step_id for claim in claims if claim.status is Status.RUNNING}
+    still_running = {claim.step_id for claim in claims if claim.status is Status.RUNNING}
     for step in steps:
         results = [outcome for outcome in outcomes if outcome.get("step_id") == step.step_id]
         if step.status is not Status.RUNNING or not results:
@@ -70,6 +70,6 @@ def end_steps(
         failure = "; ".join(f"{o['name']}: {o['result']['error']}" for o in results if "error" in o["result"])[:200]
         if failure:
             steps = set_status(steps, step.step_id, Status.ERROR, failure)
-        elif step.step_id not in goes_on:
+        elif step.step_id not in still_running:
             steps = set_status(steps, step.step_id, Status.DONE)
     return steps

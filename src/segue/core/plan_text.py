@@ -23,11 +23,11 @@ def lines_of(text: str) -> list[Any]:
     for line in text.splitlines():
         if numbered := numbered_line(line):
             steps.append(numbered)
-        elif said := line.strip(" \t-*•"):
+        elif content := line.strip(" \t-*•"):
             if steps:
-                steps[-1]["description"] = f"{steps[-1]['description']} {said}".strip()
+                steps[-1]["description"] = f"{steps[-1]['description']} {content}".strip()
             else:
-                plain.append(said)
+                plain.append(content)
     return [*steps] or [*plain]
 
 

@@ -58,19 +58,19 @@ def blocks_of(text: str) -> Iterator[Block]:
         if (at := _moment(found["at"])) is None:
             continue
         yield from _free_text(text, last, found.start())
-        said = _ESCAPED.sub(r"\1", found["text"].strip("\n"))
+        content = _ESCAPED.sub(r"\1", found["text"].strip("\n"))
         task_id, key = unquote(found["task"]), unquote(found["key"])
         entry = MemoryEntry(
-            key=key, task_id=task_id, round=int(found["round"]), branch=found["branch"], text=said, created_at=at
+            key=key, task_id=task_id, round=int(found["round"]), branch=found["branch"], text=content, created_at=at
         )
         last = found.end()
-        yield Block(found.start(), last, said, entry)
+        yield Block(found.start(), last, content, entry)
     yield from _free_text(text, last, len(text))
 
 
 def _free_text(text: str, start: int, end: int) -> Iterator[Block]:
-    if said := text[start:end].strip():
-        yield Block(start, end, said)
+    if content := text[start:end].strip():
+        yield Block(start, end, content)
 
 
 def _plain(text: str) -> str:

@@ -106,8 +106,8 @@ class MemoryFiles:
             self._unlink(path)
             return entries
 
-    def remove_entries(self, wanted: Callable[[MemoryEntry], bool], name: str = "") -> int:
-        """Delete the entries that are `wanted`, of one file or of all that can be read; free text stays.
+    def remove_entries(self, selects: Callable[[MemoryEntry], bool], name: str = "") -> int:
+        """Delete the entries that `selects` is true of, of one file or of all that can be read; free text stays.
 
         A file that nothing is left of is deleted. Returns how many entries there were.
 
@@ -115,7 +115,7 @@ class MemoryFiles:
             UnknownMemory, InvalidMemory, MemoryUnavailable.
         """
         names = [name] if name else [file.name for file in self.all() if not file.error]
-        return sum(self._remove_entries(each, wanted) for each in names)
+        return sum(self._remove_entries(each, selects) for each in names)
 
     def clear(self) -> int:
         """Delete all files; returns how many there were.
@@ -129,12 +129,12 @@ class MemoryFiles:
                 self.remove(name)
         return len(names)
 
-    def _remove_entries(self, name: str, wanted: Callable[[MemoryEntry], bool]) -> int:
+    def _remove_entries(self, name: str, selects: Callable[[MemoryEntry], bool]) -> int:
         with self._writing(name) as path:
             if (text := self._text(name, path)) is None:
                 raise UnknownMemory(name)
             blocks = list(blocks_of(text))
-            kept = [block for block in blocks if not (block.entry and wanted(block.entry))]
+            kept = [block for block in blocks if not (block.entry and selects(block.entry))]
             if len(kept) == len(blocks):
                 return 0
             if kept:

@@ -45,12 +45,12 @@ class Relevance:
     async def _by_meaning(self, embeddings: "Embeddings", pieces: Sequence[Piece], goal: str) -> list[Piece]:
         recent = newest_first(pieces)[:MOST_EMBEDDED]
         try:
-            wanted = await embeddings.aembed_query(goal)
+            goal_vector = await embeddings.aembed_query(goal)
             vectors = await self._embedded(embeddings, [piece.text for piece in recent])
         except Exception as error:  # noqa: BLE001 - embeddings are anybody's code: without them the words decide
             logger.warning("The embeddings failed, memory files are searched by words alone: %s", error)
             return []
-        closeness = await asyncio.to_thread(_closeness, wanted, vectors)
+        closeness = await asyncio.to_thread(_closeness, goal_vector, vectors)
         order = sorted(range(len(recent)), key=lambda index: -closeness[index])
         return [recent[index] for index in order[:MOST_FOUND]]
 

@@ -1,24 +1,11 @@
 """The registered agents and their tools as an engine's context."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from ...core.agents import Agent
 from ...core.lifecycle import Context
-from ...core.tools import Tool
+from ...registry import Registry
 
 _SLOT = "{{"
-
-
-class Registered(Protocol):
-    """What this coordinator looks into: a `Registry`."""
-
-    @property
-    def agents(self) -> Mapping[str, Agent]: ...
-
-    def agent(self, name: str) -> Agent: ...
-
-    def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
 
 
 class RegistryCoordinator:
@@ -27,7 +14,7 @@ class RegistryCoordinator:
     Without the name of an agent the tools of all of them are given, and no rules.
     """
 
-    def __init__(self, registry: Registered, agent: str = "") -> None:
+    def __init__(self, registry: Registry, agent: str = "") -> None:
         self._registry = registry
         self._agent = agent
 
