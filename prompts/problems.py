@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.errors import SegueError
+from .errors import render
 from .language import Language
 
 PROBLEMS: Mapping[str, tuple[str, str]] = {
@@ -88,3 +90,34 @@ def invalid_request(errors: Sequence[Mapping[str, Any]], language: Language) -> 
 def _reason(error: Mapping[str, Any], language: Language) -> str:
     template = _INVALID.get(error["type"]) if language == "zh" else None
     return template.format(**error.get("ctx", {})) if template else str(error["msg"])
+
+
+OVER_HTTP: Mapping[str, tuple[str, str]] = {
+    "UnknownTask": (
+        "没有任务“{task_id}”；GET /api/sessions 可列出所有会话。",
+        "There is no task '{task_id}'; GET /api/sessions lists the sessions.",
+    ),
+    "UnknownThread": (
+        "没有会话“{thread_id}”；GET /api/sessions 可列出所有会话。",
+        "There is no session '{thread_id}'; GET /api/sessions lists the sessions.",
+    ),
+    "UnknownSnapshot": (
+        "会话“{thread_id}”没有快照“{checkpoint_id}”；GET /api/sessions/{thread_id}/snapshots 可列出它们。",
+        "Session '{thread_id}' has no snapshot '{checkpoint_id}'; GET /api/sessions/{thread_id}/snapshots lists them.",
+    ),
+    "MissingKey": (
+        '模型“{model}”需要密钥：请为服务设置 OPENAI_API_KEY，或为智能体设置 api_key，或发送 "model": "offline"。',
+        "The model '{model}' needs a key: set OPENAI_API_KEY for the service, or api_key on the agent, or send "
+        '"model": "offline".',
+    ),
+}
+"""The sentences of errors that recommend commands, as a client of the service reads them."""
+
+
+def render_over_http(error: SegueError, language: Language) -> str:
+    """The error's sentence for a client of the service."""
+    templates = OVER_HTTP.get(type(error).__name__)
+    if templates is None:
+        return render(error, language)
+    slots = {name: str(value) for name, value in error.params.items()}
+    return templates[language == "en"].format(**slots)

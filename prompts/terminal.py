@@ -273,6 +273,7 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "Plan a trip to Beijing for 3 days, with sights and food",
     ),
     "project_written": ("已创建 {files}。接下来：", "Created {files}. Next:"),
+    "conversation": ("{user} 与 {bot} 的对话", "conversation of {user} with {bot}"),
     "not_sent": (
         "您停止了等待，消息没有发送。要发送：",
         "You stopped waiting, and the message was not sent. To send it:",

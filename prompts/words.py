@@ -20,6 +20,7 @@ WORDS: Mapping[str, str] = {
     "failed": "失败",
     "running elsewhere": "正在别处运行",
     "not resumed": "没有继续",
+    "of another agents file": "属于其他智能体文件",
     # what a trace shows
     "resumed": "已继续",
     "not started": "未开始",

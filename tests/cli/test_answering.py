@@ -180,6 +180,20 @@ def test_the_history_says_that_a_task_is_under_way_and_how_to_see_what_it_did(pa
     assert said not in told
 
 
+def test_tasks_of_another_agents_file_are_left_alone_and_the_hints_name_it(pages: Shell) -> None:
+    task_id = waiting(pages)
+    assert f"  segue answer {task_id} --agents agents.toml\n" in pages("waiting").stdout.decode()
+    damage(pages.folder / "segue.db", "UPDATE tasks SET status = 'running'")
+    hint = f"segue resume {task_id} --agents agents.toml\n"
+    assert hint in pages("tasks").stdout.decode()
+    skipped = pages("resume", "--all")
+    assert skipped.returncode == 0
+    assert hint in skipped.stdout.decode()
+    assert "1 task: 1 of another agents file." in skipped.stdout.decode()
+    (pages.folder / "agents.toml").rename(pages.folder / "agents.old")
+    assert f"segue resume {task_id} --agents FILE" in pages("tasks").stdout.decode()
+
+
 def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
     task_id = waiting(pages)
     for options, said in (

@@ -16,6 +16,7 @@ from segue.core.errors import (
     TaskError,
 )
 from segue.prompts.errors import ERRORS, SENTENCES, render, template_of
+from segue.prompts.problems import OVER_HTTP, render_over_http
 from segue.server.tenants import Tenant
 from tests.core.test_errors import DEFINED, MADE
 
@@ -113,3 +114,10 @@ def test_an_error_of_ones_own_has_the_template_of_its_parent() -> None:
 def test_a_tenants_prefix_is_removed_in_chinese_too(text: str) -> None:
     names = {name: "alpha:s1" if name in ("thread_id", "task_id", "name") else "x" for name in fields(text)}
     assert "alpha" not in Tenant("alpha").without_prefix(text.format(**names))
+
+
+@pytest.mark.parametrize("error", [error for error in MADE if type(error).__name__ in OVER_HTTP])
+def test_a_client_of_the_service_is_told_of_no_command(error: SegueError) -> None:
+    for sentence in (render_over_http(error, "en"), render_over_http(error, "zh")):
+        assert "segue " not in sentence and " --" not in sentence
+        assert all(str(value) in sentence for value in error.params.values())

@@ -112,6 +112,7 @@ def test_snapshots_and_a_fork_of_one(client: httpx.Client, noted: Json) -> None:
     assert (taken.status_code, taken.json()["error"]["type"]) == (409, "ThreadExists")
     unknown = client.post("/api/sessions/notes/fork", json={"checkpoint_id": "nope"})
     assert (unknown.status_code, unknown.json()["error"]["type"]) == (422, "UnknownSnapshot")
+    assert "GET /api/sessions/" in unknown.json()["error"]["message"]
     own_name = client.post("/api/sessions/notes/fork", json={"checkpoint_id": newest}).json()["session_id"]
     assert client.get(f"/api/sessions/{own_name}/history").status_code == 200
 

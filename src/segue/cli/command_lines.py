@@ -2,6 +2,9 @@
 
 import os
 import shlex
+from collections.abc import Container
+from dataclasses import replace
+from pathlib import Path
 
 from .settings import DEFAULT_DATABASE, Settings
 
@@ -35,6 +38,16 @@ def simulate_command(settings: Settings, session_id: str, log: str) -> str:
     """Continue a conversation, and its log."""
     logged = ["--log", log] if log else []
     return shlex.join(["segue", "simulate", "--session", session_id, *logged, *_places(settings)])
+
+
+def for_agent(settings: Settings, agent_id: str, known: Container[str]) -> Settings:
+    """The settings with the agents file that has an agent which is not known: one of this folder, else FILE."""
+    if agent_id in known or settings.agents_file or os.environ.get("SEGUE_AGENTS"):
+        return settings
+    from ..core.agents import agent_ids
+
+    found = (str(file) for file in sorted(Path().glob("*.toml")) if agent_id in agent_ids(file))
+    return replace(settings, agents_file=next(found, "FILE"))
 
 
 def doctor_command(settings: Settings) -> str:

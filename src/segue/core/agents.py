@@ -162,6 +162,14 @@ def load_agents(path: str | Path) -> list[Agent]:
     return agents
 
 
+def agent_ids(file: Path) -> list[str]:
+    """The agents that a file names; none where it is no agents file. Nothing is imported."""
+    try:
+        return [agent["agent_id"] for agent in tomllib.loads(file.read_text(encoding="utf-8"))["agent"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+
+
 def load_modes(path: str | Path) -> dict[str, Any]:
     """Graphs of one's own from the same file: a `[modes]` table of `name = "module:graph"`.
 

@@ -16,9 +16,8 @@ from starlette.types import Scope
 
 from ..core import errors
 from ..core.task_status import ACTIVE
-from ..prompts.errors import render
 from ..prompts.language import Language, accepted_language, language_named
-from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence
+from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence, render_over_http
 from .log_config import logger
 from .sse.truncation import encoded, readable
 from .tenants import Tenant
@@ -149,7 +148,9 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     status, language = status_of(error), language_of(request.scope)
     tenant: Tenant = request.scope.get("segue_tenant", Tenant())
     sentence = (
-        problem_sentence("Internal", language) if status == 500 else tenant.without_prefix(render(error, language))
+        problem_sentence("Internal", language)
+        if status == 500
+        else tenant.without_prefix(render_over_http(error, language))
     )
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import options
+from ..command_lines import for_agent
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 from .inspect import ask
@@ -11,18 +12,25 @@ from .inspect import ask
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...app import App
+    from ...core.records import Json
+
 
 def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
     """List every task that waits for a person, and how to answer it."""
     settings = Settings(db)
-    rows = ask(settings, lambda opened: opened.waiting())
+    rows, known = ask(settings, _waiting)
     if as_json:
         return write_json(rows, indent=2)
     console = output()
     if not rows:
         console.print(settings.say("none_waiting"))
     for row in rows:
-        _print_one(console, row, settings)
+        _print_one(console, row, for_agent(settings, row["agent_id"], known))
+
+
+async def _waiting(opened: "App") -> "tuple[list[Json], list[str]]":
+    return await opened.waiting(), [*opened.agents]
 
 
 def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -> None:
@@ -32,13 +40,13 @@ def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -
     from ...prompts.words import word
     from ..dialog.approval import print_question
     from ..dialog.hints import answer_hints
-    from ..views.sanitize import one_line, printable
-    from ..views.tables import when
+    from ..views.sanitize import printable
+    from ..views.tables import message_text, when
 
     language = settings.language_for(row["message"])
     about = f"  {word('session', language)} {row['thread_id']}  {word('agent', language)} {row['agent_id']}"
     title = Text.assemble((row["task_id"], "bold"), (f"{printable(about)}  {when(row['since'])}", "dim"))
-    console.print(title.append(f"\n{one_line(row['message'], 120)}"), soft_wrap=True)
+    console.print(title.append(f"\n{message_text(row['message'], language, 120)}"), soft_wrap=True)
     if row["kind"]:
         print_question(console, row, language)
     commands = answer_hints(settings, row["task_id"], row) if row["kind"] else [row["problem"]]

@@ -8,7 +8,7 @@ import typer
 from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
-from ..command_lines import task_command
+from ..command_lines import for_agent, task_command
 from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
 from ..latest import find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings
@@ -61,13 +61,16 @@ async def _with_interruption(opened: "App", settings: Settings, rows: "list[Json
     """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
     unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
     gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
-    return [{**row, **_interruption(row, gone.get(row["thread_id"]), settings)} for row in rows]
+    agents = {row["thread_id"]: row["agent_id"] for row in unfinished}
 
+    def interruption(row: "Json") -> "Json":
+        task_id = gone.get(row["thread_id"])
+        if row["status"] not in ACTIVE or task_id is None or row.get("task_id", task_id) != task_id:
+            return {"cut_off": False}
+        fitting = for_agent(settings, agents[row["thread_id"]], opened.agents)
+        return {"cut_off": True, "hint": task_command(fitting, "resume", task_id)}
 
-def _interruption(row: "Json", gone: str | None, settings: Settings) -> "Json":
-    if row["status"] not in ACTIVE or gone is None or row.get("task_id", gone) != gone:
-        return {"cut_off": False}
-    return {"cut_off": True, "hint": task_command(settings, "resume", gone)}
+    return [{**row, **interruption(row)} for row in rows]
 
 
 def history(

@@ -13,7 +13,7 @@ from rich.text import Text
 from ...core.errors import SegueError, ThreadBusy
 from ...core.records import Json
 from ...prompts.words import word
-from ..command_lines import task_command
+from ..command_lines import for_agent, task_command
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
@@ -35,6 +35,7 @@ OUTCOMES = {
     "failed": "failed",
     "busy": "running elsewhere",
     "left": "not resumed",
+    "skipped": "of another agents file",
 }
 """What can become of a task, and how the summary says it."""
 
@@ -69,15 +70,20 @@ class Batch:
         self._print_summary(outcomes, await self._to_answer())
         return code_of(outcomes)
 
-    async def _to_answer(self) -> list[str]:
+    def _command(self, verb: str, task: Json) -> str:
+        return task_command(for_agent(self.settings, task["agent_id"], self.app.agents), verb, task["task_id"])
+
+    async def _to_answer(self) -> list[Json]:
         """The tasks that wait for a person, those that did so before among them."""
         waiting = [row["thread_id"] for row in await self.app.threads() if row["status"] == "waiting"]
         latest = [await self.app.tasks(session_id=thread_id, limit=1) for thread_id in waiting]
-        return [row["task_id"] for rows in latest for row in rows]
+        return [row for rows in latest for row in rows]
 
     async def _one(self, row: Json, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Resume one task until it stops; print and return the outcome."""
         task_id = row["task_id"]
+        if row["agent_id"] not in self.app.agents:
+            return self._say("skipped", row, self._command("resume", row), 0.0)
         async with gate:
             if interrupts.count:
                 return "left"
@@ -109,16 +115,22 @@ class Batch:
             (f"  {seconds:.1f} s  ", "dim"),
         )
         self._print(line.append(one_line(task["message"], 80)))
-        if problem and outcome in ("failed", "busy"):
+        if problem and outcome in ("failed", "busy", "skipped"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
         if unknown := unknown_calls(task, signs, self.settings.language_for(task["message"])):
             self._print(Text("    ") + unknown)
         return outcome
 
-    def _print_summary(self, outcomes: list[str], to_answer: list[str]) -> None:
+    def _print_summary(self, outcomes: list[str], to_answer: list[Json]) -> None:
         counted = Counter(outcomes)
         if self.as_json:
-            write_json({"type": "summary", **{name: counted[name] for name in OUTCOMES}, "to_answer": to_answer})
+            write_json(
+                {
+                    "type": "summary",
+                    **{name: counted[name] for name in OUTCOMES},
+                    "to_answer": [row["task_id"] for row in to_answer],
+                }
+            )
             return
         language = self.settings.language_for("")
         parts = ", ".join(f"{counted[name]} {word(said, language)}" for name, said in OUTCOMES.items() if counted[name])
@@ -129,8 +141,8 @@ class Batch:
         self._print(Text(said, style="bold"))
         if to_answer:
             self._print(Text(self.settings.say("to_answer"), style="yellow"))
-        for task_id in to_answer:
-            self._print(Text(f"  {task_command(self.settings, 'answer', task_id)}"))
+        for row in to_answer:
+            self._print(Text(f"  {self._command('answer', row)}"))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)

@@ -106,6 +106,8 @@ class Questioner:
         self._language = language
         self._read = read
         self._editor = editor_of(environ)
+        self._written: dict[int, str] = {}
+        """The arguments that were written for a call, by its number: an edit that is refused starts from them."""
 
     def ask(self, question: Question) -> Answer | None:
         """A verdict on each call, or a text; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
@@ -150,13 +152,15 @@ class Questioner:
                 case "r" | "R" | "reject":
                     return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
                 case "e" | "E" | "edit":
-                    if (arguments := self._edited(call["arguments"])) is not None:
+                    if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}
 
-    def _edited(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""
-        text = written = visible(json.dumps(arguments, ensure_ascii=False, indent=2 if self._editor else None))
-        while (text := self._change(text)).strip() not in ("", written):
+        original = visible(json.dumps(call["arguments"], ensure_ascii=False, indent=2 if self._editor else None))
+        text = self._written.get(call["index"], original)
+        while (text := self._change(text)).strip() not in ("", original):
+            self._written[call["index"]] = text
             try:
                 return arguments_of(text)
             except ValueError as error:

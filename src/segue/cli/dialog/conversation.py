@@ -84,7 +84,7 @@ class Conversation:
     async def send(self, message: str, *, steer: bool = False) -> Turn:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
-        starting = self.app.start(message, **self._options(), steer=steer)
+        starting = self.app.start(message, **self._options(steer))
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
             complain(self.settings.say("not_sent"), self._again(message, steer))
@@ -123,7 +123,7 @@ class Conversation:
         self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
         return await self._carry(task["task_id"], _with_first(first, events))
 
-    def _options(self) -> MessageOptions:
+    def _options(self, steer: bool) -> MessageOptions:
         return {
             "session_id": self.session,
             "agent": self.agent,
@@ -131,6 +131,7 @@ class Conversation:
             "user_id": self.settings.user,
             "model": self.settings.model,
             "wait": self.settings.wait,
+            "steer": steer,
             "language": self.settings.language,
         }
 
@@ -217,7 +218,7 @@ class Conversation:
     async def _steered(self, line: str, former: "asyncio.Future[Json] | None") -> Json:
         if former:
             await former
-        return await self.app.start(line, **self._options(), steer=True)
+        return await self.app.start(line, **self._options(True))
 
     async def _with_steering(self, task_id: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events, also of what runs after the task was steered; a line that came too late is the next message."""

@@ -68,15 +68,15 @@ class ConversationLoop:
         return turn.code
 
     def _asked(self, talk: Conversation, task: Json, question: Json) -> Turn:
-        answer = Questioner(talk.console, talk.settings.language_for(task["message"])).ask(question)
-        if answer is None:
-            return Turn(talk.print_answer_hints(task, question))
-        try:
-            turn: Turn = self.run(talk.answer(task["task_id"], answer, question["interrupt_id"]))
-        except InvalidAnswer as error:
-            complain(sentence_of(error, talk.settings))
-            return Turn(FAILED, task, question)
-        return turn
+        """Ask until the answer fits; what was written for one that does not is kept."""
+        questioner = Questioner(talk.console, talk.settings.language_for(task["message"]))
+        while (answer := questioner.ask(question)) is not None:
+            try:
+                turn: Turn = self.run(talk.answer(task["task_id"], answer, question["interrupt_id"]))
+                return turn
+            except InvalidAnswer as error:
+                complain(sentence_of(error, talk.settings))
+        return Turn(talk.print_answer_hints(task, question))
 
     def __exit__(self, *_: object) -> None:
         self.run(self._open.aclose())

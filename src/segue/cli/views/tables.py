@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,17 @@ MODE_COLUMNS = (Column("mode"), Column("description", flexible=True, folded=True
 FILE_COLUMNS = (Column("file", folded=True), *(Column(name) for name in ("entries", "tasks", "bytes", "changed")))
 
 
+def message_text(message: str, language: str, most: int) -> str:
+    """The message in a line; of a conversation, whose task holds its configuration, who takes part in it."""
+    if message.startswith('{"'):
+        from ...core.conversation import ConversationConfig
+
+        with suppress(ValueError):
+            config = ConversationConfig.model_validate_json(message)
+            message = sentence("conversation", language, user=config.user_mode, bot=config.bot_mode)
+    return one_line(message, most)
+
+
 def print_sessions(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
     cells = (
         {
@@ -110,7 +122,7 @@ def print_sessions(console: Console, rows: Sequence[Mapping[str, Any]], language
             "turns": Text(str(row["turns"])),
             "status": status_text(row, language),
             "last used": Text(when(row["updated_at"])),
-            "last message": Text(one_line(row["message"], MESSAGE_WIDTH)),
+            "last message": Text(message_text(row["message"], language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
@@ -128,7 +140,7 @@ def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]], language: s
             "agent": Text(printable(row["agent_id"])),
             "mode": Text(printable(_mode(row))),
             "started": Text(when(row["created_at"])),
-            "message": Text(one_line(row["message"], MESSAGE_WIDTH)),
+            "message": Text(message_text(row["message"], language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
