@@ -12,6 +12,7 @@ _LABEL = re.compile(
     r"^[ \t]*\**(Thought|Response|Action[ _]?Input|Action|Observation)\**[ \t]*[:：][ \t]*\**",
     re.IGNORECASE | re.MULTILINE,
 )
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
 _PREFIX = "API_"
 
 
@@ -45,6 +46,8 @@ def _last_block(text: str, labels: list[re.Match[str]]) -> dict[str, str]:
 
 
 def _output(block: dict[str, str]) -> BotOutput:
+    if any(_PLACEHOLDER.fullmatch(block.get(name, "")) for name in ("action", "response")):
+        raise UnreadableReply("It repeats the <placeholders> of the form: put your own text in their place.")
     thought, action = block.get("thought", ""), block.get("action", "").strip("`*\"' ")
     if action and action.lower() != "none":
         return BotOutput(

@@ -54,6 +54,7 @@ def test_responses(text: str, said: str) -> None:
         ("", "empty"),
         ("[END]", "empty"),
         ("Thought: only", "neither a Response nor an Action"),
+        ("Thought: t\nResponse: <your message to the user>", "placeholders"),
         ("Action: look", "missing"),
         ("Action: look\nAction Input:", "missing"),
         ("Action: look\nAction Input: {'a': 1}", "not valid JSON"),
