@@ -32,7 +32,7 @@ class PersonaUser:
             return self._opening(random)
         asked = self._asked(replies[-1])
         if not asked:
-            return self._to_no_slot(replies, random)
+            return self._reply_to_other(replies, random)
         earlier = [name for reply in replies[:-1] for name in self._asked(reply)]
         if any(earlier.count(name) >= PATIENCE + max(len(self._known(name)), 1) - 1 for name in asked):
             return self._gives_up()
@@ -42,7 +42,7 @@ class PersonaUser:
         opening = random.choice(self._persona.opening)
         return " ".join([opening, *(self._answer(name, 0, random) for name in self._persona.volunteers)])
 
-    def _to_no_slot(self, replies: list[str], random: Random) -> str:
+    def _reply_to_other(self, replies: list[str], random: Random) -> str:
         """To a question that it does not understand, what it wants; to a statement the next request, or the end.
 
         A statement is not yet the end where the bot has not asked for all that it needs to know.
@@ -77,7 +77,7 @@ class PersonaUser:
         """What a reply is: a slot's question or another one, a pause, or a statement."""
         if self._questions.asked(reply):
             return SLOT
-        if self._questions.in_reply(reply):
+        if self._questions.requests_in(reply):
             return QUESTION
         return PAUSE if self._questions.is_pause(reply) else STATEMENT
 

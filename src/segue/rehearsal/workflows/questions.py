@@ -23,14 +23,14 @@ class Questions:
 
         They are known by their keywords; without any, it is the one whose description fits the question best.
         """
-        asking = self.in_reply(reply)
+        asking = self.requests_in(reply)
         if not asking:
             return []
         named = [name for name, slot in self._slots.items() if _contains(asking, slot.keywords)]
         return named or [[*self._slots][place] for place in self._index.places(_NAME, asking, 1)]
 
     @staticmethod
-    def in_reply(reply: str) -> str:
+    def requests_in(reply: str) -> str:
         """The sentences of a reply that ask for something; not whether there is anything else."""
         asking = " ".join(part for part in _SENTENCE_END.split(reply) if _contains(part, REQUESTS))
         return "" if _contains(asking, ANYTHING_ELSE) else asking
