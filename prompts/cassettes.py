@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 CASSETTES: Mapping[str, str] = {
-    "Session {session} is a conversation: the log of `segue simulate` replays it.": (
-        "会话 {session} 是模拟对话：`segue simulate` 的日志可以重放它。"
+    "Session {session} belongs to a conversation: the log of `segue simulate` replays it.": (
+        "会话 {session} 属于模拟对话：`segue simulate` 的日志可以重放它。"
     ),
     "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.": (
         "会话 {session} 无法录制：任务 {task_id} {status}。请先继续或取消它。"

@@ -322,6 +322,13 @@ async def test_a_session_that_cannot_be_recorded_says_why(name: str, bench: Call
         await record(laid.app, "nobody's")
 
 
+async def test_a_bots_session_names_the_log_of_its_conversation(bench: Callable[..., Awaitable[Bench]]) -> None:
+    laid = await bench([Text("Hi")])
+    await laid.app.ask("hi", session_id="talk.bot", agent="a", mode="direct")
+    with pytest.raises(TaskError, match="belongs to a conversation"):
+        await record(laid.app, "talk.bot")
+
+
 async def test_redacted_values_are_nowhere_and_the_cassette_still_replays(
     bench: Callable[..., Awaitable[Bench]], tmp_path: Path
 ) -> None:

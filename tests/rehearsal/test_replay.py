@@ -73,7 +73,8 @@ look_in.__name__ = look_up.__name__ = look_asking.__name__ = "look"
 
 def refund_at_once(order: int) -> str:
     """Refund an order."""
-    return ""
+    RAN.append(f"refund {order}")
+    return f"refunded {order}"
 
 
 refund_at_once.__name__ = "refund"
@@ -137,12 +138,12 @@ async def test_from_a_turn_on_results_are_reused_until_a_call_differs(cassette: 
     def tell(call: ToolCall, reused: bool) -> None:
         told.append((call.text, reused))
 
-    script = [call_tool(LOOK), call_tool(("look", {"order": 18})), call_tool(REFUND), answer("Done."), answer("Bye.")]
+    script = [call_tool(LOOK), call_tool(("refund", {"order": 18})), call_tool(REFUND), answer("Done."), answer("Bye.")]
     with ScriptedChatModel(script) as model:
         live = AGENT.model_copy(update={"model": model, "tools": (look, refund_at_once), "prompt": "Be kind."})
         made = await replay(cassette, agents=[live], live_from=1, told=tell)
-    assert told == [('look({"order": 17})', True), ('look({"order": 18})', False), ('refund({"order": 17})', False)]
-    assert RAN == ["look 18"]
+    assert told == [('look({"order": 17})', True), ('refund({"order": 18})', False), ('refund({"order": 17})', False)]
+    assert RAN == ["refund 18", "refund 17"]
     RAN.clear()
     assert [(turn.number, turn.answer) for turn in made.live] == [(1, "Done."), (2, "Bye.")]
 

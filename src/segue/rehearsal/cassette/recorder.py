@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...app import App
-from ...core.conversation import MODE
+from ...core.conversation import MODE, conversation_of_bot
 from ...core.errors import TaskError, UnknownThread
 from ...core.events import (
     ApprovalGiven,
@@ -60,8 +60,10 @@ def _check(trace: Json) -> None:
     """
     task, session = trace["task"], trace["task"]["thread_id"]
     types = [form["type"] for form in trace["events"]]
-    if task["mode"] == MODE:
-        raise TaskError("Session {session} is a conversation: the log of `segue simulate` replays it.", session=session)
+    if task["mode"] == MODE or conversation_of_bot(session):
+        raise TaskError(
+            "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
+        )
     if task["status"] in OPEN:
         raise TaskError(
             "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.",
