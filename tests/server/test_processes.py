@@ -22,6 +22,8 @@ from .serving import KEY, Json, ending, follow, start, wait_until
 
 __all__ = ["pages", "shell"]
 
+START_SECONDS = 90
+"""A service of several processes starts slowly on a busy machine."""
 ASKED = {"message": "please fetch it, then store it", "agent_id": "pages", "session_id": "s"}
 
 
@@ -44,10 +46,11 @@ class Process:
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of it, once it answers."""
-        wait_until(lambda: self.process.poll() is not None or re.search(r"running on http://\S+:[1-9]", self.log()))
+        begun = re.compile(r"running on http://\S+:[1-9]")
+        wait_until(lambda: self.process.poll() is not None or begun.search(self.log()), START_SECONDS)
         assert self.process.poll() is None, self.log()
         (url,) = re.findall(r"running on (http://[\w.]+:\d+)", self.log())
-        wait_until(lambda: is_ready(url))
+        wait_until(lambda: is_ready(url), START_SECONDS)
         return httpx.Client(base_url=url, timeout=SECONDS, trust_env=False, **options)
 
     def log(self) -> str:

@@ -24,6 +24,8 @@ else:
 
 GRACE = 5
 """Seconds beyond those for draining, after which connections are closed."""
+WORKER_SECONDS = 60
+"""A worker that does not answer its parent for so long is replaced: on a busy machine it may take long to start."""
 
 
 class PromptProtocol(HTTPProtocol):
@@ -83,6 +85,7 @@ def uvicorn_config(
         lifespan="on",
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=int(settings.drain_seconds) + GRACE,
+        timeout_worker_healthcheck=WORKER_SECONDS,
         **options,
     )
 
