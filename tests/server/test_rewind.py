@@ -21,10 +21,20 @@ def send() -> str:
     return "sent"
 
 
+@segue.tool(needs_approval=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
 @pytest.fixture(scope="module")
 def own_agents() -> list[Agent]:
     script = [call_tool(("send", {})), answer("sent"), answer("hello")]
-    return [Agent(agent_id="post", model=ScriptedChatModel(script), mode="react", tools=(send,))]
+    paying = [call_tool(("pay", {})), answer("paid")]
+    return [
+        Agent(agent_id="post", model=ScriptedChatModel(script), mode="react", tools=(send,)),
+        Agent(agent_id="payer", model=ScriptedChatModel(paying), mode="react", tools=(pay,)),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +69,18 @@ def test_an_edit_starts_a_task(client: httpx.Client, timeline: Sequence[Json]) -
     assert (task.status_code, task.json()["session_id"], task.json()["message"]) == (202, "e", "hello")
     assert follow(client, task.json()["task_id"])[-1][1]["result"]["answer"] == "hello"
     assert client.post("/api/sessions/s/edit", json={"checkpoint_id": timeline[0]["id"]}).status_code == 422
+
+
+def test_a_second_answer_to_a_question_is_a_conflict(client: httpx.Client) -> None:
+    chat(client, "pay", session_id="p", agent_id="payer")
+    (waiting,) = client.get("/api/waiting").json()["items"]
+    path = f"/api/tasks/{waiting['task_id']}/answer"
+    body = {"verdicts": "approve", "interrupt_id": waiting["interrupt_id"]}
+    assert client.post(path, json=body).status_code == 202
+    follow(client, waiting["task_id"])
+    again = client.post(path, json={**body, "verdicts": "reject"})
+    assert (again.status_code, again.json()["error"]["type"]) == (409, "QuestionClosed")
+    assert "is not open any more: the task is done" in again.json()["error"]["message"]
 
 
 def test_a_session_is_exported_and_imported(client: httpx.Client, timeline: Sequence[Json]) -> None:
