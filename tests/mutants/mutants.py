@@ -227,8 +227,8 @@ CONTROLLER = (
     Mutant(
         "a hook that is configured is not called",
         "nodes/controller_executor/hooks.py",
-        "hook = config.on_reach_max_round or on_reach_max_round",
-        "hook = on_reach_max_round",
+        "config.on_reach_max_round or on_reach_max_round",
+        "on_reach_max_round",
         f"{ROUNDS}::test_the_hook_for_the_last_round_can_be_replaced",
     ),
     Mutant(
