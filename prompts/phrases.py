@@ -99,6 +99,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "注意：{tool} 是否已经生效并不清楚，也没有自动重做：请先核实。",
         "Note: {tool} may or may not have taken effect, and was not run again: check what it did.",
     ),
+    "state_last": ("（见最后一条消息）", "(in the last message)"),
     "first_round": ("这是第一轮执行。", "This is the first round."),
     "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
     "spent_calls": ("已达到最多 {n} 次工具调用的上限", "the limit of {n} tool calls was reached"),

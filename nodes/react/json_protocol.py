@@ -1,6 +1,6 @@
 """The json protocol: the user's request, the system prompt with the live state, and a record for each past round."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -8,7 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from segue.core.decision import Decision, decode
 from segue.core.errors import UnreadableReply
 from segue.core.models import ModelReply, ModelRequest
+from segue.core.tools import Tool
 from segue.prompts.load import agent_prompt, has_slot, render, template
+from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
@@ -17,26 +19,35 @@ from ..shared.quotation import refuse_quotation
 from ..shared.task import before_objective
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
-from .prompt_state import MEMORY_SHARE, current_state, line_of, tools_at_hand
+from .prompt_state import MEMORY_SHARE, current_state, has_truncated, line_of, tools_at_hand
 from .state import ReactState
 
 
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
-    """[0] the user's request, [1] the system prompt, [2…] the records; `system_first` agents get the system first."""
+    """[0] the user's request, [1] the system prompt, [2…] the records.
+
+    Agents with `state="last"` get a static system prompt first and the state in a closing user message; `system_first`
+    agents get the system first.
+    """
     budget, tools = work.agent.budget, tools_at_hand(state, work)
     past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     texts = [record_text(record, budget.result_chars) for record in state["records"]]
-    first = kept_from([tokens(text) for text in texts], _room(state, work, spoken))
+    first = kept_from([tokens(text) for text in texts], _room(state, work, tools, spoken))
+    if not first and not has_truncated(past, budget.result_chars) and not any(_TRUNCATED in text for text in texts):
+        tools = work.tools
     memory = [line_of(record) for record in state["records"][:first]]
-    system = SystemMessage(_system(state, work, as_json(current_state(state, work, memory, spoken))))
     return ModelRequest(
         purpose="decide",
-        messages=_ordered(state, work, system, [AIMessage(text) for text in texts[first:]]),
-        schema=envelope_schema(tools, _offered(state)),
+        messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts[first:]]),
+        schema=envelope_schema(tools, _offered(state), planned=bool(state["plan"])),
         tools=[tool.spec for tool in tools.values()],
-        nudge=template("nudge", state["language"]) if texts and not work.agent.system_first else "",
+        nudge=template("nudge", state["language"]) if texts and not (work.agent.system_first or work.state_last) else "",
     )
+
+
+_TRUNCATED = " more characters: recall(ref="
+"""In the text of a record whose result is truncated."""
 
 
 def _offered(state: ReactState) -> tuple[str, ...]:
@@ -48,10 +59,10 @@ def _offered(state: ReactState) -> tuple[str, ...]:
     return ("CALL_TOOL", *plan, *(("REMEND",) if last["error"] else ()), "ANSWER")
 
 
-def _room(state: ReactState, work: NodeContext, spoken: Sequence[Any]) -> int:
+def _room(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoken: Sequence[Any]) -> int:
     """Tokens that are left for records beside the request, the system prompt and the memory's share."""
     most = work.agent.budget.prompt_tokens
-    bare = _system(state, work, as_json(current_state(state, work, (), spoken)))
+    bare = _system(state, work, tools, as_json(current_state(state, work, (), spoken)))
     return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - tokens(state["objective"]))
 
 
@@ -90,20 +101,40 @@ def record_text(record: dict[str, Any], result_chars: int) -> str:
 
 
 def _ordered(
-    state: ReactState, work: NodeContext, system: SystemMessage, records: Sequence[AIMessage]
+    state: ReactState,
+    work: NodeContext,
+    tools: Mapping[str, Tool],
+    earlier: tuple[Sequence[str], Sequence[Any]],
+    records: Sequence[AIMessage],
 ) -> list[BaseMessage]:
-    user = HumanMessage(state["objective"])
+    """The messages; `earlier` are the lines of rounds that no longer fit, and the turns before this one."""
+    memory, spoken = earlier
+    user, nudge = HumanMessage(state["objective"]), template("nudge", state["language"])
+    if work.state_last:
+        snapshot = as_json(current_state(state, work, memory, ()))
+        live = render("native_state", state["language"], current_state=snapshot)
+        closing = HumanMessage(f"{live}\n\n{nudge}" if records else live)
+        return [SystemMessage(_static_system(state, work, tools, spoken)), user, *records, closing]
+    system = SystemMessage(_system(state, work, tools, as_json(current_state(state, work, memory, spoken))))
     if not work.agent.system_first:
         return [user, system, *records]
-    nudge = HumanMessage(template("nudge", state["language"]))
-    return [system, user, *records, *([nudge] if records else [])]
+    return [system, user, *records, *([HumanMessage(nudge)] if records else [])]
 
 
-def _system(state: ReactState, work: NodeContext, snapshot: str) -> str:
-    language = state["language"]
-    tools = described(tools_at_hand(state, work), language)
-    own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=tools)
-    text = render("react", language, agent_prompt=own, tools=tools)
+def _system(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], snapshot: str) -> str:
+    text = _instructions(state, work, tools, snapshot)
     if has_slot(work.agent.prompt, "current_state"):
         return text
-    return f"{text}\n\n{render('state', language, current_state=snapshot)}"
+    return f"{text}\n\n{render('state', state['language'], current_state=snapshot)}"
+
+
+def _static_system(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoken: Sequence[Any]) -> str:
+    """The system prompt without the state: the same in every round of a task."""
+    text = _instructions(state, work, tools, phrase("state_last", state["language"]))
+    return f"{text}\n\n{as_json({'conversation': list(spoken)})}" if spoken else text
+
+
+def _instructions(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], snapshot: str) -> str:
+    language, shown = state["language"], described(tools, state["language"])
+    own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=shown)
+    return render("react", language, agent_prompt=own, tools=shown)

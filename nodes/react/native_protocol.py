@@ -1,10 +1,10 @@
-"""The native protocol: a static system message, the thread's own messages, and the live state last.
+"""The native protocol: a static system message, the thread's own messages, and last what they do not say of the state.
 
 The messages before the state only grow, so that a prompt begins as the one before it did and providers' caches hit.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
@@ -13,41 +13,64 @@ from pydantic import TypeAdapter, ValidationError
 from segue.core.decision import ActionType, Decision, RequestedCall, StepStatusUpdate, check_storable, read_steps
 from segue.core.errors import UnreadableReply
 from segue.core.models import ModelReply, ModelRequest, RawCall
+from segue.core.tools import Tool
 from segue.prompts.load import agent_prompt, render
 
 from ..shared.context import NodeContext
 from ..shared.history_window import Exchange, shown_text, split, window
 from ..shared.prompt_budget import as_json, ref_of, tokens
 from ..shared.tool_schemas import CONTROL_TOOLS
-from .prompt_state import LINE_CHARS, current_state, tools_at_hand, with_refs
+from .prompt_state import LINE_CHARS, current_state, has_truncated, tools_at_hand, with_refs
 from .state import ReactState
 
 
+FEW = 3
+"""With so few rounds or calls left, the state says so."""
+
+
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
-    """The prompt and the bound tools; `plan` and `remend` are offered beside the agent's own."""
-    budget = work.agent.budget
-    control = [*CONTROL_TOOLS.values()] if work.tools else []
-    specs = [*(tool.spec for tool in tools_at_hand(state, work).values()), *control]
-    own = agent_prompt(work.agent, state["language"], state["objective"])
-    system = render("native", state["language"], agent_prompt=own)
+    """The prompt and the bound tools; where there is something to say of the state, it comes last."""
+    budget, tools = work.agent.budget, tools_at_hand(state, work)
+    system = render("native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"]))
+    specs = _specs(tools, state, work)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)
-    live = as_json(_lean(current_state(state, work, [_line(unit) for unit in left_out], ())))
+    shown = window(state["messages"], most, budget.result_chars)
+    live = _live(state, work, [_line(unit) for unit in left_out])
+    if not left_out and not has_truncated(shown, budget.result_chars):
+        specs = _specs(work.tools, state, work)
     messages: list[BaseMessage] = [
         SystemMessage(system),
-        *(_shown(message, budget.result_chars) for message in window(state["messages"], most, budget.result_chars)),
-        HumanMessage(render("native_state", state["language"], current_state=live)),
+        *(_shown(message, budget.result_chars) for message in shown),
+        *([HumanMessage(render("native_state", state["language"], current_state=as_json(live)))] if live else []),
     ]
     return ModelRequest(purpose="decide", messages=messages, tools=specs, native=True)
 
 
-def _lean(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot without what the messages contain already or is empty: it is sent again each round."""
-    context = {name: value for name, value in snapshot["context"].items() if value and name != "objective"}
-    last = snapshot["last_recursion"]
-    relevant = last["failed"] or "edited_by_user" in last
-    lean = {**snapshot, "context": context, "last_recursion": last if relevant else None}
-    return {name: value for name, value in lean.items() if value}
+def _specs(tools: Mapping[str, Tool], state: ReactState, work: NodeContext) -> list[Mapping[str, Any]]:
+    """The tools and what of `plan` and `remend` makes sense now: both go with every request."""
+    own = [tool.spec for tool in tools.values()]
+    if not work.tools:
+        return own
+    failed = any(record["error"] for record in state["records"])
+    begins = not any(record["results"] for record in state["records"])
+    names = [*(["plan"] if state["plan"] or failed or begins else []), *(["remend"] if failed else [])]
+    return [*own, *(CONTROL_TOOLS[name] for name in names)]
+
+
+def _live(state: ReactState, work: NodeContext, memory: Sequence[str]) -> dict[str, Any]:
+    """What of the snapshot the messages do not say; empty where they say everything."""
+    snapshot = current_state(state, work, memory, ())
+    counted, context, last = snapshot["global"], snapshot["context"], snapshot["last_recursion"]
+    limits = {name: counted[name] for name in ("iteration", "max_iteration")}
+    told = {name: context[name] for name in ("plan", "memory") if context[name]}
+    if context["constraints"]["tool_calls_left"] <= FEW:
+        told["constraints"] = context["constraints"]
+    live = {"context": told} if told else {}
+    if last["failed"] or "edited_by_user" in last:
+        live["last_recursion"] = {name: value for name, value in last.items() if name != "trace_id"}
+    near = limits["max_iteration"] - limits["iteration"] < FEW
+    return {"global": limits, **live} if live or near else {}
 
 
 def _shown(message: AnyMessage, result_chars: int) -> AnyMessage:

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import AnyMessage
+
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.recall import recall_tool
 
 from ..shared.context import NodeContext
 from ..shared.history_window import left_out_results
-from ..shared.prompt_budget import as_json, ref_of, tokens, truncate
+from ..shared.prompt_budget import KEPT_CHARS, as_json, ref_of, tokens, truncate
 from .earlier_results import EarlierResult, earlier_results, text_of
 from .state import ReactState
 
 LINE_CHARS = 160
 MEMORY_SHARE = 8
 """One part in so many of the prompt's budget goes to lines of what no longer fits whole."""
-ROOM_SHARE = 8
-"""With fewer characters of results than one part in so many of the prompt's tokens, all of them are shown."""
 
 
 def current_state(
@@ -88,9 +88,8 @@ def with_refs(line: str, refs: Sequence[str]) -> str:
 
 
 def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
-    """What the model may call this round; `recall` once the prompt may not hold every result whole."""
-    chars = work.agent.budget.result_chars
-    if "recall" in work.tools or _all_shown(state, chars, work.agent.budget.prompt_tokens // ROOM_SHARE):
+    """What may be called: the agent's tools, and `recall`. A prompt offers it once it does not hold every result whole."""
+    if "recall" in work.tools:
         return work.tools
 
     async def look_up(ref: str) -> str | None:
@@ -99,15 +98,13 @@ def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
             return "\n".join(result.line for result in earlier.values())
         return await _whole(earlier[ref], work) if ref in earlier else None
 
-    return {**work.tools, "recall": recall_tool(look_up, chars // 2)}
+    return {**work.tools, "recall": recall_tool(look_up, work.agent.budget.result_chars // 2)}
 
 
-def _all_shown(state: ReactState, result_chars: int, most_chars: int) -> bool:
-    """Whether there is no doubt that every result is in the prompt, whole."""
-    sizes = [len(message.text) for message in state["messages"] if ref_of(message)]
-    if left_out_results(state["messages"]) or sum(sizes) > most_chars or max(sizes, default=0) > result_chars:
-        return False
-    return not sizes or len(as_json(state["records"])) <= most_chars
+def has_truncated(messages: Sequence[AnyMessage], result_chars: int) -> bool:
+    """Whether results in a window of messages are truncated in the prompt, or others were left out of it."""
+    most = min(result_chars, KEPT_CHARS)
+    return left_out_results(messages) or any(ref_of(message) and len(message.text) > most for message in messages)
 
 
 async def _whole(result: EarlierResult, work: NodeContext) -> str:

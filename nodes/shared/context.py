@@ -40,6 +40,11 @@ class NodeContext:
     def tools(self) -> Mapping[str, Tool]:
         return self.services.tools_for(self.agent)
 
+    @property
+    def state_last(self) -> bool:
+        """Whether the state follows the records in a json prompt."""
+        return self.agent.state == "last" or (self.agent.state is None and self.model.name.startswith("local:"))
+
     def seconds_since(self, started_at: float) -> float:
         """Seconds worked on a task: time that it was paused or without a process does not count."""
         return self.services.clock() - max(started_at, self.services.began)

@@ -47,12 +47,13 @@ def _object(properties: Mapping[str, Any], *optional: str) -> dict[str, Any]:
 
 
 def _call_schema(tool: Tool) -> dict[str, Any]:
-    function = tool.spec["function"]
-    return _object({"function": _object({"name": {"const": tool.name}, "arguments": _plain(function["parameters"])})})
+    """The form of a call; what the parameters mean is said in the prompt."""
+    arguments = plain_schema(tool.spec["function"]["parameters"], (*NOISE, "title", "description"))
+    return _object({"function": _object({"name": {"const": tool.name}, "arguments": arguments})})
 
 
-def _action(kind: str, output: Mapping[str, Any]) -> dict[str, Any]:
-    progress = {"step_id": _TEXT, "step_status_update": _UPDATES}
+def _action(kind: str, output: Mapping[str, Any], planned: bool) -> dict[str, Any]:
+    progress = {"step_id": _TEXT, "step_status_update": _UPDATES} if planned else {}
     return _object({"action_type": {"const": kind}, "output": output, **progress}, *progress)
 
 
@@ -67,8 +68,13 @@ _UPDATES = {"type": "array", "items": _object({"step_id": _TEXT, "status": _STAT
 ACTIONS = ("CALL_TOOL", "PLAN", "REMEND", "ANSWER")
 
 
-def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTIONS) -> dict[str, Any]:
-    """The JSON schema of a decision: one arm an action that is offered, one a tool."""
+def envelope_schema(
+    tools: Mapping[str, Tool], offered: Collection[str] = ACTIONS, planned: bool = True
+) -> dict[str, Any]:
+    """The JSON schema of a decision: one arm an action that is offered, one a tool.
+
+    Without a plan there are no steps to name.
+    """
     step = _planned({"enum": ["pending", "done"]})
     plan = {"type": "array", "items": step, "minItems": 1}
     outputs = {"ANSWER": [_object({"answer": _TEXT})], "PLAN": [_object({"plan": plan, "notes": _TEXT})]}
@@ -79,7 +85,7 @@ def envelope_schema(tools: Mapping[str, Tool], offered: Collection[str] = ACTION
             _object({"diagnosis": _TEXT, "tool_calls": calls}),
             _object({"diagnosis": _TEXT, "plan": plan}),
         ]
-    arms = [_action(kind, output) for kind in offered for output in outputs.get(kind, ())]
+    arms = [_action(kind, output, planned) for kind in offered for output in outputs.get(kind, ())]
     return _object({"observe": _TEXT, "thought": _TEXT, "action": _object({"result": {"anyOf": arms}})})
 
 
@@ -123,8 +129,8 @@ _CALLS = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type"
 CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
     "plan": _control_tool(
         "plan",
-        "Write the plan, or rewrite it: all its steps with their status; finished steps stay. Or only report progress "
-        "with step_status_update.",
+        "Before a task of several steps, list them; or rewrite them, all with their status: finished steps stay. Or only "
+        "report progress with step_status_update. Call it alone.",
         _object(
             {"plan": _STEPS, "notes": _TEXT, "step_status_update": _UPDATES}, "plan", "notes", "step_status_update"
         ),
@@ -132,7 +138,7 @@ CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
     "remend": _control_tool(
         "remend",
         "Repair a failed call: say what went wrong, and give the corrected calls or a new plan; step_id is the step "
-        "that the calls work on.",
+        "that the calls work on. Call it alone.",
         _object(
             {"diagnosis": _TEXT, "tool_calls": _CALLS, "plan": _STEPS, "step_id": _TEXT},
             "tool_calls",
@@ -141,4 +147,4 @@ CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
         ),
     ),
 }
-"""What the native protocol offers beside the agent's tools."""
+"""What the native protocol offers beside the agent's tools, where it makes sense."""

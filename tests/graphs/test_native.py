@@ -19,16 +19,25 @@ def native(bed: Make, script: list[Any], build: Any = build_react, **fields: Any
     return bed(build, script, protocol="native", **fields)
 
 
-async def test_the_prompt_is_system_then_history_then_state(bed: Make) -> None:
-    test = native(bed, [calls(("c", "double", {"number": 4})), AIMessage("8")])
+async def test_the_state_and_the_control_tools_are_sent_where_they_say_something(bed: Make) -> None:
+    script = [calls(("c", "double", {"number": 4})), calls(("f", "fail", {"reason": "x"})), AIMessage("8")]
+    test = native(bed, script)
     await test.send("double four")
-    first, second = test.model.calls
-    assert [m.type for m in first] == ["system", "human", "human"]
-    assert [m.type for m in second] == ["system", "human", "ai", "tool", "human"]
-    assert second[:2] == first[:2]
-    assert '"iteration": 2' in str(second[-1].content)
-    offered = [spec["function"]["name"] for spec in test.model.bound_tools[0]]
-    assert offered == ["double", "note", "fail", "plan", "remend"]
+    first, second, third = test.model.calls
+    assert [m.type for m in first] == ["system", "human"]
+    assert [m.type for m in second] == ["system", "human", "ai", "tool"]
+    assert [m.type for m in third] == ["system", "human", "ai", "tool", "ai", "tool", "human"]
+    assert third[:4] == second and second[:2] == first
+    assert '"iteration": 3' in str(third[-1].content) and '"failed": true' in str(third[-1].content)
+    offered = [[spec["function"]["name"] for spec in specs][3:] for specs in test.model.bound_tools]
+    assert offered == [["plan"], [], ["plan", "remend"]]
+
+
+async def test_the_last_rounds_say_how_many_are_left(bed: Make) -> None:
+    test = native(bed, [calls(("c", "double", {"number": 4})), AIMessage("8")], max_iteration=4)
+    await test.send("double four")
+    assert [m.type for m in test.model.calls[0]] == ["system", "human"]
+    assert '{"iteration": 2, "max_iteration": 4}' in str(test.model.calls[1][-1].content)
 
 
 async def test_control_tools_plan_and_remend(bed: Make) -> None:
@@ -92,7 +101,7 @@ async def test_history_stays_paired_across_turns_and_protocols(bed: Make) -> Non
     out = await test.send("two")
     assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"] * 2
     assert [m.type for m in test.model.calls[3]] == [
-        "system", "human", "ai", "tool", "ai", "human", "ai", "tool", "human",
+        "system", "human", "ai", "tool", "ai", "human", "ai", "tool",
     ]  # fmt: skip
 
 

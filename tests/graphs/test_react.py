@@ -1,6 +1,8 @@
 """The recursive state machine, whole."""
 
 import json
+import os
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from jsonschema import validate
 from segue.core.agents import Budget
 from segue.core.models import ModelRequest
 from segue.graphs.react import build_react
+from segue.models.transcript import read_transcript
 from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool
 from tests.fakes import answer, call_tool, plan, reflect, remend
@@ -20,6 +23,27 @@ async def test_system_first_moves_the_system_message_and_nudges(bed: Make) -> No
     test = bed(build_react, [call_tool(("double", {"number": 4})), answer("8")], system_first=True)
     await test.send("double four")
     assert [m.type for m in test.model.calls[1]] == ["system", "human", "ai", "human"]
+
+
+async def test_the_state_can_be_last_behind_a_prompt_that_stays_the_same(bed: Make) -> None:
+    def page(number: int) -> str:
+        """Read a page."""
+        return f"{number} " + "word " * 100
+
+    script = [*(call_tool(("page", {"number": number})) for number in range(20)), answer("done")]
+    test = bed(build_react, [answer("hi"), *script], tools=(page,), state="last", prompt="State: {{current_state}}.")
+    await test.send("hello")
+    await test.send("read them")
+    first, *_, last = sent = test.model.calls[1:]
+    assert [m.type for m in last] == ["system", "human", *["ai"] * 20, "human"]
+    assert first[0] == last[0] and "State: (in the last message)." in last[0].text
+    assert '"iteration": 21' in last[-1].text and last[-1].text.count('"current_recursion"') == 1
+    texts = ["\n".join(message.text for message in messages) for messages in sent]
+    reused = sum(len(os.path.commonprefix(pair)) for pair in pairwise(texts))
+    assert reused / sum(map(len, texts[1:])) > 0.85
+    read = read_transcript(ModelRequest("decide", last))
+    assert read.objective == "read them" and [made.arguments["number"] for made in read.made] == [*range(20)]
+    assert [said["content"] for said in read.conversation] == ["hello", "hi"]
 
 
 async def test_state_slot_in_an_agents_prompt_is_filled_and_not_repeated(bed: Make) -> None:

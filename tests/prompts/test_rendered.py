@@ -41,6 +41,7 @@ Scenario = tuple[Callable[[], StateGraph[Any, Any, Any, Any]], list[Any], dict[s
 SCENARIOS: dict[str, Scenario] = {
     "react json": (build_react, [CALL, answer("4")], {}),
     "react system first": (build_react, [CALL, answer("4")], {"system_first": True}),
+    "react state last": (build_react, [CALL, answer("4")], {"state": "last"}),
     "react native": (build_react, [native_call(), AIMessage("4")], {"protocol": "native"}),
     "direct": (build_direct, ["4"], {}),
     "plan": (build_plan, ["no plan", plan_json("four", STEPS), "4"], {}),

@@ -87,7 +87,7 @@ def assert_same(dialogue: Dialogue, replayed: Replayed) -> None:
     assert results == [{"success": result["content"]} for result in dialogue.results]
     places = [place for place, message in enumerate(recording) if message["role"] == "assistant"]
     for request, place in zip(replayed.requests, places, strict=True):
-        system, *shown, _ = request.body["messages"]
+        system, *shown = request.body["messages"]
         assert dialogue.system in system["content"]
         assert (dialogue.id, plain(shown)) == (dialogue.id, recording[:place])
 

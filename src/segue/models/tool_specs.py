@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.json_schema import plain_schema
+from ..core.json_schema import NOISE, plain_schema
+
+_NOISE = (*NOISE, "title")
 
 
 def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -13,5 +15,5 @@ def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
     return dict(function) | {
-        "parameters": plain_schema(function.get("parameters") or {"type": "object", "properties": {}})
+        "parameters": plain_schema(function.get("parameters") or {"type": "object", "properties": {}}, _NOISE)
     }

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.models import ModelRequest
+from ..prompts.load import template
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
+_STATE_HEADINGS = tuple(template("native_state", language).partition("\n")[0] for language in ("en", "zh"))
 _STATE = re.compile(r'\{"(?:global|conversation)": |\[\{"step": "')
 _MEMORY = re.compile(r"(?:#\d+ CALL_TOOL |called )([^:]*?)(?: ok| error)?:")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -59,15 +61,23 @@ def read_transcript(request: ModelRequest) -> Transcript:
     messages = list(request.messages)
     prompt = "\n".join(message.text for message in messages if message.type == "system")
     spoken = [message for message in messages if message.type != "system"]
-    if request.native and spoken and (state := _state_in(spoken[-1].text)) is not None:
-        prompt, spoken = spoken[-1].text, spoken[:-1]
-    else:
-        state = _state_in(prompt)
+    state = _state_in(prompt)
+    if closing := _closing_state(spoken):
+        earlier = {} if request.native else {"context": {**closing.get("context", {}), **(state or {})}}
+        state, prompt = {**closing, **earlier}, spoken.pop().text if request.native else prompt
     if isinstance(state, list):
         return Transcript(_last_said(spoken), made=tuple(_outcome(entry) for entry in state), prompt=prompt)
     if not isinstance(state, dict) or request.native:
         return _of_messages(spoken, state or {}, prompt)
     return _of_records(spoken, state, prompt)
+
+
+def _closing_state(spoken: Sequence["BaseMessage"]) -> dict[str, Any]:
+    """The state in the last message, where it is there and not in the system's."""
+    if len(spoken) < 2 or not spoken[-1].text.startswith(_STATE_HEADINGS):
+        return {}
+    found = _state_in(spoken[-1].text)
+    return found if isinstance(found, dict) else {}
 
 
 def _state_in(text: str) -> Any:
