@@ -16,10 +16,10 @@ from costs.report import Costs, write_report
 from costs.startup import first_answer, first_answer_bare
 
 HERE = Path(__file__).parent
-ROUNDS = {0: 9, 10: 7, 100: 3}
+ROUNDS = {0: 7, 10: 5, 100: 2}
 """How often each peer runs a task of so many calls; all in turn, so that a busy machine slows all of them alike."""
 LONG = 1_000
-LONG_PEERS = 300
+LONG_PEERS = 200
 """Calls of the longest task: of the peers fewer, since their cost a call grows with the number."""
 SEGUE = ("Segue json", "Segue native")
 AT_ONCE = 200

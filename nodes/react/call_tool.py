@@ -37,7 +37,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     before any call runs.
     """
     work = node_context(runtime)
-    tools = tools_at_hand(state, work)
+    recalls = any(call["name"] == "recall" for call in state["calls"])
+    tools = tools_at_hand(state, work) if recalls else work.tools
     most = work.agent.budget.tool_calls
     if asked := [
         call for call in state["calls"] if undecided(call, tools, state["task_id"]) and not refusal(call, state, most)

@@ -42,7 +42,9 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
         messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts[first:]]),
         schema=envelope_schema(tools, _offered(state), planned=bool(state["plan"])),
         tools=[tool.spec for tool in tools.values()],
-        nudge=template("nudge", state["language"]) if texts and not (work.agent.system_first or work.state_last) else "",
+        nudge=template("nudge", state["language"])
+        if texts and not (work.agent.system_first or work.state_last)
+        else "",
     )
 
 

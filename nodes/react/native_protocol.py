@@ -23,7 +23,6 @@ from ..shared.tool_schemas import CONTROL_TOOLS
 from .prompt_state import LINE_CHARS, current_state, has_truncated, tools_at_hand, with_refs
 from .state import ReactState
 
-
 FEW = 3
 """With so few rounds or calls left, the state says so."""
 
@@ -31,7 +30,9 @@ FEW = 3
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
     """The prompt and the bound tools; where there is something to say of the state, it comes last."""
     budget, tools = work.agent.budget, tools_at_hand(state, work)
-    system = render("native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"]))
+    system = render(
+        "native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"])
+    )
     specs = _specs(tools, state, work)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
     left_out, _ = split(state["messages"], most, budget.result_chars)

@@ -88,7 +88,7 @@ def with_refs(line: str, refs: Sequence[str]) -> str:
 
 
 def tools_at_hand(state: ReactState, work: NodeContext) -> Mapping[str, Tool]:
-    """What may be called: the agent's tools, and `recall`. A prompt offers it once it does not hold every result whole."""
+    """The agent's tools and `recall`, which a prompt offers once it does not hold every result whole."""
     if "recall" in work.tools:
         return work.tools
 

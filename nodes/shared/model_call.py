@@ -188,6 +188,7 @@ def refused_call(work: NodeContext, request: ModelRequest, error: ModelError, id
 
 def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], reply: dict[str, Any]) -> ModelCalled:
     sent = digest(request_text(_seeded(work, request), work.model.name, work.agent))
+    size = work.services.prompts.add(request)
     return ModelCalled(
         purpose=request.purpose,
         model=work.model.name,
@@ -196,6 +197,8 @@ def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], re
         seconds=0.0,
         request=sent,
         reply=reply,
+        prompt_chars=size.chars,
+        prefix_chars=size.prefix_chars,
         **ids,
     )
 

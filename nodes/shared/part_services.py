@@ -6,6 +6,7 @@ from typing import Any
 
 from segue.core.context import Services
 from segue.core.events import Event, Thinking, Token
+from segue.core.prompt_size import SentPrompts
 from segue.core.records import Call
 from segue.core.tools import CallKey, Claim, Ledger, Tool
 from segue.tools.calls.run import unknown_outcome
@@ -32,7 +33,7 @@ def part_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", 
     def announced(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**event, **ids, "data": _of_part(event)} for event in events if event["type"] not in OF_THE_WHOLE]
 
-    return replace(whole, ledger=ledger, emit=emit, notes=notes, announced=announced)
+    return replace(whole, ledger=ledger, emit=emit, notes=notes, announced=announced, prompts=SentPrompts())
 
 
 def _as_thought(event: Event) -> Event:

@@ -129,8 +129,8 @@ _CALLS = {"type": "array", "items": _object({"name": _TEXT, "arguments": {"type"
 CONTROL_TOOLS: Mapping[str, Mapping[str, Any]] = {
     "plan": _control_tool(
         "plan",
-        "Before a task of several steps, list them; or rewrite them, all with their status: finished steps stay. Or only "
-        "report progress with step_status_update. Call it alone.",
+        "Before a task of several steps, list them; or rewrite them, all with their status: finished steps stay. Or "
+        "only report progress with step_status_update. Call it alone.",
         _object(
             {"plan": _STEPS, "notes": _TEXT, "step_status_update": _UPDATES}, "plan", "notes", "step_status_update"
         ),

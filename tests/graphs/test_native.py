@@ -130,3 +130,12 @@ async def test_usage_and_cost_are_counted(bed: Make) -> None:
     out = await test.send("go")
     assert out["result"]["usage"] == {"input": 1000, "output": 100, "calls": 1, "cost": 0.003, "currency": "USD"}
     assert test.of_type("model_called")[0]["data"]["cost"] == 0.003
+
+
+async def test_a_model_call_says_how_much_of_its_prompt_began_the_one_before(bed: Make) -> None:
+    test = native(bed, [calls(("c", "double", {"number": 4})), AIMessage("8")])
+    await test.send("double four")
+    first, second = (event["data"] for event in test.of_type("model_called"))
+    assert first["prefix_chars"] == 0 < first["prompt_chars"]
+    begun = sum(len(str(message.content)) for message in test.model.calls[0])
+    assert begun < second["prefix_chars"] < second["prompt_chars"]

@@ -1,7 +1,6 @@
 """The recursive state machine, whole."""
 
 import json
-import os
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ from jsonschema import validate
 
 from segue.core.agents import Budget
 from segue.core.models import ModelRequest
+from segue.core.prompt_size import common_prefix
 from segue.graphs.react import build_react
 from segue.models.transcript import read_transcript
 from segue.nodes.shared.tool_schemas import envelope_schema
@@ -39,7 +39,7 @@ async def test_the_state_can_be_last_behind_a_prompt_that_stays_the_same(bed: Ma
     assert first[0] == last[0] and "State: (in the last message)." in last[0].text
     assert '"iteration": 21' in last[-1].text and last[-1].text.count('"current_recursion"') == 1
     texts = ["\n".join(message.text for message in messages) for messages in sent]
-    reused = sum(len(os.path.commonprefix(pair)) for pair in pairwise(texts))
+    reused = sum(common_prefix(*pair) for pair in pairwise(texts))
     assert reused / sum(map(len, texts[1:])) > 0.85
     read = read_transcript(ModelRequest("decide", last))
     assert read.objective == "read them" and [made.arguments["number"] for made in read.made] == [*range(20)]

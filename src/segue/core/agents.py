@@ -139,9 +139,11 @@ class Agent(BaseModel):
     system_first: bool = False
     """Put the system message first and close with a user nudge, for endpoints that insist."""
     state: Literal["inline", "last"] | None = None
-    """Where the json protocol puts the current state: `inline`, in the system prompt, or `last`, in a closing user
-    message behind a system prompt that comes first and stays the same, so that an endpoint can reuse what it has read of
-    the prompt. None: `last` for a model that runs in this process, else `inline`."""
+    """Where the json protocol puts the current state: `inline`, in the system prompt, or `last`, in a closing message.
+
+    With `last` the system prompt comes first and stays the same, so that an endpoint can reuse what it has read of it.
+    None: `last` for a model that runs in this process, else `inline`.
+    """
 
 
 def load_agents(path: str | Path) -> list[Agent]:

@@ -13,6 +13,7 @@ from .ids import Ids
 from .memory import Memory
 from .models import Model
 from .participants import Participants
+from .prompt_size import SentPrompts
 from .tools import Ledger, Tool
 
 
@@ -103,6 +104,8 @@ class Services:
     """Whether a pause is requested."""
     announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
     """A node's durable events as they are stored: a part of a task says which one it is."""
+    prompts: SentPrompts = field(default_factory=SentPrompts)
+    """The last prompts of this run."""
 
     def __post_init__(self) -> None:
         self.began = self.began or self.clock()

@@ -193,6 +193,7 @@ class ModelCalled(Happening):
 
     `request` is the digest of the request. `reply` is what the model replied: {"text", "finish_reason", "tool_calls",
     "reasoning", "streamed"}, without what is empty; or {"error"} of a call that it refused.
+    `prompt_chars` are the characters that were sent; so many of them, `prefix_chars`, began the task's previous prompt.
     """
 
     type: Literal["model_called"] = "model_called"
@@ -204,6 +205,8 @@ class ModelCalled(Happening):
     cost: float | None = None
     request: str = ""
     reply: dict[str, Any] = field(default_factory=dict)
+    prompt_chars: int = 0
+    prefix_chars: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

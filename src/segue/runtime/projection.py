@@ -114,6 +114,10 @@ class Projection:
     """The calls that have no result yet."""
     statuses: list[StateChanged] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    prompt_chars: int = 0
+    """Characters of all prompts that were sent."""
+    prefix_chars: int = 0
+    """How many of them began the prompt before."""
     goal: str = ""
     plan: dict[str, PlanItem] = field(default_factory=dict)
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -163,6 +167,8 @@ class Projection:
         usage.input += event.input
         usage.output += event.output
         usage.calls += "error" not in event.reply
+        self.prompt_chars += event.prompt_chars
+        self.prefix_chars += event.prefix_chars
         if event.cost is not None:
             usage.cost = (usage.cost or 0.0) + event.cost
 

@@ -45,7 +45,7 @@ from ...core.transcript import PREFIXES, spoken
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word
-from ...runtime.projection import CallId, call_id
+from ...runtime.projection import CallId, call_id, project
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
@@ -67,11 +67,21 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: L
     for form in trace["events"]:
         drawing.add(from_dict(form))
     drawing.end()
+    _add_prompts(drawing.root, trace["events"], language)
     if trace["calls"]:
         add_ledger(drawing.root, trace, signs, language)
     if task["error"]:
         drawing.root.add(Text(label("error", language) + one_line(task["error"], MOST), style="red"))
     return drawing.root
+
+
+def _add_prompts(root: Tree, events: Sequence[Mapping[str, Any]], language: str) -> None:
+    """What the task's prompts came to, and how much of them an endpoint could have kept from the one before."""
+    known = project(from_dict(form) for form in events if form["type"] == "model_called")
+    if known.prompt_chars:
+        share = f"{known.prefix_chars / known.prompt_chars:.0%}"
+        about = {"n": f"{known.prompt_chars:,}", "calls": known.usage.calls, "share": share}
+        root.add(Text(sentence("prompts_sent", language, **about), style="dim"))
 
 
 def _task_label(task: Mapping[str, Any], language: str) -> Text:
