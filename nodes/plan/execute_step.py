@@ -1,6 +1,6 @@
 """EXECUTE_STEP: carry out one step's tool call."""
 
-from segue.core.events import ToolResult
+from segue.core.events import StepUpdate, ToolResult
 from segue.tools.calls.run import Outcome, run_call
 
 from ..shared.approval import approved, rejection
@@ -9,11 +9,11 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
 from .state import PlanUpdate, StepWork
-from .steps import key_of, step_banner
+from .steps import ended, key_of, step_banner
 
 
 async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
-    """Run the call through the ledger; its outcome is folded into the plan by SCHEDULE."""
+    """Run the call through the ledger and say how the step ended; SCHEDULE folds its outcome into the plan."""
     work = node_context(runtime)
     item = state["item"]
     work.emit(step_banner(state["task_id"], item, state["place"], state["total"], state["language"]))
@@ -29,7 +29,10 @@ async def execute_step(state: StepWork, runtime: NodeRuntime) -> PlanUpdate:
         seconds=round(outcome.seconds, 3),
     )
     result = kept(outcome.result, key, work.services.ledger)
-    return {"outcomes": [{**item, "result": result}], "events": announce(event)}
+    status, note = ended(result)
+    about = {"task_id": state["task_id"], "step_id": item["step_id"], "description": item["description"]}
+    moved = StepUpdate(**about, status=status.value, note=note)
+    return {"outcomes": [{**item, "result": result, "announced": True}], "events": announce(event, moved)}
 
 
 async def _run(state: StepWork, work: NodeContext) -> Outcome:

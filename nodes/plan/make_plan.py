@@ -73,7 +73,8 @@ def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict
     """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
     known: dict[str, Any] = {"conversation": past}
     if state["complaint"]:
-        done = truncate_together(state["outcomes"], budget.result_chars, budget.prompt_tokens // 2)
+        ran = [{name: each[name] for name in each if name != "announced"} for each in state["outcomes"]]
+        done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2)
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."
     return known

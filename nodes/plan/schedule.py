@@ -16,7 +16,7 @@ from ..shared.notes import joined, take_up
 from ..shared.tool_messages import Settled, exchange
 from .references import DanglingReference, resolve
 from .state import PlanState, PlanUpdate
-from .steps import emit_thoughts, key_of, step_event, thought_through, unmended
+from .steps import emit_thoughts, ended, key_of, step_event, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -98,8 +98,8 @@ def _last_wave(state: PlanState) -> list[dict[str, Any]]:
 
 def _settle(steps: tuple[Step, ...], ran: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
     for outcome in ran:
-        error = outcome["result"].get("error", "")
-        steps = set_status(steps, outcome["step_id"], Status.ERROR if error else Status.DONE, error[:200])
+        status, note = ended(outcome["result"])
+        steps = set_status(steps, outcome["step_id"], status, note)
     return steps
 
 
@@ -159,16 +159,21 @@ def _moved(
     wave: list[dict[str, Any]],
     given: Sequence[Durable] = (),
 ) -> PlanUpdate:
-    """The plan and the events of its moves: first what ended, then what was decided about it, then what begins."""
+    """The plan and the events of its moves: first what ended, then what was decided about it, then what begins.
+
+    EXECUTE_STEP has said of most steps how they ended.
+    """
     task_id = state["task_id"]
     old = {step["step_id"]: step["status"] for step in state["plan"]}
     between = {step.step_id: step.status for step in settled}
-    ended = [step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
+    announced = {outcome["step_id"] for outcome in _last_wave(state) if outcome.get("announced")}
+    settled = [step for step in settled if step.step_id not in announced]
+    after = [step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
     begins = [step_event(task_id, step) for step in begun if step.status != between[step.step_id]]
     calls = [
         ToolCall(task_id=task_id, step_id=i["step_id"], index=0, name=i["name"], arguments=i["arguments"]) for i in wave
     ]
-    events = announce(*ended, *given, *begins, *calls)
+    events = announce(*after, *given, *begins, *calls)
     return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
 
 

@@ -33,7 +33,8 @@ class PlanState(TaskState, total=False):
     """Steps under way: {step_id, attempt, name, arguments, description, phase}, and where a person decided about one,
     `approved` (for which task), `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
     outcomes: Records
-    """What ran: a wave's entry with its `result`. EXECUTE_STEP, and SCHEDULE for what could not be run."""
+    """What ran: a wave's entry with its `result`, `announced` where the events say how the step ended. EXECUTE_STEP,
+    and SCHEDULE for what could not be run."""
     gave_up: str
     """GIVE_UP."""
 

@@ -19,6 +19,12 @@ def key_of(task_id: str, item: Mapping[str, Any]) -> CallKey:
     return CallKey(task_id, f"{item['step_id']}#{item['attempt']}", 0)
 
 
+def ended(result: Mapping[str, Any]) -> tuple[Status, str]:
+    """How a step with this result ends, and its note."""
+    error = result.get("error", "")
+    return Status.ERROR if error else Status.DONE, error[:200]
+
+
 def step_event(task_id: str, step: Step) -> StepUpdate:
     """The event of a step that changed."""
     return StepUpdate(

@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any
 
-from segue.core.agents import Budget
+import segue
+from segue.core.agents import Agent, Budget
 from segue.core.tools import CallKey
 from segue.graphs.plan import build_plan
 from segue.tools.registry import tool
-from tests.fakes import MemoryLedger, plan_json
+from tests.fakes import MemoryLedger, ScriptedChatModel, plan_json
 from tests.graphs.conftest import Crowd, Make, double, note
 
 
@@ -28,6 +29,26 @@ async def test_independent_read_only_steps_run_together(bed: Make) -> None:
     script = [plan_json("g", steps), "met"]
     out = await bed(build_plan, script, tools=(meet,), budget=Budget(tool_seconds=5)).send("go")
     assert out["result"]["success"] is True
+
+
+async def test_a_step_that_ended_is_shown_while_its_wave_runs() -> None:
+    shown = asyncio.Event()
+
+    @tool(read_only=True)
+    async def look(name: str) -> str:
+        """Look."""
+        await (shown.wait() if name == "slow" else asyncio.sleep(0))
+        return name
+
+    steps = [step("look", {"name": name}, depends_on=[]) for name in ("slow", "fast")]
+    model, ended = ScriptedChatModel([plan_json("g", steps), "seen"]), []
+    agent = Agent(agent_id="a", model=model, tools=(look,), mode="plan", budget=Budget(tool_seconds=5))
+    async with segue.open(":memory:", agents=[agent]) as app:
+        async for event in app.chat("go", agent="a"):
+            if event.type == "step_update" and event.status != "running":
+                ended.append((event.step_id, event.status))
+                shown.set()
+    assert ended == [("2", "done"), ("1", "done")]
 
 
 async def test_a_wave_runs_at_most_so_many_calls_at_once_as_the_budget_says(bed: Make, crowd: Crowd) -> None:
