@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import segue
 from segue.app import App
-from segue.core.agents import Agent, Budget
+from segue.core.agents import Agent, Budget, McpServer
 from segue.core.errors import ConfigurationError, ModelError, TaskError, UnknownThread
 from segue.core.events import Token
 from segue.core.flows import FlowConfig, Subflow
@@ -371,3 +372,16 @@ def test_a_file_that_is_no_cassette_says_what_is_wrong(tmp_path: Path, text: str
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=why):
         read_cassette(file)
+
+
+@pytest.mark.slow
+async def test_the_tools_of_an_mcp_server_are_replayed_without_it(bench: Callable[..., Awaitable[Bench]]) -> None:
+    shop = McpServer(
+        name="shop", command=sys.executable, args=[str(Path(__file__).parents[1] / "mcp_server.py")], tools=["stock"]
+    )
+    laid = await bench([Text(call_tool(("stock", {"item": "tea"}))), Text(answer("7"))], mcp=[shop])
+    await laid.ask("how much tea?")
+    cassette = await record(laid.app, "s")
+    elsewhere = laid.agent(mcp=[shop.model_copy(update={"command": "/nowhere/python"})])
+    assert cassette.turns[0].tool_calls[0].outcome == {"success": {"tea": 7}}
+    assert (await replay(cassette, agents=[elsewhere])).difference is None
