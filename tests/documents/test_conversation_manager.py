@@ -253,7 +253,7 @@ async def test_a_bot_that_cannot_be_read_sends_the_default_response(app: App) ->
 
 
 async def test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own(app: App) -> None:
-    said = [Text("User: I want a refund.\nAssistant: Certainly."), Text("Thanks. [END].")]
+    said = [Text("User: I want a refund. [END]\nAssistant: Certainly."), Text("Thanks. [END].")]
     async with LoopbackServer(said * 2) as users, LoopbackServer([Text("Response: Granted.")] * 2) as bots:
         app.register(bot_at(bots))
         app.register(Agent(agent_id="customer", model="openai:user", base_url=users.base_url, api_key="k"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from segue.core.conversation import END, Conversation, Role, UserOutput
+from segue.core.conversation import END, Conversation, Role, UserOutput, without_end
 from segue.core.errors import UnreadableReply
 from segue.core.participants import Setting
 from segue.prompts.load import render
@@ -26,7 +26,7 @@ class SimulatedUser:
 
     async def process(self, conversation: Conversation) -> UserOutput:
         messages = [SystemMessage(self._system()), HumanMessage(self.instructions(conversation))]
-        done = await complete(self._setting, conversation, messages, _read)
+        done = await complete(self._setting, conversation, messages, _read if conversation.turn else _read_first)
         return UserOutput(text=done.value or "", usage=done.usage, error=done.error)
 
     def instructions(self, conversation: Conversation) -> str:
@@ -61,6 +61,18 @@ class OutOfWorkflowUser(SimulatedUser):
         if not conversation.turn or chance >= self._setting.config.out_of_workflow:
             return whole
         return f"{whole}\n\n{phrase('out_of_workflow', self._setting.language)}"
+
+
+def _read_first(text: str) -> str:
+    """The first message, which cannot end the conversation.
+
+    Raises:
+        UnreadableReply: it is empty.
+    """
+    said = without_end(_read(text)).strip()
+    if not said:
+        raise UnreadableReply("The first message says what the user wants.")
+    return said
 
 
 def _read(text: str) -> str:

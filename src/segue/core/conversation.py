@@ -35,7 +35,7 @@ def conversation_of_bot(session_id: str) -> str:
 
 
 def without_end(text: str) -> str:
-    """A bot's text without the [END] that it may close with: only the user ends a conversation."""
+    """A text without the [END] that it may close with, where it must not end the conversation."""
     return _END_OF_TEXT.sub("", text)
 
 
