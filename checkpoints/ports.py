@@ -131,6 +131,8 @@ class Saver(Protocol):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None: ...
 
+    async def drop_inside(self, thread_id: str, node: str) -> None: ...
+
 
 class Preferences(Protocol):
     """What users prefer, and how they rated answers."""

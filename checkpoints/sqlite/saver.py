@@ -39,6 +39,12 @@ EVENTS = "events"
 # wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
 _STAND_IN = ("__no_writes__", None)
 
+# A namespace is the node's name, a colon and an id; a semicolon comes next after a colon.
+_DROP_INSIDE = tuple(
+    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns > ? AND checkpoint_ns < ?"
+    for table in ("checkpoints", "writes")
+)
+
 _PAUSE_REQUESTED = """
     SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
 """
@@ -178,6 +184,21 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
         if writing.exception() is None and writing.result() and self._on_events is not None:
             self._on_events([from_dict(form) for form in writing.result()])
+
+    async def drop_inside(self, thread_id: str, node: str) -> None:
+        """Delete the checkpoints of the graphs that ran inside a node of a thread whose task has ended.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was deleted.
+        """
+        check = self._fenced(thread_id)
+
+        def drop(connection: sqlite3.Connection) -> None:
+            check(connection)
+            for statement in _DROP_INSIDE:
+                connection.execute(statement, (thread_id, f"{node}:", f"{node};"))
+
+        await self._database.write(drop)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""

@@ -4,8 +4,11 @@ import asyncio
 from dataclasses import replace
 
 from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.event_log import EventLog, insert_event
-from segue.core.events import Event, Paused, Resumed, TaskStarted
+from segue.checkpoints.sqlite.event_log import EventLog, complete_events, insert_event
+from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.core.events import Event, Paused, Resumed, TaskStarted, ToolResult
+from segue.core.tools import CallKey
 
 
 async def append(database: Database, event: Event) -> Event:
@@ -38,3 +41,19 @@ async def test_two_processes_leave_no_gap(database: Database, other: Database) -
     databases = (database, other)
     stored = await asyncio.gather(*(append(databases[n % 2], Resumed(task_id="t1")) for n in range(60)))
     assert sorted(event.seq for event in stored) == list(range(1, 61))
+
+
+async def test_a_result_that_the_ledger_has_is_stored_there_alone(database: Database) -> None:
+    ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
+    told = ToolResult(task_id="t1", trace_id="r1", index=0, name="look", arguments={}, result={"success": "x" * 1000})
+    await ledger.claim(CallKey("t1", "r1", 0), "look", {})
+    await ledger.settle(CallKey("t1", "r1", 0), told.result)
+    bounded = replace(told, result={"success": "x… (shortened)"})
+    assert [(await append(database, event)).seq for event in (told, bounded)] == [1, 2]
+    (longest,) = await database.read(lambda db: db.execute("SELECT max(length(event)) FROM events").fetchone())
+    assert longest < 400
+    kept = [replace(told, seq=1), replace(bounded, seq=2)]
+    assert await EventLog(database).read("t1") == kept
+    await database.write(lambda db: complete_events(db, "s", "t1"))
+    await database.write(lambda db: db.execute("UPDATE calls SET scope = 'elsewhere'"))
+    assert await EventLog(database).read("t1") == kept

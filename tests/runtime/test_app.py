@@ -239,6 +239,11 @@ async def test_an_endpoint_that_refuses_the_key_or_is_not_there_says_so(
     assert {task["status"] for task in await app.tasks()} == {"error"}
 
 
+async def test_an_answered_turn_of_direct_leaves_only_the_threads_own_checkpoints(app: App) -> None:
+    await app.ask("你好", session_id="s", mode="direct")
+    assert {snapshot["inside"] for snapshot in await app.snapshots("s")} == {""}
+
+
 async def test_get_graph_is_wired_and_composes(app: App) -> None:
     graph = app.get_graph("travel")
     out = await graph.ainvoke({"messages": [("user", "12的5次方是多少？")]})

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 WATCH_EVERY = 0.2
 """Seconds between two looks at what other processes want of the tasks that run here."""
 
+WITHOUT_STEPS = "direct"
+"""The mode inside of which there is no recursion and no step to go back to."""
 
 Begin = Callable[[Task], asyncio.Task[Json]]
 """Begins a task under its thread's lease."""
@@ -225,6 +227,8 @@ class Runner:
 
     async def _end(self, row: Task, result: Json) -> Json:
         status = TaskStatus.DONE if result.get("success") else TaskStatus.ERROR
+        if result.get("mode") == WITHOUT_STEPS:
+            await self.saver.drop_inside(row.thread_id, WITHOUT_STEPS)
         await self.move(row, status, result=result, error=result.get("error"))
         return result
 
