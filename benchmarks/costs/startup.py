@@ -33,7 +33,8 @@ def first_answer_bare(url: str, name: str) -> float:
 def _seconds(command: list[str], url: str) -> float:
     environ = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
     start = time.perf_counter()
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    null = subprocess.DEVNULL
+    done = subprocess.run(command, env=environ, stdin=null, stdout=subprocess.PIPE, text=True, check=True)
     if ANSWER.split()[-1] not in done.stdout:
         raise RuntimeError(f"there is no answer in {done.stdout!r}")
     return time.perf_counter() - start

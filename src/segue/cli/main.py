@@ -55,6 +55,10 @@ def segue(
     """Take the options before a command."""
 
 
+app.command()(demo)
+app.command()(init)
+
+
 @app.command()
 @options.with_message_options
 def chat(
@@ -278,8 +282,6 @@ def serve(
         answer_over_http(Settings(db, agents), host, port, workers, retention)
 
 
-app.command()(demo)
-app.command()(init)
 app.command()(simulate)
 for command in (
     inspect.sessions,
