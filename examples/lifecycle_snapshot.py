@@ -36,6 +36,8 @@ async def go_on(snapshot: dict[str, Any]) -> None:
     print(new_engine.results["5"])
 
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 if sys.argv[2:] == ["resume"]:
     # 恢复状态 · take it up again
     with open(sys.argv[1], encoding="utf-8") as f:

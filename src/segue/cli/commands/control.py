@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.queries import is_over
-from ..command_lines import continue_command, task_command
+from ..command_lines import continue_command, for_agent, task_command
 from ..dialog.hints import continue_hint
 from ..exits import FAILED
 from ..latest import find_task
@@ -19,9 +19,11 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     """Ask a task to pause, and say how to go on with it."""
     task_id = await find_task(app, text)
     await app.pause(task_id)
-    status = (await app.trace(task_id))["task"]["status"]
+    task = await app.task(task_id)
+    status = task["status"]
     name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
-    resume = [] if status == "done" else [task_command(settings, "resume", task_id)]
+    fitting = for_agent(settings, task["agent_id"], app.agents)
+    resume = [] if status == "done" else [task_command(fitting, "resume", task_id)]
     return [settings.say(name, task_id=task_id), *resume]
 
 
