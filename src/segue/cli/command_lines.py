@@ -42,7 +42,7 @@ def simulate_command(settings: Settings, session_id: str, log: str) -> str:
 
 def for_agent(settings: Settings, agent_id: str, known: Container[str]) -> Settings:
     """The settings with the agents file that has an agent which is not known: one of this folder, else FILE."""
-    if agent_id in known or settings.agents_file or os.environ.get("SEGUE_AGENTS"):
+    if agent_id in known:
         return settings
     from ..core.agents import agent_ids
 
