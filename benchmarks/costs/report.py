@@ -1,5 +1,6 @@
 """The table and the chart of what was measured."""
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
