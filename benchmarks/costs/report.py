@@ -30,9 +30,8 @@ class Costs:
 
 def write_report(costs: Costs, folder: Path) -> str:
     """Write costs.md and costs.svg; returns the text."""
-    where = (
-        f"Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}, one machine with nothing else of note on it"
-    )
+    busy = os.getloadavg()[2] / (os.cpu_count() or 1)
+    where = f"Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}, {busy:.1f} processes a processor"
     parts = [
         "# Costs",
         f"Written by `make bench`: {where}. Every peer runs the same task against the same endpoint without latency, "
