@@ -54,7 +54,8 @@ def sample(schema: Json) -> Any:
 
 def body_of(operation: Json) -> Any:
     asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    return {**sample(asked), **ALSO.get(named(operation), {})} if asked else None
+    body = sample(asked) if asked else None
+    return body | ALSO.get(named(operation), {}) if isinstance(body, dict) else body
 
 
 def query_of(operation: Json) -> Json:
