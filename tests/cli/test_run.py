@@ -1,6 +1,5 @@
 """A goal with subtasks on the command line: the table, the pause in the middle, and the files that come with it."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -12,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from segue.cli import app
+from segue.core import environment
 
 from .conftest import PLAIN_TERMINAL, SECONDS, Shell
 
@@ -80,10 +80,8 @@ def test_a_file_that_cannot_be_used_is_said_and_nothing_is_sent(sales: Shell, mo
 
 
 def test_without_the_extra_it_says_what_to_install(sales: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "duckdb" else find(name, *more)
-    )
+    find = environment.find_spec
+    monkeypatch.setattr(environment, "find_spec", lambda name: None if name == "duckdb" else find(name))
     refused = sales("run", "Which region?", "--file", "given/sales.csv")
     assert refused.returncode == 1
     assert "segue[data]" in refused.stderr.decode()

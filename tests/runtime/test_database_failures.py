@@ -34,16 +34,18 @@ async def locked(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToolLedger, "claim", claim)
 
 
-@pytest.mark.parametrize(("trouble", "status"), [(full, "running"), (locked, "paused")])
+@pytest.mark.parametrize(("trouble", "statuses"), [(full, {"running", "paused"}), (locked, {"paused"})])
 async def test_a_task_that_the_database_failed_is_resumed_with_all_others(
-    world: worlds.World, monkeypatch: pytest.MonkeyPatch, trouble: Any, status: str
+    world: worlds.World, monkeypatch: pytest.MonkeyPatch, trouble: Any, statuses: set[str]
 ) -> None:
+    """On a full disk, the last page may have room for the status or not."""
     row = await world.app.start("note " * 2000, session_id="s", agent="a")
     await trouble(world, monkeypatch)
     async for _ in world.app.follow(row["task_id"]):
         pass
     (task,) = await world.app.resumable()
-    assert (task["status"], task["wanted"]) == (status, None)
+    assert task["status"] in statuses
+    assert task["wanted"] is None
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert (await world.app.resume(task["task_id"]))["answer"] == "all noted"
     assert set(world.noted) == {1}

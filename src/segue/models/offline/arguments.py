@@ -38,7 +38,7 @@ def read_arguments(card: Card, text: str) -> Reading:
         if parameter.kind == "arithmetic" and (expression := arithmetic(text)):
             found[parameter.name] = [expression]
         elif parameter.kind == "boolean":
-            found[parameter.name] = [replace(hit, value=True) for hit in occurrences(rest, parameter.words)][:1]
+            found[parameter.name] = [replace(hit, value=True) for hit in occurrences(rest, parameter.switches)][:1]
         elif quoted and parameter.is_free and parameter.required and not found[parameter.name]:
             found[parameter.name] = [quoted.pop(0)]
     return {name: hits for name, hits in found.items() if hits}

@@ -41,6 +41,11 @@ class Parameter:
         return (*self.keywords, *(word for word in found if word.lower() not in _SAYS_NOTHING))
 
     @property
+    def switches(self) -> tuple[str, ...]:
+        """The words that set a boolean: its keywords, else those of its name; a label may name the opposite, too."""
+        return self.keywords or tuple(word for word in self.name.split("_") if len(word) > 2)
+
+    @property
     def is_number(self) -> bool:
         return self.kind in ("integer", "number") and not self.values
 
