@@ -16,7 +16,7 @@ CASSETTES: Mapping[str, str] = {
         "会话 {session} 无法录制：任务 {task_id} 由较早版本的 Segue 运行，没有保存模型的回复。"
     ),
     "Session {session} cannot be recorded, since its replay differs: give the agents file that it ran with. If a "
-    "prompt, a tool, the model or a memory file has changed since, hold the session again.\n{difference}": (
+    "prompt, a tool, the model or a memory file has changed since, run the session again.\n{difference}": (
         "会话 {session} 无法录制，重放的结果不同：请给出它运行时使用的智能体文件。如果提示词、工具、模型或记忆文件"
         "此后有改动，请重新进行此会话。\n{difference}"
     ),

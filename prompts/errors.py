@@ -86,11 +86,11 @@ SENTENCES: Mapping[str, str] = {
     "The judge {judge} gave no verdict on {conversation}: {why}": "评审 {judge} 没有对 {conversation} 作出判断：{why}",
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",
-    "The file {file} exists already: name another folder, as in `segue init shop`.": (
+    "The file {file} already exists: name another folder, as in `segue init shop`.": (
         "文件 {file} 已经存在：请指定另一个文件夹，例如 `segue init shop`。"
     ),
     "The folder {folder} cannot be written: {error}.": "文件夹 {folder} 无法写入：{error}。",
-    "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's budget.message_bytes.": (
+    "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's budget.message_bytes.": (
         "消息有 {size} 字节，最多 {most} 字节：请缩短它，或增大智能体的 budget.message_bytes。"
     ),
     "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -": (
@@ -404,7 +404,7 @@ SENTENCES: Mapping[str, str] = {
     "The {kind} of the tool {tool} asks for {parameter}, which the tool does not have.": (
         "工具 {tool} 的 {kind} 需要 {parameter}，而工具没有这个参数。"
     ),
-    "The ids of {n} snapshots end with '{text}': write more of it.": (
+    "The ids of {n} snapshots end with '{text}': give more characters.": (
         "有 {n} 个快照的编号以“{text}”结尾：请多写几个字符。"
     ),
     "The call of {name} cannot be undone: its tool declares no undo.": "{name} 的调用不能撤销：它的工具没有声明 undo。",
@@ -428,7 +428,7 @@ SENTENCES: Mapping[str, str] = {
         "保留期 {given} 无效：请写时长，例如 30d（m、h、d 或 w），或大于 0 的快照数。"
     ),
     "The plan is not valid: {why}.": "计划无效：{why}。",
-    "The field '{name}' is of the kind {kind}, and the new value is not.": "字段“{name}”的类型是 {kind}，新的值不是。",
+    "The field '{name}' has the type {kind}; the new value does not.": "字段“{name}”的类型是 {kind}，新的值不是。",
     "{source} cannot be a tool: it has no name; set its __name__.": (
         "{source} 不能作为工具：它没有名称；请设置 __name__。"
     ),

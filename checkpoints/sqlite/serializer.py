@@ -28,7 +28,7 @@ _WRITES = "+writes:"
 _KEPT = "+kept:"
 """Before the number of those that are read once the checkpoint is stored."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
-# What a read of whole rows may raise over and above: no ValueError, aiosqlite's own complaints are of that kind.
+# What reading whole rows may raise besides sqlite3's errors.
 _MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
 _PARTS: Mapping[str, type] = {
     "id": str,

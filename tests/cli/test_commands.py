@@ -45,7 +45,7 @@ def sentence(result: Result) -> str:
         (
             ("chat", "长" * 11_000),
             2,
-            "The message has 33000 bytes and 32768 is the most: shorten it, or raise",
+            "The message has 33000 bytes; the limit is 32768: shorten it, or raise",
         ),
         (("chat", "hi", "--mode", "wild"), 2, "There is no mode 'wild'; use one of: direct, "),
         (("chat", "hi", "--agent", "nobody"), 2, "There is no agent 'nobody'; use one of: travel, data."),
@@ -255,7 +255,7 @@ def test_a_project_is_written_that_runs_at_once(here: Path) -> None:
     ran = subprocess.run([sys.executable, *testing[1:]], capture_output=True, text=True, check=False)
     assert ran.stdout == "2 tests passed\n", ran.stderr
     again = run("init", "my shop")
-    assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} exist"[:30], 2)
+    assert (sentence(again)[:30], again.exit_code) == (f"The file {Path('my shop', 'agents.toml')} already"[:30], 2)
 
 
 def test_the_demo_speaks_the_language_of_the_terminal() -> None:

@@ -65,7 +65,7 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
         (["record", "s1", "--db", "segue.db"], 2, "There is no agent 'shop'"),
         (["record", "s1", "--redact", "pin", *AT], 2, "There is nothing to redact"),
         (["replay", "none.yaml"], 2, "The cassette none.yaml cannot be read: No such file or directory."),
-        (["replay", "none.yaml", "--model", "offline"], 2, "goes with --from"),
+        (["replay", "none.yaml", "--model", "offline"], 2, "needs --from"),
     ],
     ids=["session", "agent", "redact", "file", "option"],
 )

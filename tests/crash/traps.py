@@ -68,7 +68,7 @@ class Traps:
         self.reach(f"model:{self.models}")
 
     def install(self) -> None:
-        """From now on, every connection that this process opens is watched; aiosqlite's too."""
+        """From now on, every connection that this process opens is watched."""
         real: Connect = sqlite3.connect
 
         def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:

@@ -154,7 +154,7 @@ async def test_an_edited_plan_is_carried_out() -> None:
     ("changes", "said"),
     [
         ({"trace_id": "x"}, "The state has no field 'trace_id' that can be changed"),
-        ({"iteration": "three"}, "The field 'iteration' is of the kind number"),
+        ({"iteration": "three"}, "The field 'iteration' has the type number"),
         ({"plan": [{"description": "no id"}]}, "The plan is not valid"),
     ],
 )

@@ -118,7 +118,7 @@ async def find_place(database: Database, text: str, thread_id: str | None = None
     if not found:
         raise UnknownSnapshot(str(thread_id), text)
     if len({place.checkpoint_id for place in found}) > 1:
-        raise TaskError("The ids of {n} snapshots end with '{text}': write more of it.", n=len(found), text=text)
+        raise TaskError("The ids of {n} snapshots end with '{text}': give more characters.", n=len(found), text=text)
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""The commands of `segue` that start, change or stop work; the read-only ones are in `commands/inspect.py`."""
+"""The command line: the commands that start, change or stop a task, and the registration of all others."""
 
 import sys
 from typing import Annotated, Any

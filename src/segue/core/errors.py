@@ -321,7 +321,7 @@ class UnknownPlace(UnknownSnapshot):
 
 
 class ThreadExists(TaskError):
-    """A session of that name exists already; nothing was stored."""
+    """A session of that name already exists; nothing was stored."""
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(

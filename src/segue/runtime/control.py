@@ -118,7 +118,7 @@ class Control:
             raise InvalidMessage("The message is not valid text: send it as UTF-8.")
         if (size := len(message.encode())) > (most := agent.budget.message_bytes):
             raise InvalidMessage(
-                "The message has {size} bytes and {most} is the most: shorten it, or raise the agent's "
+                "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's "
                 "budget.message_bytes.",
                 size=size,
                 most=most,

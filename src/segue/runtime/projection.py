@@ -117,7 +117,7 @@ class Projection:
     prompt_chars: int = 0
     """Characters of all prompts that were sent."""
     prefix_chars: int = 0
-    """How many of them began the prompt before."""
+    """How many of them were shared with the start of the previous prompt."""
     goal: str = ""
     plan: dict[str, PlanItem] = field(default_factory=dict)
     asked: dict[int, dict[str, Any]] = field(default_factory=dict)

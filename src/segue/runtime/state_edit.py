@@ -35,9 +35,7 @@ def _checked(name: str, old: Any, new: Any) -> Any:
     if name == "plan":
         return _plan(new)
     if old is not None and new is not None and _kind(old) != _kind(new):
-        raise TaskError(
-            "The field '{name}' is of the kind {kind}, and the new value is not.", name=name, kind=_kind(old)
-        )
+        raise TaskError("The field '{name}' has the type {kind}; the new value does not.", name=name, kind=_kind(old))
     return new
 
 

@@ -12,7 +12,7 @@ logger = logging.getLogger("segue.server")
 """The service's own; what an entry is about goes into `extra`."""
 
 _SECRET = re.compile(r"(bearer\s+|api[_-]?key['\"]?\s*[=:]\s*['\"]?|\bsk-)[^\s'\",}]+", re.IGNORECASE)
-_QUIET = ("httpx", "httpcore", "openai", "aiosqlite", "asyncio")
+_QUIET = ("httpx", "httpcore", "openai", "asyncio")
 
 
 def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:

@@ -86,7 +86,7 @@ def replay(
     messages. Results of recorded calls are reused as long as the calls match.
     """
     if turn is None and (model or db != ":memory:"):
-        raise typer.BadParameter("goes with --from", param_hint="--model" if model else "--db")
+        raise typer.BadParameter("needs --from", param_hint="--model" if model else "--db")
     settings = Settings(db, agents)
     with report_errors(settings):
         made = asyncio.run(_replayed(settings, cassette, turn, model))

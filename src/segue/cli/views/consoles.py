@@ -115,7 +115,7 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def piped_text(on_delay: Callable[[], None]) -> str:
-    """What a pipe or a file gives to standard input; empty at a terminal. A pipe that is silent is told of."""
+    """What a pipe or a file gives to standard input; empty at a terminal. Calls `on_delay` if the pipe stays silent."""
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return ""
     with suppress(OSError, ValueError):

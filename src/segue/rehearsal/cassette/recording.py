@@ -35,7 +35,7 @@ async def _replayed(app: App, cassette: Cassette, language: Language, *, compare
     if made.difference:
         raise TaskError(
             "Session {session} cannot be recorded, since its replay differs: give the agents file that it ran with. If "
-            "a prompt, a tool, the model or a memory file has changed since, hold the session again.\n{difference}",
+            "a prompt, a tool, the model or a memory file has changed since, run the session again.\n{difference}",
             session=cassette.session,
             difference=made.difference.describe(language),
         )
