@@ -412,6 +412,9 @@ SENTENCES: Mapping[str, str] = {
     "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.": (
         "会话“{thread_id}”在这一轮之前的快照已被清理：请修改之后的消息。"
     ),
+    "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.": (
+        "快照“{checkpoint_id}”不属于会话“{thread_id}”的任何消息：请选择某一轮对话的快照。"
+    ),
     "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.": (
         "快照“{checkpoint_id}”之后没有要运行的节点，不能修改它的状态：请选择更早的快照。"
     ),

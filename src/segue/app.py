@@ -362,14 +362,15 @@ class App:
     async def undo(self, session_id: str, checkpoint_id: str) -> list[Json]:
         """Undo those effects, newest first, by the `undo` of their tools; each is undone at most once.
 
-        Returns each with `result`, the outcome of its undo, which is also among the calls of the task's trace.
+        Returns each with `undo`, which is done, failed or unknown now, and `result`, the outcome of its undo, which is
+        also among the calls of the task's trace. An error after the first undo is the `result` of the last one.
 
         Raises:
             UnknownThread, UnknownSnapshot.
             ThreadBusy: a task runs on the session.
         """
         undone = await self.rewind.undo(session_id, checkpoint_id)
-        return [{**effect.json(), "result": call.outcome} for effect, call in undone]
+        return [{**effect.json(), "result": result} for effect, result in undone]
 
     async def diff(self, session_id: str, a: str, b: str, *, other_session: str = "") -> Json:
         """What differs between snapshot `a` and `b`, which may be of another session.

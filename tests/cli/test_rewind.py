@@ -7,11 +7,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from segue.cli import app
+from segue.cli.exits import FAILED
+from segue.cli.settings import Settings
+from segue.cli.views.timeline import effect_lines
 
 TOOLS = '''
+from pathlib import Path
+
 from segue import CallContext, tool
 
 def bring_back(call: CallContext) -> str:
+    if Path("closed").exists():
+        raise ConnectionError("the post office is closed")
     return f"brought back {call.result}"
 
 @tool(keywords=("parcel",), title="Parcel", undo=bring_back)
@@ -68,6 +75,37 @@ def test_an_edited_message_continues_in_a_new_session() -> None:
     assert "Undone: parcel()" in edited.stderr
     assert "you: hello" in run("history", "e").stdout
     assert "you: send a parcel" in run("history", "s").stdout
+
+
+def test_a_failed_undo_ends_the_command_and_may_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "closed").touch()
+    place = first_id()
+    failed = run("undo", place)
+    assert failed.exit_code == FAILED
+    assert failed.stdout.startswith("The undo of parcel() failed: ") and f"  segue undo {place}" in failed.stdout
+    assert run("undo", place, "--json").exit_code == FAILED
+    for command in (("fork",), ("edit", "--message", "hello")):
+        refused = run(*command, place, "--undo", "--to", "f")
+        assert (refused.exit_code, refused.stdout) == (FAILED, "")
+        assert "no new session was started" in refused.stderr and "The undo of parcel() failed: " in refused.stderr
+    assert "There is no session 'f'" in run("timeline", "f").stderr
+    (tmp_path / "closed").unlink()
+    assert run("undo", place).stdout == "Undone: parcel(): brought back the parcel\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "language", "line"),
+    [
+        ("done", "zh", "已撤销 f()：x"),
+        ("failed", "zh", "f() 的撤销失败：x"),
+        ("unknown", "zh", "不能确定 f() 是否已经撤销：x"),
+        ("unknown", "en", "It is not known whether f() was undone: x"),
+    ],
+)
+def test_what_an_undo_came_to_is_told(state: str, language: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGUE_LANGUAGE", language)
+    effect = {"name": "f", "arguments": {}, "undo": state, "result": {"error": "x"}}
+    assert effect_lines("s", [], [effect], Settings()) == [line]
 
 
 def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:

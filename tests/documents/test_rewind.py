@@ -10,8 +10,9 @@ import pytest
 
 import segue
 from segue import Agent, App, CallContext
-from segue.core.errors import InvalidMessage, TaskError, ThreadBusy, UnknownSnapshot
+from segue.core.errors import InvalidMessage, TaskError, ThreadBusy, UnknownAgent, UnknownSnapshot
 from segue.runtime.runner import thread_config
+from tests.checkpoints.damage import damage
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 Json = dict[str, Any]
@@ -171,6 +172,34 @@ async def test_a_wrong_edit_is_refused_and_leaves_nothing(changes: Json, said: s
         assert await app.tasks(session_id="e") == []
 
 
+async def test_without_its_agent_a_session_has_no_prompt_and_an_edit_leaves_nothing(tmp_path: Path) -> None:
+    hotel, path = Hotel(), tmp_path / "segue.db"
+    async with segue.open(path, agents=[hotel.agent(script=[*SCRIPTS["react"], answer("hello")])]) as app:
+        await app.ask("book two rooms", session_id="s", agent="a")
+        await app.ask("thanks", session_id="s", agent="a")
+        timeline = await app.timeline("s")
+    first, second = after_call(timeline, 1)["id"], after_call(timeline, 2)["id"]
+    async with segue.open(path, agents=[Agent(agent_id="b", model=ScriptedChatModel([]))]) as app:
+        assert (await app.diff("s", first, second))["prompt"] == []
+        with pytest.raises(UnknownAgent):
+            await app.edit("s", timeline[-1]["id"], session_id="e", message="and in Xi'an?")
+        with pytest.raises(UnknownAgent):
+            await app.edit("s", first, session_id="e", state={"iteration": 3})
+    async with segue.open(path, agents=[hotel.agent(script=[answer("in Xi'an")])]) as app:
+        task = await app.edit("s", timeline[-1]["id"], session_id="e", message="and in Xi'an?")
+        assert (await ended(app, task))["result"]["answer"] == "in Xi'an"
+
+
+async def test_a_message_is_edited_only_where_its_turn_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "segue.db"
+    async with segue.open(path, agents=[Hotel().agent()]) as app:
+        await app.ask("book two rooms", session_id="s", agent="a")
+        newest = (await app.timeline("s"))[-1]["checkpoint_id"]
+        damage(path, f"UPDATE checkpoints SET metadata = '{{' WHERE checkpoint_id = '{newest}'")
+        with pytest.raises(TaskError, match="belongs to no message of session 's'"):
+            await app.edit("s", newest, session_id="e", message="hello")
+
+
 async def test_calls_after_a_snapshot_are_undone_once_newest_first_and_the_trace_shows_it() -> None:
     async with booked("react") as (app, hotel, timeline):
         task_id, place = timeline[0]["task_id"], timeline[0]["id"]
@@ -202,6 +231,19 @@ async def test_a_failed_undo_may_be_repeated_with_the_same_key() -> None:
         (undone,) = await app.undo("s", place)
         assert undone["result"] == {"success": "cancelled 2"}
         assert len(hotel.keys) == 1
+
+
+async def test_an_error_between_two_undos_keeps_the_first() -> None:
+    """The second call was made in the session that was forked, which is busy."""
+    async with booked("plan", SCRIPTS["plan"][-1:]) as (app, hotel, timeline):
+        task = await app.fork("s", after_call(timeline, 1)["id"], session_id="f")
+        await app.resume(task["task_id"])
+        async with app._runner.leased("s"):
+            undone = await app.undo("f", timeline[0]["id"])
+        assert [(each["arguments"]["number"], each["undo"]) for each in undone] == [(2, "done"), (1, "failed")]
+        assert undone[1]["result"]["error"] == str(ThreadBusy("s"))
+        assert [effect["undo"] for effect in await app.effects("f", timeline[0]["id"])] == ["available", "done"]
+        assert hotel.effects[3:] == ["cancel 2, room 2"]
 
 
 async def test_nothing_is_undone_while_a_task_runs() -> None:

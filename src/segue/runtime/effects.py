@@ -1,12 +1,13 @@
 """The external effects of a session's tool calls, and their undoing through the ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..checkpoints.ports import Storage
 from ..core.agents import Budget
 from ..core.errors import TaskError
-from ..core.records import Call, Task
+from ..core.records import Call, Json, Task
 from ..core.timeline import UNDO_SCOPE, CallOrigin, Effect, UndoState
 from ..core.tools import CallKey, Tool
 from ..registry import Registry
@@ -64,8 +65,10 @@ class SessionEffects:
         agent = self._registry.agents.get(task.agent_id)
         return self._registry.tools_for(agent) if agent else {}
 
-    async def undo(self, thread_id: str, effect: Effect) -> Call:
-        """Take the effect of a call back, at most once, also where forks have copies of it; returns the undo's call.
+    async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
+        """Take the effect of a call back, at most once, also where forks have copies of it.
+
+        Returns the effect as it is then, and the outcome of its undo.
 
         Raises:
             TaskError: its tool declares no undo.
@@ -88,9 +91,8 @@ class SessionEffects:
             seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
             undo, known = tool.undo, _known(tool.undo, original.call)
             context = _context(undo, original.call, task)
-            await run_call({undo.name: undo}, undo.name, known, key, ledger, seconds, True, context)
-            made = await ledger.calls(task.task_id)
-        return next(call for call in made if (call.scope, call.idx) == (key.scope, key.index))
+            made = await run_call({undo.name: undo}, undo.name, known, key, ledger, seconds, True, context)
+        return replace(effect, undo=_UNDONE[outcome_of(made.result)]), made.result
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]

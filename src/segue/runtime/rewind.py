@@ -1,6 +1,8 @@
 """Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -8,8 +10,8 @@ from langgraph.types import StateSnapshot
 
 from ..checkpoints.ports import Storage
 from ..core.context import AppContext
-from ..core.errors import InvalidMessage, TaskError, ThreadExists, UnknownThread
-from ..core.records import Call, Json, Snapshot, Task
+from ..core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
+from ..core.records import Json, Snapshot, Task
 from ..core.timeline import Difference, Effect, Place, TimelineEntry
 from ..nodes.shared.context import NodeContext
 from ..registry import Registry, services_of
@@ -24,6 +26,16 @@ from .thread_state import state_at
 from .timeline import TaskRecord, timeline
 
 _SEPARATOR = "/"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is stored of a session: its snapshots, newest first, its tasks, oldest first, and its timeline."""
+
+    session_id: str
+    snapshots: Sequence[Snapshot]
+    records: Sequence[TaskRecord]
+    entries: list[TimelineEntry]
 
 
 class Rewind:
@@ -60,9 +72,13 @@ class Rewind:
         Raises:
             UnknownThread, DamagedSession.
         """
+        return (await self._stored(session_id)).entries
+
+    async def _stored(self, session_id: str) -> _Stored:
         records = await self._records(session_id)
         effect_of = await self._effects.reader(session_id, [record.task for record in records])
-        return timeline(await self._snapshots(session_id), records, effect_of)
+        snapshots = await self._snapshots(session_id)
+        return _Stored(session_id, snapshots, records, timeline(snapshots, records, effect_of))
 
     async def _snapshots(self, session_id: str) -> list[Snapshot]:
         return await self._storage.sessions.snapshots(session_id, -1)
@@ -94,15 +110,26 @@ class Rewind:
         found = await self._snapshots(session_id)
         return next(each for each in found if each.checkpoint_id == place.checkpoint_id)
 
-    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Call]]:
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Json]]:
         """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
+
+        Returns the effects as they are then, each with the outcome of its undo. An error after the first undo ends
+        the list: it is the outcome of the undo that it stopped, and the earlier ones are not undone.
 
         Raises:
             UnknownThread, UnknownSnapshot.
             ThreadBusy: a task runs on the session.
         """
         undoable = [e for e in await self.effects(session_id, checkpoint_id) if e.undo in ("available", "failed")]
-        return [(effect, await self._effects.undo(session_id, effect)) for effect in reversed(undoable)]
+        undone: list[tuple[Effect, Json]] = []
+        for effect in reversed(undoable):
+            try:
+                undone.append(await self._effects.undo(session_id, effect))
+            except SegueError as error:
+                if not undone:
+                    raise
+                return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
+        return undone
 
     async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
@@ -121,36 +148,36 @@ class Rewind:
         Raises:
             UnknownThread, UnknownSnapshot, DamagedSession.
         """
-        return difference(await self._view(session_id, a), await self._view(other_session or session_id, b))
+        here = await self._stored(session_id)
+        there = here if other_session in ("", session_id) else await self._stored(other_session)
+        return difference(await self._view(here, a), await self._view(there, b))
 
-    async def _view(self, session_id: str, checkpoint_id: str) -> View:
-        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
-        entries = await self.timeline(session_id)
-        snapshot = await self._snapshot(session_id, place.checkpoint_id)
-        entry = next((entry for entry in entries if entry.checkpoint_id == place.checkpoint_id), None)
+    async def _view(self, stored: _Stored, checkpoint_id: str) -> View:
+        place = await self._storage.sessions.find_place(checkpoint_id, stored.session_id)
+        snapshot = next(each for each in stored.snapshots if each.checkpoint_id == place.checkpoint_id)
+        entry = next((entry for entry in stored.entries if entry.checkpoint_id == place.checkpoint_id), None)
         state = await self._state(place)
-        shown = {"session_id": session_id, "checkpoint_id": place.checkpoint_id, "task_id": snapshot.task_id}
+        shown = {"session_id": stored.session_id, "checkpoint_id": place.checkpoint_id, "task_id": snapshot.task_id}
         where = {"turn": entry.turn, "recursion": entry.recursion, "steps": entry.steps} if entry else {}
-        records = await self._records(session_id)
-        calls = [call for record in records for call in record.calls]
+        calls = [call for record in stored.records for call in record.calls]
         return View(
             {**shown, **where},
             state.values,
             [call for call in calls if call.finished_at and call.finished_at <= snapshot.created_at],
-            await self._prompt(session_id, state.values, snapshot, [record.task for record in records])
-            if state.next
-            else "",
+            self._prompt(stored, state.values, snapshot) if state.next else "",
         )
 
     async def _state(self, place: Place) -> StateSnapshot:
         return await state_at(self._runner.graph, config_of(place))
 
-    async def _prompt(
-        self, session_id: str, values: Mapping[str, Any], snapshot: Snapshot, tasks: Sequence[Task]
-    ) -> str:
+    def _prompt(self, stored: _Stored, values: Mapping[str, Any], snapshot: Snapshot) -> str:
+        """Empty where the task's agent is not known."""
+        tasks = [record.task for record in stored.records]
         task = next((task for task in tasks if task.task_id == snapshot.task_id), tasks[-1])
-        agent = self._registry.agents.get(task.agent_id) or self._registry.agent("")
-        services = services_of(self._registry, lambda _: None, ledger=self._storage.ledger(session_id))
+        agent = self._registry.agents.get(task.agent_id)
+        if agent is None:
+            return ""
+        services = services_of(self._registry, lambda _: None, ledger=self._storage.ledger(stored.session_id))
         context = AppContext.carrying(services, agent=agent.agent_id, model=task.model)
         return prompt_of(values, NodeContext(services, context, agent))
 
@@ -175,15 +202,27 @@ class Rewind:
         """Start the snapshot's turn again with another message."""
         snapshot = await self._snapshot(session_id, checkpoint_id)
         tasks = [record.task for record in await self._records(session_id)]
-        turn = next((turn for turn, task in enumerate(tasks) if task.task_id == snapshot.task_id), 0)
+        turn = _turn_of(snapshot, tasks, session_id)
         check_session(new_session)
         request = _request(tasks[turn], new_session, message)
-        if turn:
-            before = await self._end_of(session_id, tasks[turn - 1])
-            await self._sessions.fork(session_id, before.checkpoint_id, new_session)
-        elif await self._storage.tasks.list(thread_id=new_session, limit=1):
-            raise ThreadExists(new_session)
-        return await self._control.start(request)
+        if turn == 0:
+            if await self._storage.tasks.list(thread_id=new_session, limit=1):
+                raise ThreadExists(new_session)
+            return await self._control.start(request)
+        before = await self._end_of(session_id, tasks[turn - 1])
+        async with self._forked(session_id, before.checkpoint_id, new_session):
+            return await self._control.start(request)
+
+    @asynccontextmanager
+    async def _forked(self, session_id: str, checkpoint_id: str, new_session: str) -> AsyncGenerator[Json, None]:
+        """A fork's newest task; the fork is deleted if what is done with it fails."""
+        task = await self._sessions.fork(session_id, checkpoint_id, new_session)
+        try:
+            yield task
+        except BaseException:
+            with suppress(SegueError):  # the first error says more
+                await self._sessions.delete(new_session, keep_memory=True)
+            raise
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
         found = [each for each in await self._snapshots(session_id) if each.task_id == task.task_id]
@@ -205,12 +244,12 @@ class Rewind:
                 checkpoint_id=place.checkpoint_id,
             )
         values = checked_edit(state.values, changes)
-        task_id = (await self._sessions.fork(session_id, place.checkpoint_id, new_session))["task_id"]
         copy = Place(new_session, place.inside, place.checkpoint_id)
-        async with self._runner.leased(new_session):
-            as_node = snapshot.nodes[0] if snapshot.nodes else None
-            await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
-        return await self._control.resume(task_id)
+        async with self._forked(session_id, place.checkpoint_id, new_session) as task:
+            async with self._runner.leased(new_session):
+                as_node = snapshot.nodes[0] if snapshot.nodes else None
+                await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
+            return await self._control.resume(task["task_id"])
 
 
 def config_of(place: Place) -> RunnableConfig:
@@ -222,6 +261,17 @@ def config_of(place: Place) -> RunnableConfig:
             "checkpoint_id": place.checkpoint_id,
         }
     }
+
+
+def _turn_of(snapshot: Snapshot, tasks: Sequence[Task], session_id: str) -> int:
+    for turn, task in enumerate(tasks):
+        if task.task_id == snapshot.task_id:
+            return turn
+    raise TaskError(
+        "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
+        checkpoint_id=snapshot.checkpoint_id,
+        thread_id=session_id,
+    )
 
 
 def _request(task: Task, session_id: str, message: str) -> Request:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..exits import complain, report_errors
+from ..exits import FAILED, USAGE, complain, report_errors
 from ..latest import find_session, named
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
@@ -88,6 +88,7 @@ def fork(
 
     async def forked(opened: "App") -> "tuple[Json, list[Json], list[Json]]":
         place, effects, undone = await _gone_back(opened, snapshot, undo)
+        _check_undone(snapshot, effects, undone, settings)
         task = await opened.fork(place["session_id"], place["checkpoint_id"], session_id=to or _new_session())
         return task, effects, undone
 
@@ -98,11 +99,24 @@ def fork(
 
 
 async def _gone_back(opened: "App", snapshot: str, undo: bool) -> "tuple[Json, list[Json], list[Json]]":
-    """The place, the effects after it that stay, and those that were undone."""
+    """The place, the effects after it that stay, and those whose undo was tried."""
     place = await opened.find_snapshot(snapshot)
     undone = await opened.undo(**place) if undo else []
     effects = await opened.effects(**place)
     return place, [effect for effect in effects if effect["undo"] != "done"], undone
+
+
+def _check_undone(snapshot: str, effects: "list[Json]", undone: "list[Json]", settings: Settings) -> None:
+    """Exit before a new session begins where an undo failed."""
+    from ..views.timeline import effect_lines
+
+    if not _all_undone(undone):
+        complain(settings.say("not_all_undone"), *effect_lines(snapshot, effects, undone, settings))
+        raise typer.Exit(FAILED)
+
+
+def _all_undone(undone: "list[Json]") -> bool:
+    return all(each["undo"] == "done" for each in undone)
 
 
 def _new_session() -> str:
@@ -135,6 +149,7 @@ def edit(
 
         async def begun(opened: "App") -> "Json":
             place, effects, undone = await _gone_back(opened, snapshot, undo)
+            _check_undone(snapshot, effects, undone, settings)
             if not as_json:
                 for line in effect_lines(snapshot, effects, undone, settings):
                     typer.echo(line, err=True)
@@ -170,9 +185,12 @@ def undo(
     settings = Settings(db, agents)
     _, effects, undone = ask(settings, lambda opened: _gone_back(opened, snapshot, True))
     if as_json:
-        return write_json({"undone": undone, "effects": effects}, indent=2)
-    for line in effect_lines(snapshot, effects, undone, settings) or [settings.say("nothing_to_undo")]:
-        typer.echo(line)
+        write_json({"undone": undone, "effects": effects}, indent=2)
+    else:
+        for line in effect_lines(snapshot, effects, undone, settings) or [settings.say("nothing_to_undo")]:
+            typer.echo(line)
+    if not _all_undone(undone):
+        raise typer.Exit(FAILED)
 
 
 def export(
@@ -189,7 +207,7 @@ def export(
         file.write_text(json.dumps(document), encoding="utf-8")
     except OSError as error:
         complain(settings.say("not_written", file=str(file), why=error.strerror or error))
-        raise typer.Exit(1) from error
+        raise typer.Exit(FAILED) from error
     typer.echo(settings.say("exported", session=session, file=file))
 
 
@@ -206,7 +224,7 @@ def import_(
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid JSON"
         complain(settings.say("not_read", file=file, why=why))
-        raise typer.Exit(2) from error
+        raise typer.Exit(USAGE) from error
     task = _imported(settings, document, to or _new_session())
     typer.echo(settings.say("imported", session=task["thread_id"]))
 

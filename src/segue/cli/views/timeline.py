@@ -131,14 +131,19 @@ def _colored(line: str) -> Text:
 
 
 def effect_lines(snapshot: str, effects: Sequence[Entry], undone: Sequence[Entry], settings: "Settings") -> list[str]:
-    """What was undone, the effects that stay, and how they can be undone."""
-    lines = [settings.say("undone", call=_call(each), result=result_line(each["result"], 100)) for each in undone]
+    """What each undo came to, the effects that stay, and how they can be undone."""
+    lines = [_undone(each, settings) for each in undone]
     if effects:
         lines.append(settings.say("effects_stay"))
         lines += [f"  {_call(effect)}{_mark(effect, settings)}" for effect in effects]
-    if any(effect["undo"] == "available" for effect in effects):
+    if any(effect["undo"] in ("available", "failed") for effect in effects):
         lines += [settings.say("to_undo"), f"  {task_command(settings, 'undo', snapshot)}"]
     return [printable(line) for line in lines]
+
+
+def _undone(effect: Entry, settings: "Settings") -> str:
+    sentences = {"done": "undone", "failed": "not_undone", "unknown": "maybe_undone"}
+    return settings.say(sentences[effect["undo"]], call=_call(effect), result=result_line(effect["result"], 100))
 
 
 def _call(effect: Entry) -> str:

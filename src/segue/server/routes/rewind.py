@@ -32,9 +32,9 @@ class EffectView(BaseModel):
 
 
 class UndoneView(EffectView):
-    """A call that was undone; `result` is the outcome of the undo."""
+    """A call whose undo was tried: `undo` is done, failed or unknown, `result` is the outcome."""
 
-    result: dict[str, Any] | None
+    result: dict[str, Any]
 
 
 class TimelineEntryView(BaseModel):
@@ -95,7 +95,7 @@ class EditRequest(SnapshotRequest):
 
 
 class UndoneList(BaseModel):
-    """The calls that were undone, newest first, and the effects that stay."""
+    """The calls whose undo was tried, newest first, and the effects that stay."""
 
     undone: list[UndoneView]
     effects: list[EffectView]
