@@ -105,9 +105,10 @@ class Writer:
                 results = [each.work(connection) for each in group]
                 connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - who waits for it gets it
-            connection.rollback()
+            with contextlib.suppress(sqlite3.Error):  # closing it rolls back as well
+                connection.rollback()
+            self._disconnect()  # the error may keep a cursor open, which would hinder later transactions
             if len(group) == 1:
-                self._disconnect()  # the error may keep a cursor open, which would hinder later transactions
                 _fail(group, error)
             else:
                 for each in group:
@@ -130,9 +131,10 @@ class Writer:
         return self._connection
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection, self._synchronous = None, ""
+        connection, self._connection, self._synchronous = self._connection, None, ""
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
 
 
 def _fail(group: Iterable[_Transaction], error: BaseException) -> None:

@@ -45,7 +45,13 @@ async def open_app(
     capacity = Capacity(most, max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
-    app = App(await open_storage(str(path)), registry, graphs, capacity, MemoryFolder(root, embeddings))
+    folder = MemoryFolder(root, embeddings)
+    storage = await open_storage(str(path))
+    try:
+        app = App(storage, registry, graphs, capacity, folder)
+    except BaseException:
+        await storage.close()
+        raise
     if policy:
         app.pruning.start(policy)
     return app

@@ -145,3 +145,27 @@ async def test_what_was_submitted_is_written_before_it_closes(path: str) -> None
         database.submit(insert("late"), deferred=True)
     async with await open_database(path) as again:
         assert len(await names(again)) == 4
+
+
+class Broken(sqlite3.Connection):
+    """A connection that can roll nothing back, as after an I/O error."""
+
+    def rollback(self) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_rollback_that_fails_leaves_nobody_waiting(database: Database, others: int) -> None:
+    database._writer._connect = lambda: sqlite3.connect(database.path, factory=Broken, isolation_level=None)
+    database._writer._disconnect()
+    used: list[sqlite3.Connection] = []
+
+    def fail(connection: sqlite3.Connection) -> None:
+        used.append(connection)
+        raise KeyError("refused")
+
+    works = [fail, *(insert(f"s{n}") for n in range(others))]
+    refused, *done = await asyncio.wait_for(together(database, *works), 10)
+    assert isinstance(refused, KeyError)
+    assert done == [1] * others
+    assert len(set(used)) == len(used) == 1 + others, "a connection that failed is not used again"

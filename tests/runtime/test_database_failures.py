@@ -1,14 +1,19 @@
 """Tasks that the database failed: they stay resumable."""
 
+import os
+import sqlite3
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import segue
 from segue.checkpoints.sqlite.ledger import ToolLedger
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import Claim
+from segue.graphs.direct import build_direct
 from tests.checkpoints import worlds
 
 
@@ -21,6 +26,15 @@ async def world(tmp_path: Path) -> AsyncIterator[worlds.World]:
 
 async def full(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, and stays so."""
+    writer = world.app._storage.database._writer
+    connect = writer._connect
+
+    def bounded() -> sqlite3.Connection:
+        connection = connect()
+        connection.execute("PRAGMA max_page_count = 1")
+        return connection
+
+    monkeypatch.setattr(writer, "_connect", bounded)
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
 
 
@@ -49,3 +63,12 @@ async def test_a_task_that_the_database_failed_is_resumed_with_all_others(
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert (await world.app.resume(task["task_id"]))["answer"] == "all noted"
     assert set(world.noted) == {1}
+
+
+async def test_an_app_that_cannot_be_built_leaves_no_database_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ValueError, match="reserved") as refused:
+        await segue.open(":memory:", modes={"__start__": build_direct()})
+    assert not os.listdir(tmp_path), refused.traceback
