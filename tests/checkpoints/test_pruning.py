@@ -11,6 +11,7 @@ import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.retention import Retention
 from segue.core.timeline import Place
+from segue.runtime.pruning import Pruning
 from segue.runtime.rewind import config_of
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
@@ -140,6 +141,17 @@ async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(20):
         while len(await app.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
             await asyncio.sleep(0.01)
+
+
+async def test_why_the_background_cannot_prune_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    storage: Any = None
+    pruning = Pruning(storage, storage)
+    pruning.start(Retention(last=2))
+    await asyncio.sleep(0)
+    await pruning.close()
+    (record,) = caplog.records
+    assert record.message == "Snapshots could not be pruned"
+    assert record.exc_info and record.exc_info[0] is AttributeError
 
 
 @pytest.mark.parametrize("given", ["30", "30d", "2w, 100", 5])

@@ -46,6 +46,8 @@ class Pruning:
                 await self.prune(retention)
             except SegueError as error:
                 logger.warning("Snapshots could not be pruned: %s", error)
+            except Exception:
+                logger.exception("Snapshots could not be pruned")
             await asyncio.sleep(EVERY)
 
     async def prune(self, retention: Retention, session_id: str | None = None, *, compact: bool = False) -> Pruned:
