@@ -273,9 +273,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "正在读取标准输入……（没有输入时请加 < /dev/null）",
         "Reading standard input… (add < /dev/null if there is none)",
     ),
-    "output_failed": (
-        "无法写入标准输出（{why}）。正在运行的任务已暂停：`segue resume --last` 可继续。",
-        "Standard output cannot be written ({why}). A running task is paused: `segue resume --last` resumes it.",
+    "output_failed": ("无法写入标准输出（{why}）。", "Standard output cannot be written ({why})."),
+    "task_is_paused": (
+        "正在运行的任务已暂停：`segue resume --last` 可继续。",
+        "A running task is paused: `segue resume --last` resumes it.",
     ),
     "demo_message": (
         "帮我规划一个北京3日游，包括景点和美食",

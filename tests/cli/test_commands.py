@@ -184,14 +184,20 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
 
 def test_output_that_cannot_be_written_ends_with_a_sentence(here: Path) -> None:
     run("chat", "hello")
-    for name, why in (("full", "No space left on device"), ("closed", "closed")):
+    full_disk = "No space left on device"
+    for name, why, words in (
+        ("full", full_disk, ["sessions"]),
+        ("closed", "closed", ["sessions"]),
+        ("full", full_disk, ["chat", "hi"]),
+    ):
         with open("/dev/full", "w") as full:
             code = f"import sys, segue.cli; sys.stdout = {'sys.stdout' if name == 'full' else None}; segue.cli.main()"
             ended = subprocess.run(
-                [sys.executable, "-c", code, "sessions"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+                [sys.executable, "-c", code, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
-        (line,) = ended.stderr.splitlines()
-        assert line.startswith(f"Standard output cannot be written ({why}).")
+        line, *hints = ended.stderr.splitlines()
+        assert line == f"Standard output cannot be written ({why})."
+        assert ["A running task is paused" in hint for hint in hints] == [True] * ("chat" in words)
         assert ended.returncode == 1
 
 

@@ -38,6 +38,9 @@ EXIT_CODES = (
     "mode, model, session or task, 3 waiting for an answer, 130 paused"
 )
 
+WORKING = ("chat", "run", "resume", "answer", "demo")
+"""Commands that run a task."""
+
 _USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage, NothingStored, UnknownSnapshot, UnknownTask, UnknownThread)
 """What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
@@ -81,12 +84,23 @@ def _hints(error: SegueError, settings: Settings) -> list[str]:
 class OutputGroup(TyperGroup):
     """Commands that end with a sentence where standard output is closed or its disk is full."""
 
+    command = ""
+    """The one that was called."""
+
+    def resolve_command(self, *given: Any) -> Any:
+        resolved = super().resolve_command(*given)
+        self.command = resolved[0] or ""
+        return resolved
+
     def main(self, *given: Any, **options: Any) -> Any:
+        self.command = ""
         try:
             with checked_output():
                 return super().main(*given, **options)
         except OutputFailed as error:
-            complain(Settings().say("output_failed", why=error))
+            settings = Settings()
+            hints = [settings.say("task_is_paused")] if self.command in WORKING else []
+            complain(settings.say("output_failed", why=error), *hints)
             raise SystemExit(FAILED) from error
 
 
