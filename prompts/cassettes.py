@@ -21,6 +21,7 @@ CASSETTES: Mapping[str, str] = {
         "此后有改动，请重新进行此会话。\n{difference}"
     ),
     "The cassette {file} cannot be read: {reason}.": "录制文件 {file} 无法读取：{reason}。",
+    "The cassette {file} cannot be written: {reason}.": "录制文件 {file} 无法写入：{reason}。",
     "There is nothing to redact: no argument or result is called {name}.": (
         "没有可以隐去的内容：没有名为 {name} 的参数或结果。"
     ),

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-SUFFIX = ".cassette.yaml"
+from .core.cassettes import SUFFIX
+
 Replays: TypeAlias = Callable[..., None]
 
 

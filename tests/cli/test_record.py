@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from segue.cli import app
-from segue.rehearsal.cassette import read_cassette
+from segue.core.errors import ConfigurationError
+from segue.rehearsal.cassette import Cassette, read_cassette, write_cassette
 
 TOOLS = '''
 import pathlib
@@ -64,10 +65,15 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
         (["record", "nobody", *AT], 2, "There is no session 'nobody'"),
         (["record", "s1", "--db", "segue.db"], 2, "There is no agent 'shop'"),
         (["record", "s1", "--redact", "pin", *AT], 2, "There is nothing to redact"),
+        (
+            ["record", "s1", "--out", "agents.toml/s1.yaml", *AT],
+            2,
+            "The cassette agents.toml/s1.yaml cannot be written",
+        ),
         (["replay", "none.yaml"], 2, "The cassette none.yaml cannot be read: No such file or directory."),
         (["replay", "none.yaml", "--model", "offline"], 2, "needs --from"),
     ],
-    ids=["session", "agent", "redact", "file", "option"],
+    ids=["session", "agent", "redact", "out", "file", "option"],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_is_written(
     words: list[str], code: int, why: str, folder: Path
@@ -75,6 +81,17 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_written(
     before = sorted(folder.iterdir())
     assert why in run(*words, code=code)
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "out", ["agents.toml/s1.yaml", "locked/s1.yaml"], ids=["a file as a folder", "a folder as the file"]
+)
+def test_a_file_that_cannot_be_written_says_why_and_leaves_nothing(out: str, folder: Path) -> None:
+    (folder / "locked" / "s1.yaml" / "inside").mkdir(parents=True)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(ConfigurationError, match=r"s1\.yaml cannot be written: (Is|Not) a directory"):
+        write_cassette(Cassette(session="s1", turns=(), messages=()), folder / out)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_in_a_folder_the_file_has_the_sessions_name(folder: Path) -> None:

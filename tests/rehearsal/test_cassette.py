@@ -21,6 +21,7 @@ from segue.core.flows import FlowConfig, Subflow
 from segue.rehearsal.cassette import Cassette, read_cassette, record, replay, write_cassette
 from segue.rehearsal.cassette.cassette import ModelCall, Reply, Turn
 from segue.rehearsal.cassette.file import dump, load
+from segue.rehearsal.cassette.redaction import redacted
 from tests.fakes import answer, call_tool, choose, plan_json, remend
 from tests.loopback import Deltas, Gate, LoopbackServer, Scripted, Status, Text, ToolCalls
 
@@ -347,6 +348,26 @@ async def test_redacted_values_are_nowhere_and_the_cassette_still_replays(
     assert "4711" not in text and "0815" not in text
     assert cassette.turns[0].answer == "paid with REDACTED_CARD_1"
     assert (await replay(read_cassette(file), agents=[laid.agent()])).difference is None
+
+
+@pytest.mark.parametrize("name", ["name", "id", "text", "status", "model", "user", "role", "error"])
+async def test_a_field_that_a_cassette_has_too_is_redacted_in_calls_alone(
+    name: str, bench: Callable[..., Awaitable[Bench]]
+) -> None:
+    laid = await bench([Text(call_tool(ADD)), Text(answer("3"))])
+    await laid.ask("add")
+    with pytest.raises(ConfigurationError, match=f"called {name}"):
+        await record(laid.app, "s", redact=[name])
+    cassette = await record(laid.app, "s")
+    (turn,) = cassette.turns
+    (call,) = turn.tool_calls
+    for secret in ("done", "react", turn.task_id, "assistant", "function"):
+        kept = call.model_copy(update={"arguments": {name: secret}})
+        given = cassette.model_copy(update={"turns": (turn.model_copy(update={"tool_calls": (kept,)}),)})
+        (made,) = (changed := redacted(given, [name])).turns
+        assert made.tool_calls[0].arguments == {name: f"REDACTED_{name.upper()}_1"}
+        assert made.model_copy(update={"tool_calls": (kept,), "model_calls": turn.model_calls}) == given.turns[0]
+        assert changed.messages == cassette.messages
 
 
 texts = st.text(max_size=40) | st.text(alphabet=" \n\t:#-'\"|>é\u2028\x85\u200b", max_size=20)

@@ -1,8 +1,9 @@
 """Cassettes: recorded sessions that are replayed offline, as regression tests."""
 
+from ...core.cassettes import SUFFIX
 from .cassette import Cassette, Turn
 from .difference import Difference
-from .file import SUFFIX, read_cassette, write_cassette
+from .file import read_cassette, write_cassette
 from .recording import record
 from .replay import LiveTurn, Replay, replay
 

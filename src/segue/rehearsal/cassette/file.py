@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from ...core.errors import ConfigurationError
 from ...core.records import Json
 from .cassette import VERSION, Cassette
 
-SUFFIX = ".cassette.yaml"
 _Edit = dict[str, Any]
 """{"line", "removed"?, "added"?}: what takes the place of lines, which count from 1 in the text before."""
 
@@ -31,12 +31,24 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def write_cassette(cassette: Cassette, path: str | Path) -> None:
-    """Write the file, in place of an earlier one."""
+    """Write the file, in place of an earlier one.
+
+    Raises:
+        ConfigurationError: it cannot be written; an earlier one is as it was.
+    """
     file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.new")
-    beside.write_text(dump(cassette), encoding="utf-8")
-    os.replace(beside, file)
+    try:
+        with suppress(FileExistsError):  # a file, which writing tells of as "Not a directory"
+            file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(dump(cassette), encoding="utf-8")
+        os.replace(beside, file)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise ConfigurationError(
+            "The cassette {file} cannot be written: {reason}.", file=path, reason=error.strerror or str(error)
+        ) from error
 
 
 def read_cassette(path: str | Path) -> Cassette:

@@ -1,14 +1,21 @@
-"""Secrets in a recorded session: the values of named fields are replaced wherever they occur."""
+"""Secrets in a recorded session: the values of named fields are replaced wherever a text repeats them."""
 
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...core.errors import ConfigurationError
-from .cassette import Cassette
+from .cassette import Cassette, Turn
 
 SHORTEST = 4
 """Characters of a value that can be told from other text."""
+_GIVEN = ("arguments", "command_args", "params")
+"""What a reply in JSON calls the arguments of its calls."""
+_TEXTS = (
+    *("message", "notes", "request", "reasoning", "text", "arguments", "outcome", "asked", "reason", "content"),
+    *("answer", "error", "failure", "partial"),
+)
+"""The fields of a cassette, and of messages in OpenAI's format, that hold words of people, models and tools."""
 
 
 def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
@@ -17,10 +24,10 @@ def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
     Raises:
         ConfigurationError: no field has the name, or a value of it is not a text of four characters or more.
     """
-    form = cassette.model_dump(mode="json")
+    written = [said for turn in cassette.turns for said in _said(turn)]
     places: dict[str, str] = {}
     for name in names:
-        values = list(dict.fromkeys(_values(form, name)))
+        values = list(dict.fromkeys(value for said in written for value in _values(said, name)))
         if not values:
             raise ConfigurationError("There is nothing to redact: no argument or result is called {name}.", name=name)
         for number, value in enumerate(values, 1):
@@ -34,22 +41,40 @@ def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
                 )
             stand_in = f"REDACTED_{name.upper()}_{number}"
             places |= dict.fromkeys(_spellings(value), stand_in)
-    return Cassette.model_validate(_replaced(form, dict(sorted(places.items(), key=lambda item: -len(item[0])))))
+    places = dict(sorted(places.items(), key=lambda item: -len(item[0])))
+    form = cassette.model_dump(mode="json")
+    return Cassette.model_validate(form | {part: _in_texts(form[part], places) for part in ("turns", "messages")})
+
+
+def _said(turn: Turn) -> Iterator[Any]:
+    """The arguments and outcomes of a turn's calls, also of calls that were not made, and the answers of people."""
+    for call in turn.tool_calls:
+        yield call.arguments
+        yield from (call.outcome or {}).values()
+    for reply in (call.reply for call in turn.model_calls):
+        yield from (called.arguments for called in reply.tool_calls)
+        yield from (given for name in _GIVEN for given in _fields(reply.text, name))
+    for answer in turn.answers:
+        yield from (given for name in ("arguments", "answer") for given in _fields(answer.value, name))
 
 
 def _values(given: Any, name: str) -> Iterator[Any]:
-    """The values of fields of that name, also in texts that are JSON."""
+    return (value for field in _fields(given, name) for value in _scalars(field))
+
+
+def _fields(given: Any, name: str) -> Iterator[Any]:
+    """The fields of that name, also in texts that are JSON."""
     if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
         try:
-            yield from _values(json.loads(given), name)
+            yield from _fields(json.loads(given), name)
         except (ValueError, RecursionError):
             return
     elif isinstance(given, list):
         for item in given:
-            yield from _values(item, name)
+            yield from _fields(item, name)
     elif isinstance(given, dict):
         for key, value in given.items():
-            yield from _scalars(value) if key == name else _values(value, name)
+            yield from (value,) if key == name else _fields(value, name)
 
 
 def _scalars(value: Any) -> Iterator[Any]:
@@ -66,6 +91,15 @@ def _spellings(value: str) -> set[str]:
     for _ in range(2):
         found |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in found for ascii_only in (True, False)}
     return found
+
+
+def _in_texts(given: Any, places: dict[str, str]) -> Any:
+    """A part of a cassette with the values replaced in its texts, and its names, ids and states as they are."""
+    if isinstance(given, list):
+        return [_in_texts(item, places) for item in given]
+    if not isinstance(given, dict):
+        return given
+    return {key: (_replaced if key in _TEXTS else _in_texts)(value, places) for key, value in given.items()}
 
 
 def _replaced(given: Any, places: dict[str, str]) -> Any:

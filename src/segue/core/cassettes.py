@@ -1,0 +1,3 @@
+"""What the files of recorded sessions are called."""
+
+SUFFIX = ".cassette.yaml"
