@@ -16,6 +16,8 @@ tools = ["clock"]
 prompt = "You are a {kind} clock."
 """
 
+SCOPE = "asyncio_default_fixture_loop_scope = function\n"
+
 
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> Path:
@@ -27,7 +29,7 @@ def project(pytester: pytest.Pytester) -> Path:
     assert said.exit_code == 0, said.output
     made = CliRunner().invoke(app, ["record", "tokyo", "--out", f"cassettes/tokyo{SUFFIX}", *at])
     assert made.exit_code == 0, made.output
-    (folder / "pytest.ini").write_text("[pytest]\nsegue_agents = agents.toml\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text(f"[pytest]\nsegue_agents = agents.toml\n{SCOPE}", encoding="utf-8")
     return folder
 
 
@@ -74,7 +76,7 @@ def test_a_cassette_is_replayed_with_agents_made_in_python(pytester: pytest.Pyte
 def test_without_the_agents_file_the_failure_says_which_agent_is_missing(
     pytester: pytest.Pytester, project: Path
 ) -> None:
-    (project / "pytest.ini").unlink()
+    (project / "pytest.ini").write_text("[pytest]\n" + SCOPE, encoding="utf-8")
     failed = run(pytester)
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["There is no agent 'clock'; use one of: travel, data.*"])

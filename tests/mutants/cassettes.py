@@ -20,7 +20,7 @@ CASSETTES = (
     Mutant("a changed model is not noticed", TEXT, 'yield f"model: {model}"', 'yield "model:"', TEXTS),
     Mutant(
         "a replay runs a real tool",
-        f"{CASSETTE}/stand_ins.py",
+        f"{CASSETTE}/recorded_services.py",
         'return Claim("finished", outcome)',
         "return claim",
         SESSIONS,

@@ -4,7 +4,7 @@ from ...core.cassettes import SUFFIX
 from .cassette import Cassette, Turn
 from .difference import Difference
 from .file import read_cassette, write_cassette
-from .recording import record
+from .recorder import record
 from .replay import LiveTurn, Replay, replay
 
 __all__ = [

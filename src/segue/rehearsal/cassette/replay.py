@@ -17,7 +17,7 @@ from ...models.request_text import digest, indented
 from ...runtime.request import Request
 from .cassette import Cassette
 from .difference import Difference, turn_of_message
-from .stand_ins import ReplayRegistry
+from .recorded_services import ReplayRegistry
 from .tape import Tape, Told
 
 

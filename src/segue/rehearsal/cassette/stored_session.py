@@ -1,0 +1,216 @@
+"""Cassettes made of what is stored of a session: its tasks, events, calls and messages."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ...app import App
+from ...core.conversation import MODE, conversation_of_bot
+from ...core.errors import TaskError, UnknownThread
+from ...core.events import (
+    ApprovalGiven,
+    ApprovalRequested,
+    Cancelled,
+    Event,
+    ModelCalled,
+    NotesTaken,
+    QuestionAnswered,
+    RecursionStart,
+    Resumed,
+    RoundStart,
+    Steered,
+    ToolResult,
+    from_dict,
+)
+from ...core.records import Json
+from ...core.task_status import OPEN
+from ...core.timeline import UNDO_SCOPE
+from ...tools.calls.run import LEFT_OPEN
+from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
+
+
+async def read_session(app: App, session_id: str) -> Cassette:
+    """The session as it is stored; the requests' texts are not, only their digests.
+
+    Raises:
+        UnknownThread, DamagedSession.
+        TaskError: it cannot be recorded, with the reason.
+    """
+    tasks = await app.tasks(session_id=session_id, limit=-1)
+    if not tasks:
+        raise UnknownThread(session_id)
+    traces = [await app.trace(task["task_id"]) for task in reversed(tasks)]
+    for trace in traces:
+        _check(trace)
+    agents = {task["agent_id"] for task in tasks}
+    return Cassette(
+        session=session_id,
+        served={name: served for name in sorted(agents) if (served := await _served(app, name))},
+        turns=tuple(_turn(trace, named=_names_model(app, trace)) for trace in traces),
+        messages=tuple(await app.history(session_id)),
+    )
+
+
+def _check(trace: Json) -> None:
+    """Refuse what cannot be replayed.
+
+    Raises:
+        TaskError.
+    """
+    task, session = trace["task"], trace["task"]["thread_id"]
+    types = [form["type"] for form in trace["events"]]
+    if task["mode"] == MODE or conversation_of_bot(session):
+        raise TaskError(
+            "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
+        )
+    if task["status"] in OPEN:
+        raise TaskError(
+            "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.",
+            session=session,
+            task_id=task["task_id"],
+            status=task["status"],
+        )
+    if "recovered" in types:
+        raise TaskError(
+            "Session {session} cannot be recorded: it was damaged and went back to an earlier state.", session=session
+        )
+    if any(form["type"] == "model_called" and not form["data"].get("reply") for form in trace["events"]):
+        raise TaskError(
+            "Session {session} cannot be recorded: an earlier version of Segue ran task {task_id} and kept no replies.",
+            session=session,
+            task_id=task["task_id"],
+        )
+
+
+async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
+    """The tools of the agent's MCP servers, which are asked for them now."""
+    agent = app.registry.agent(agent_id)
+    if not agent.mcp:
+        return ()
+    names = await app.registry.served_tools(agent)
+    tools = app.registry.tools_for(agent)
+    return tuple(
+        ServedTool(
+            spec=dict(tools[name].spec),
+            read_only=tools[name].read_only,
+            idempotent=tools[name].idempotent,
+            needs_approval=tools[name].needs_approval,
+        )
+        for name in names
+    )
+
+
+def _names_model(app: App, trace: Json) -> bool:
+    """Whether the task's model was asked for by name, and not chosen by the environment."""
+    return app.registry.agent(trace["task"]["agent_id"]).model is not None
+
+
+def _turn(trace: Json, *, named: bool) -> Turn:
+    task, events = trace["task"], [from_dict(form) for form in trace["events"]]
+    calls = [call for call in trace["calls"] if not call["scope"].startswith(UNDO_SCOPE)]
+    log = _Log(_worked(task["created_at"], events), [*calls])
+    for event in events:
+        log.fold(event)
+    result = task["result"] or {}
+    answer = task["answer"] or {}
+    if log.answers and isinstance(answer.get("value"), dict) and answer["value"].get("manual_finish"):
+        log.answers[-1] = log.answers[-1].model_copy(update={"value": answer["value"]})
+    return Turn(
+        message=task["message"],
+        task_id=task["task_id"],
+        agent=task["agent_id"],
+        mode=task["mode"],
+        model=task["model"] if named else "",
+        language=task["language"] or "",
+        user=task["user_id"],
+        created_at=task["created_at"],
+        trace_ids=tuple(log.trace_ids),
+        notes=tuple(log.notes),
+        taken_notes=tuple(log.taken),
+        answers=tuple(log.answers),
+        model_calls=tuple(log.model_calls),
+        tool_calls=tuple(log.tool_call(row) for row in calls),
+        status=task["status"],
+        answer=result.get("answer") or "",
+        error=result.get("error") or "",
+        failure="" if result else task["error"] or "",
+        partial=log.partial,
+    )
+
+
+def _worked(created_at: float, events: Sequence[Event]) -> Callable[[float], float]:
+    """Seconds of work from a task's beginning to a moment: without those that it was paused, or had no process."""
+    stops = [(before.timestamp, event.timestamp) for before, event in pairwise(events) if isinstance(event, Resumed)]
+
+    def worked(moment: float) -> float:
+        idle = sum(end - start for start, end in stops if end <= moment)
+        return round(max(moment - created_at - idle, 0.0), 3)
+
+    return worked
+
+
+@dataclass
+class _Log:
+    """What a task's events say, folded in their order. `open` are the calls whose result no event has told yet."""
+
+    worked: Callable[[float], float]
+    open: list[Json]
+    trace_ids: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    taken: list[TakenNotes] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    model_calls: list[ModelCall] = field(default_factory=list)
+    tool_results: int = 0
+    asked: str = ""
+    partial: str = ""
+
+    def fold(self, event: Event) -> None:
+        match event:
+            case RecursionStart() | RoundStart():
+                self.trace_ids.append(event.trace_id)
+            case ModelCalled():
+                self.model_calls.append(self._model_call(event))
+            case ToolResult():
+                self._settle(event)
+            case Steered():
+                self.notes.append(event.message)
+            case NotesTaken():
+                made = {"model_calls": len(self.model_calls), "tool_calls": self.tool_results}
+                self.taken.append(TakenNotes(count=event.count, **made))
+            case ApprovalRequested():
+                self.asked = asked_of({"calls": event.calls})
+            case ApprovalGiven():
+                self.answers.append(Answer(asked=self.asked, value={"verdicts": _verdicts(event)}))
+            case QuestionAnswered():
+                self.answers.append(Answer(asked=event.question, value={"answer": event.answer}))
+            case Cancelled():
+                self.partial = event.partial
+
+    def _model_call(self, event: ModelCalled) -> ModelCall:
+        about = {name: getattr(event, name) for name in ("purpose", "model", "input", "output")}
+        return ModelCall(
+            **about, at=self.worked(event.timestamp), digest=event.request, reply=Reply.model_validate(event.reply)
+        )
+
+    def _settle(self, event: ToolResult) -> None:
+        """Pair the result with its call in the ledger; one that was not run has none there."""
+        told = {"name": event.name, "arguments": event.arguments}
+        row = next((row for row in self.open if _bare(row) == told), None)
+        if row is not None:
+            self.open.remove(row)
+            self.tool_results += 1
+
+    def tool_call(self, row: Json) -> ToolCall:
+        """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
+        cut_short = row in self.open and LEFT_OPEN in str(row["outcome"].get("error", ""))
+        outcome = None if cut_short else row["outcome"]
+        return ToolCall(**_bare(row), at=self.worked(row["finished_at"]), outcome=outcome)
+
+
+def _bare(call: Json) -> dict[str, Any]:
+    return {"name": call["name"], "arguments": call["arguments"]}
+
+
+def _verdicts(event: ApprovalGiven) -> list[Json]:
+    return [{name: value for name, value in verdict.items() if name != "original"} for verdict in event.verdicts]
