@@ -49,7 +49,7 @@ def write_project(folder: Path) -> None:
     for name in PROJECT:
         if (folder / name).exists():
             raise ConfigurationError(
-                "The file {file} already exists: name another folder, as in `segue init shop`.", file=folder / name
+                "The file {file} already exists: name another folder, as in `segue init my-agents`.", file=folder / name
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
