@@ -146,9 +146,9 @@ SENTENCES: Mapping[str, str] = {
     "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
     "to do.": "数据库中有一行无法读取（{what}，{reason}），因此已损坏：`segue doctor` 会说明如何处理。",
     "Name a task or a memory file to forget.": "请指定要遗忘的任务或记忆文件。",
-    "The folder {folder} holds another batch, with {name} {value}: use the same options to continue it, "
+    "The folder {folder} holds another batch, with {differences}: use the same options to continue it, "
     "or name another folder with --out.": (
-        "文件夹 {folder} 中是另一个批次，其 {name} 为 {value}：请用相同的选项继续它，或用 --out 指定其他文件夹。"
+        "文件夹 {folder} 中是另一个批次，其不同之处为 {differences}：请用相同的选项继续它，或用 --out 指定其他文件夹。"
     ),
     "There is no batch in {folder}: create one with `segue simulate --n N --out {folder}`.": (
         "{folder} 中没有批次：请用 `segue simulate --n N --out {folder}` 创建。"
@@ -157,6 +157,10 @@ SENTENCES: Mapping[str, str] = {
         "文件夹 {folder} 不是空的，其中也没有批次：请用 --out 指定其他文件夹。"
     ),
     "The manifest {file} cannot be read: {error}.": "清单 {file} 无法读取：{error}。",
+    "The file {file} cannot be written: {reason}.": "文件 {file} 无法写入：{reason}。",
+    "{mode} is a person, who cannot take part in a batch: leave --n out.": (
+        "{mode} 是真人，不能参加批次：请去掉 --n。"
+    ),
     "The file {file} cannot be read: {error}.": "文件 {file} 无法读取：{error}。",
     "Another process works on the batch in {folder}: wait for it to end.": (
         "另一个进程正在处理 {folder} 中的批次：请等它结束。"

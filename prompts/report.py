@@ -51,7 +51,7 @@ REPORT: Mapping[str, tuple[str, str]] = {
     "not_graded": ("未评", "not graded"),
     # charts
     "chart_scenarios": ("各场景的成功率", "Success by scenario"),
-    "chart_turns": ("用户的轮数", "Turns of the user"),
+    "chart_turns": ("得到回答的轮数", "Answered turns"),
     "chart_ends": ("对话如何结束", "How conversations ended"),
     "chart_faults": ("失败归因于", "Failures by party"),
     "succeeded": ("成功", "success"),
@@ -90,6 +90,10 @@ REPORT: Mapping[str, tuple[str, str]] = {
         "it called {call}, which was not expected; {difference}",
     ),
     "never_called": ("{call} 从未被调用", "{call} was never called"),
+    "never_called_in_turns": (
+        "{call} 从未被调用；对话因达到 {n} 轮的上限而结束",
+        "{call} was never called; the turn limit of {n} ended the conversation",
+    ),
     "wrong_state": ("状态不符：{difference}", "the state is wrong: {difference}"),
     "goal_missed": ("对话没有达到目标", "the conversation did not reach its goal"),
     "difference": ("{path}：{actual}，应为 {expected}", "{path}: {actual}, expected {expected}"),

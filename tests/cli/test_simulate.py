@@ -76,3 +76,33 @@ def test_prefixes_are_coloured_at_a_terminal(monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b[31m[USER]\x1b[0m" in shown
     assert "[BOT]\x1b[0m" in shown and "\x1b[38;5;208m" in shown
     assert "\x1b[32m[SYSTEM]\x1b[0m" in shown
+
+
+@pytest.mark.parametrize("given", [["--log", "f/x.jsonl"], ["--log", "d"], ["--n", "2", "--out", "f"]])
+@pytest.mark.parametrize(("language", "said"), [("en", "cannot be written"), ("zh", "无法写入")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_conversation(
+    given: list[str], language: str, said: str, folder: Path
+) -> None:
+    (folder / "f").touch()
+    (folder / "d").mkdir()
+
+    refused = CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--language", language, *given])
+
+    assert refused.exit_code == 2 and said in refused.stderr
+    assert "[USER]" not in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--workflow", "travel_change", "--scenario", "oops"], "There is no scenario 'oops'"),
+        (["--user", "nobody"], 'There is no user "nobody"'),
+        (["--user", "input_user"], "input_user is a person"),
+        (["--bot", "input_bot"], "input_bot is a person"),
+    ],
+)
+def test_a_batch_that_cannot_be_held_leaves_its_folder_free(given: list[str], said: str, folder: Path) -> None:
+    refused = CliRunner().invoke(app, ["simulate", *given, "--n", "2", "--out", "rx"])
+
+    assert refused.exit_code == 2 and said in refused.stderr
+    assert not (folder / "rx").exists()

@@ -133,3 +133,14 @@ def test_a_changed_state_that_nobody_asked_for_is_the_agents_fault() -> None:
     assert outcome.fault
     assert (outcome.fault.party, outcome.fault.index) == ("agent", 9)
     assert "it called change_booking, which was not expected; bookings.QP6618" in outcome.fault.reason()
+
+
+def test_the_reason_says_that_the_turn_limit_ended_the_conversation() -> None:
+    outcome = graded(BEGIN, "B What is your name?", reason=EndReason.TURN_LIMIT)
+
+    assert outcome.fault and outcome.fault.party == "agent"
+    assert "was never called; the turn limit of 1 ended the conversation" in outcome.fault.reason()
+
+
+def test_the_goodbye_of_the_user_is_no_turn() -> None:
+    assert graded(*ALL, done=True).turns == 1

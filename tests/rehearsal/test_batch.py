@@ -85,7 +85,7 @@ def _recomputed(out: Path, made: dict[str, Any]) -> None:
     """Work the report's numbers out again from the logs, without the report's code."""
     talks = logs(out)
     utterances = {name: [line for line in lines if line["type"] == "utterance"] for name, lines in talks.items()}
-    turns = [sum(u["role"] == "USER" for u in said) for said in utterances.values()]
+    turns = [sum(u["role"] == "BOT" and not u.get("action") for u in said) for said in utterances.values()]
     calls = sum(bool(u.get("action")) and u["role"] == "BOT" for said in utterances.values() for u in said)
     summary = made["summary"]
     assert summary["conversations"] == len(talks) == 100
@@ -171,8 +171,11 @@ def test_a_folder_continues_its_own_batch_only_and_may_grow(tmp_path: Path) -> N
     grown = open_batch(tmp_path / "b", batch_of(_config(), n=6, workers=2))
     assert list(grown.conversations())[:4] == list(settled.conversations())
     assert Manifest.read(tmp_path / "b").n == 6
-    with pytest.raises(ConfigurationError, match=r"holds another batch, with seed 0.*use the same options"):
-        open_batch(tmp_path / "b", batch_of(_config(seed=1), n=6, workers=2))
+    assert open_batch(tmp_path / "b", batch_of(_config(), n=6, workers=3)).workers == 2
+    with pytest.raises(
+        ConfigurationError, match=r"holds another batch, with config \{.*, seed 0: use the same options"
+    ):
+        open_batch(tmp_path / "b", batch_of(_config(seed=1, retry_limit=1), n=6, workers=2))
     with pytest.raises(ConfigurationError, match="is not empty and holds no batch"):
         open_batch(tmp_path, config)
     with pytest.raises(ConfigurationError, match="There is no batch in"):

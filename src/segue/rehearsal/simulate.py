@@ -67,7 +67,7 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
     """The conversation's task, and its run unless it ended or waits."""
     known = await app.tasks(session_id=session_id, limit=1)
     if not known:
-        _check(app, config)
+        check_config(app, config)
         if config.has_agent:
             await _check_bot_session(app, bot_session(session_id))
         message = config.model_dump_json(exclude_defaults=True)
@@ -89,12 +89,13 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
     return task["task_id"], None if over else await app.control.resume(task["task_id"])
 
 
-def _check(app: App, config: ConversationConfig) -> None:
+def check_config(app: App, config: ConversationConfig) -> None:
     """Refuse what is not there, before anything is stored.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
+    attach(app)
     registered = app.registry.participants
     factory_of(config.user_mode, registered.users, BUILTIN.users)
     factory_of(config.bot_mode, registered.bots, BUILTIN.bots)

@@ -129,6 +129,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     from time import localtime, strftime
 
     from ...rehearsal import converse, load_conversation, write_log
+    from ...rehearsal.text_file import check_writable
     from ...rehearsal.workflows import with_workflow
     from ..views.transcript import print_footer, print_header, print_utterance
 
@@ -137,6 +138,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             print_utterance(console, utterance)
 
     console, time = output(), strftime("%Y-%m-%d %H:%M:%S", localtime())
+    check_writable(Path(file))
     async with settings.opened() as app:
         known = await app.tasks(session_id=session, limit=1)
         shown = (await load_conversation(app, session)).config if known else with_workflow(config)

@@ -20,6 +20,7 @@ from ..workflows.loader import files_of, load_scenarios
 
 VERSION = 1
 FILE = "manifest.json"
+PEOPLE = ("input_user", "input_bot")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +67,10 @@ class Manifest:
                 ),
             )
 
-    def difference(self, other: "Manifest") -> str:
-        """The first thing in which two manifests cannot share a folder; empty if there is none."""
-        for name in ("config", "workers", "seed", "scenarios", "agents", "digest"):
-            if getattr(self, name) != getattr(other, name):
-                return name
-        return ""
+    def differences(self, other: "Manifest") -> list[str]:
+        """The fields for which two manifests cannot share a folder."""
+        names = ("config", "seed", "scenarios", "agents", "digest")
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -105,11 +104,16 @@ def batch_of(config: ConversationConfig, *, n: int, workers: int = 1, agents: st
     Each conversation's seed follows from that of the configuration, 0 by default.
 
     Raises:
-        UnknownWorkflow, InvalidWorkflow, ConfigurationError: naming the file that cannot be read.
+        UnknownWorkflow, UnknownScenario, InvalidWorkflow.
+        ConfigurationError: a participant is a person, or a file cannot be read.
     """
+    for mode in (config.user_mode, config.bot_mode):
+        if mode in PEOPLE:
+            raise ConfigurationError("{mode} is a person, who cannot take part in a batch: leave --n out.", mode=mode)
     if config.workflow and not config.scenario:
         names = tuple(scenario.name for scenario in load_scenarios(config.workflow))
     else:
+        with_workflow(config)
         names = (config.scenario,) if config.scenario else ()
     file = str(Path(agents).resolve()) if agents else ""
     return Manifest(
@@ -140,10 +144,11 @@ def seed_of(seed: int, scenario: str, trial: int) -> int:
 
 
 def open_batch(folder: Path, manifest: Manifest) -> Manifest:
-    """Begin a batch in an empty folder, or go on with the one that is there; `n` may have grown.
+    """Begin a batch in an empty folder, or go on with the one that is there; `n` may have grown, and the
+    workers stay those of the beginning.
 
     Raises:
-        ConfigurationError: the folder holds another batch, naming the first difference.
+        ConfigurationError: the folder holds another batch, naming the differences.
     """
     if not (folder / FILE).is_file():
         if folder.is_dir() and any(not file.name.startswith(".") for file in folder.iterdir()):
@@ -153,13 +158,12 @@ def open_batch(folder: Path, manifest: Manifest) -> Manifest:
         manifest.write(folder)
         return manifest
     present = Manifest.read(folder)
-    if name := present.difference(manifest):
+    if names := present.differences(manifest):
         raise ConfigurationError(
-            "The folder {folder} holds another batch, with {name} {value}: use the same options to continue it, "
+            "The folder {folder} holds another batch, with {differences}: use the same options to continue it, "
             "or name another folder with --out.",
             folder=folder,
-            name=name,
-            value=_shown(present, name),
+            differences=", ".join(f"{name} {_shown(present, name)}" for name in names),
         )
     if manifest.n > present.n:
         present = replace(present, n=manifest.n)

@@ -13,12 +13,14 @@ from ...core.errors import ConfigurationError
 from ...core.records import Json
 from ...prompts.language import Language
 from ...prompts.phrases import phrase
-from .manifest import Manifest, open_batch, unfinished
+from ..text_file import check_writable
+from .manifest import FILE, Manifest, open_batch, unfinished
+from .worker import check
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a worker says: a conversation is started, finished or failed."""
+    """What a worker says: a conversation is started, finished or failed. The first one, "begun", is of none."""
 
     conversation_id: str
     status: str
@@ -49,8 +51,11 @@ async def rehearse(
     conversations and turns are not repeated.
 
     Raises:
-        ConfigurationError: the folder holds another batch, or another process works on this one.
+        ConfigurationError: the folder holds another batch or cannot be written, another process works on this batch,
+            or it names what is not there.
     """
+    check_writable(folder / FILE)
+    await check(manifest)
     try:
         with _lock(folder).acquire(timeout=0):
             return await _run_workers(folder, open_batch(folder, manifest), on_progress, language)
@@ -78,6 +83,7 @@ async def _run_workers(
             errors.append(f"{progress.conversation_id}: {progress.error}")
         on_progress(replace(progress, finished=finished, total=manifest.n))
 
+    note(Progress("", "begun"))
     async with asyncio.TaskGroup() as group:
         for worker in sorted({planned.worker for planned in todo}):
             group.create_task(_watch(folder, worker, language, note, errors))

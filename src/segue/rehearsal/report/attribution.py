@@ -135,6 +135,9 @@ def _unmet(case: Case) -> Fault:
     """What is left: an expected call was never made, or the state is wrong."""
     spoken = [u for u in case.conversation.utterances if u.role is Role.BOT] or list(case.conversation.utterances)
     last = spoken[-1] if spoken else Utterance(index=0, turn=0, role=Role.BOT)
+    ending = case.conversation.ending
+    if case.calls.missing and ending and ending.reason is EndReason.TURN_LIMIT:
+        return _cite(AGENT, last, "never_called_in_turns", call=case.calls.missing[0], n=ending.turns)
     if case.calls.missing:
         return _cite(AGENT, last, "never_called", call=case.calls.missing[0])
     if case.state_differences:

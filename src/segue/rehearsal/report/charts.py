@@ -87,7 +87,8 @@ def _turns(report: Report, say: Callable[[str], str]) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
         turns = {key: [o.turns for o in report.outcomes if o.success is key] for key in groups}
         shown = {key: values for key, values in turns.items() if values}
-        edges = [place - 0.5 for place in range(1, max(o.turns for o in report.outcomes) + 2)]
+        counts = [outcome.turns for outcome in report.outcomes]
+        edges = [place - 0.5 for place in range(min(1, *counts), max(counts) + 2)]
         labels, colours = zip(*(groups[key] for key in shown), strict=True)
         axes.hist(list(shown.values()), bins=edges, stacked=True, label=labels, color=colours, rwidth=0.9)
         axes.legend(frameon=False)

@@ -39,7 +39,7 @@ def outcome_of(conversation: Conversation, planned: Planned, verdict: Verdict | 
         scenario=planned.scenario,
         trial=planned.trial,
         end_reason=conversation.ending.reason.value,
-        turns=conversation.turn,
+        turns=conversation.ending.turns,
         calls=case.calls,
         state_differences=case.state_differences,
         rule_success=by_rule,
