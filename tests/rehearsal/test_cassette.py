@@ -292,13 +292,16 @@ async def test_a_session_replays_as_recorded(name: str, bench: Callable[..., Awa
 
 
 async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callable[..., Awaitable[Bench]]) -> None:
-    laid = await bench([Text(call_tool(ADD)), Text(answer("3")), Text(answer("still 3"))])
-    await asks("add", "again")(laid)
+    """In a plan the calls' ids are of the task, which has another id in the fork."""
+    laid = await bench([Text(plan_json("g", [step("add", a=1, b=2)])), Text("3"), Text(answer("still 3"))])
+    await laid.ask("add", mode="plan")
+    await laid.ask("again")
     newest = (await laid.app.snapshots("s"))[0]
     await laid.app.fork("s", newest["checkpoint_id"], session_id="copy")
     cassette = await record(laid.app, "copy")
     assert [turn.answer for turn in cassette.turns] == ["3", "still 3"]
     assert all(call.request for turn in cassette.turns for call in turn.model_calls)
+    assert (await replay(cassette, agents=[laid.agent()])).difference is None
 
 
 REFUSED: dict[str, tuple[Drive, list[Scripted], str]] = {

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from typing import Literal
 
+from ...core.records import Json
+from ...models.request_text import indented
 from ...prompts.terminal import sentence
 from .cassette import Cassette, ModelCall
 
@@ -86,13 +88,38 @@ def replied(call: ModelCall) -> str:
     return _begun(" ".join((call.reply.error or "; ".join(made) or call.reply.text).split()))
 
 
-def turn_of_message(cassette: Cassette, now: Sequence[Any]) -> int:
+def difference_of_messages(cassette: Cassette, now: Sequence[Json]) -> Difference | None:
+    """The difference between the histories, if there is one."""
+    then, made = _numbered(cassette.messages), _numbered(now)
+    if then == made:
+        return None
+    return Difference(_turn_of_message(cassette, then, made), "messages", indented(then), indented(made))
+
+
+def _numbered(messages: Sequence[Json]) -> list[Json]:
+    """The messages with numbers as the ids of calls: those of a fork's copied turns are of the original's tasks."""
+    numbers: dict[str, str] = {}
+
+    def numbered(message: Json) -> Json:
+        made = dict(message)
+        if calls := message.get("tool_calls"):
+            made["tool_calls"] = [{**call, "id": number(call["id"])} for call in calls]
+        if "tool_call_id" in message:
+            made["tool_call_id"] = number(message["tool_call_id"])
+        return made
+
+    def number(call_id: str) -> str:
+        return numbers.setdefault(call_id, str(len(numbers) + 1))
+
+    return [numbered(message) for message in messages]
+
+
+def _turn_of_message(cassette: Cassette, then: Sequence[Json], now: Sequence[Json]) -> int:
     """The turn of the first message that differs."""
-    pairs = zip(cassette.messages, now, strict=False)
-    shorter = min(len(cassette.messages), len(now))
-    first = next((place for place, (then, made) in enumerate(pairs) if then != made), shorter)
+    pairs = zip(then, now, strict=False)
+    first = next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(then), len(now)))
     begun = 0
-    for message in cassette.messages[: first + 1]:
+    for message in then[: first + 1]:
         if begun < len(cassette.turns) and message.get("content") == cassette.turns[begun].message:
             begun += 1
     return max(begun, 1)

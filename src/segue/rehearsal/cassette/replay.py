@@ -13,10 +13,10 @@ from ...core.errors import ConfigurationError, ThreadExists
 from ...core.records import Json, Task
 from ...core.task_status import TaskStatus
 from ...entry import open_app
-from ...models.request_text import digest, indented
+from ...models.request_text import digest
 from ...runtime.request import Request
 from .cassette import Cassette
-from .difference import Difference, turn_of_message
+from .difference import Difference, difference_of_messages
 from .recorded_services import ReplayRegistry
 from .tape import Tape, Told
 
@@ -103,9 +103,8 @@ class _Player:
             elif difference := self._tape.difference or self._tape.left_out() or await self._outcome(task):
                 return Replay(cassette, difference)
         messages = await self._app.history(self._session)
-        if not live and list(cassette.messages) != messages:
-            then, now = indented(cassette.messages), indented(messages)
-            return Replay(cassette, Difference(turn_of_message(cassette, messages), "messages", then, now))
+        if not live and (difference := difference_of_messages(cassette, messages)):
+            return Replay(cassette, difference)
         return Replay(_with_requests(cassette, self._tape, messages), live=tuple(live))
 
     async def _outcome(self, task: Task) -> Difference | None:
