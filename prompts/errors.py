@@ -87,7 +87,7 @@ SENTENCES: Mapping[str, str] = {
     "The message is empty: write what you want to be done.": "消息是空的：请写下您想做的事。",
     "The message is not valid text: send it as UTF-8.": "消息不是有效的文本：请以 UTF-8 发送。",
     "The file {file} already exists: name another folder, as in `segue init my-agents`.": (
-        "文件 {file} 已经存在：请指定另一个文件夹，例如 `segue init shop`。"
+        "文件 {file} 已经存在：请指定另一个文件夹，例如 `segue init my-agents`。"
     ),
     "The folder {folder} cannot be written: {error}.": "文件夹 {folder} 无法写入：{error}。",
     "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's budget.message_bytes.": (
