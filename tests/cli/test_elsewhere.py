@@ -329,7 +329,7 @@ def damage(pages: Shell) -> None:
 def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callable[[], None]) -> None:
     let_go()
     assert pages("chat", "store it", *AGENTS, "--session", "s1").returncode == 0
-    assert b"Nothing of session s1 is damaged" in pages("recover", "s1").stdout
+    assert b"Session s1 is not damaged" in pages("recover", "s1").stdout
     damage(pages)
     refused = pages("chat", "hello", *AGENTS, "--session", "s1")
     assert refused.returncode == 1

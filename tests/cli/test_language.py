@@ -41,7 +41,7 @@ TEXTS = {
     "agents": (("agents",), "智能体", "agent"),
     "trace": (("trace", "{task}"), "已完成", "done"),
     "pause": (("pause", "{task}"), "任务 {task} 已完成", "Task {task} is done"),
-    "recover": (("recover", "done"), "会话 done 没有损坏", "Nothing of session done is damaged"),
+    "recover": (("recover", "done"), "会话 done 没有损坏", "Session done is not damaged"),
     "no graph": (("graph", "none"), "没有图“none”", "There is no graph 'none'"),
     "no database": (("tasks", "--db", "no.db"), "数据库 no.db 还不存在", "There is no database no.db yet"),
     "unfinished": (("chat", "x", "--session", "gone"), "继续它：", "resume it:"),
