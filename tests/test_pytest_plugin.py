@@ -56,7 +56,9 @@ def test_a_cassette_is_a_test_that_passes_until_a_prompt_changes(pytester: pytes
     )
 
 
-def test_a_cassette_is_replayed_with_agents_made_in_python(pytester: pytest.Pytester, project: Path) -> None:
+def test_a_cassette_is_replayed_with_agents_made_in_python_or_of_the_file(
+    pytester: pytest.Pytester, project: Path
+) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -66,10 +68,13 @@ def test_a_cassette_is_replayed_with_agents_made_in_python(pytester: pytest.Pyte
         def test_clock(segue_replay, kind):
             agent = segue.Agent(agent_id="clock", tools=["clock"], prompt=f"You are a {kind} clock.")
             segue_replay("cassettes/tokyo.cassette.yaml", agents=[agent])
+
+        def test_agents_file(segue_replay):
+            segue_replay("cassettes/tokyo.cassette.yaml")
         """
     )
-    done = run(pytester, "test_a_cassette_is_replayed_with_agents_made_in_python.py")
-    done.assert_outcomes(passed=1, failed=1)
+    done = run(pytester, "test_a_cassette_is_replayed_with_agents_made_in_python_or_of_the_file.py")
+    done.assert_outcomes(passed=2, failed=1)
     done.stdout.fnmatch_lines(["*ReplayDiffers: Turn 1, model call 1: the request differs."])
 
 

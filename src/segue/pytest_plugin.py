@@ -35,9 +35,7 @@ class CassetteItem(pytest.Item):
     """The replay of a cassette with the agents of the agents file."""
 
     def runtest(self) -> None:
-        given = str(self.config.getini("segue_agents"))
-        folder = self.config.inipath.parent if self.config.inipath else self.config.rootpath
-        _replay(self.path, *_agents_file(folder / given if given else None))
+        _replay(self.path, *_agents_file(self.config))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from .core.errors import SegueError
@@ -51,20 +49,31 @@ class CassetteItem(pytest.Item):
 
 
 @pytest.fixture
-def segue_replay() -> Replays:
-    """A function (cassette, agents=(), modes=None) that fails the test at the first difference."""
+def segue_replay(pytestconfig: pytest.Config) -> Replays:
+    """A function (cassette, agents=None, modes=None) that fails the test at the first difference.
 
-    def replays(cassette: str | Path, agents: Iterable[Any] = (), modes: Mapping[str, Any] | None = None) -> None:
+    Without agents, those of the agents file are taken, and its modes if none are given.
+    """
+
+    def replays(
+        cassette: str | Path, agents: Iterable[Any] | None = None, modes: Mapping[str, Any] | None = None
+    ) -> None:
         __tracebackhide__ = True
+        if agents is None:
+            agents, in_file = _agents_file(pytestconfig)
+            modes = in_file if modes is None else modes
         _replay(Path(cassette), list(agents), modes or {})
 
     return replays
 
 
-def _agents_file(file: Path | None) -> tuple[list[Any], Mapping[str, Any]]:
+def _agents_file(config: pytest.Config) -> tuple[list[Any], Mapping[str, Any]]:
+    """The agents and modes of the file that pytest's settings name."""
     from .cli.settings import Settings
 
-    settings = Settings(agents_file=str(file) if file else "")
+    given = str(config.getini("segue_agents"))
+    folder = config.inipath.parent if config.inipath else config.rootpath
+    settings = Settings(agents_file=str(folder / given) if given else "")
     return settings.agents(), settings.modes()
 
 
