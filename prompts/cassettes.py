@@ -6,6 +6,10 @@ CASSETTES: Mapping[str, str] = {
     "Session {session} belongs to a conversation: the log of `segue simulate` replays it.": (
         "会话 {session} 属于模拟对话：`segue simulate` 的日志可以重放它。"
     ),
+    "Session {session} cannot be recorded: task {task_id} waits for an answer. Give it with segue answer {task_id}, or "
+    "cancel the task.": (
+        "会话 {session} 无法录制：任务 {task_id} 正在等待答复。请用 segue answer {task_id} 答复，或取消该任务。"
+    ),
     "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.": (
         "会话 {session} 无法录制：任务 {task_id} {status}。请先继续或取消它。"
     ),

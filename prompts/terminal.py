@@ -250,8 +250,9 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "replay_outcome": ("第 {turn} 轮：结果不同。", "Turn {turn}: it ends differently."),
     "replay_messages": ("第 {turn} 轮：消息历史不同。", "Turn {turn}: the messages of the history differ."),
     "replay_no_text": (
-        "录制中没有当时请求的文本：录制之前智能体就已改动。",
-        "The recording has no text of the request as it was sent.",
+        "会话没有保存当时请求的文本；智能体文件、提示词、工具或模型很可能与会话运行时的不同。",
+        "The session keeps no text of the request as it was sent; the agents file, a prompt, the tools or the model "
+        "probably differ from those that it ran with.",
     ),
     "replay_did": ("当时的回复：{did}", "The model then replied: {did}"),
     "replay_reused": ("[沿用] {call}", "[recorded] {call}"),

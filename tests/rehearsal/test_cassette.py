@@ -305,11 +305,11 @@ async def test_a_fork_is_recorded_with_the_requests_of_its_replay(bench: Callabl
 
 
 REFUSED: dict[str, tuple[Drive, list[Scripted], str]] = {
-    "unfinished": (lambda bench: bench.ask("pay"), [Text(call_tool(("pay", {"amount": 7})))], "Resume or cancel it"),
+    "unfinished": (lambda bench: bench.ask("pay"), [Text(call_tool(("pay", {"amount": 7})))], "with segue answer "),
     "another agent": (
         lambda bench: bench.ask("hi"),
         [Text(answer("hi"))],
-        "a prompt, a tool, the model or a memory file has changed",
+        "the agents file, a prompt, the tools or the model probably differ",
     ),
 }
 

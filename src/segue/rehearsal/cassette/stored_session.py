@@ -24,7 +24,7 @@ from ...core.events import (
     from_dict,
 )
 from ...core.records import Json
-from ...core.task_status import OPEN
+from ...core.task_status import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
 from ...tools.calls.run import LEFT_OPEN
 from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
@@ -63,6 +63,13 @@ def _check(trace: Json) -> None:
     if task["mode"] == MODE or conversation_of_bot(session):
         raise TaskError(
             "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
+        )
+    if task["status"] == TaskStatus.WAITING:
+        raise TaskError(
+            "Session {session} cannot be recorded: task {task_id} waits for an answer. Give it with segue answer "
+            "{task_id}, or cancel the task.",
+            session=session,
+            task_id=task["task_id"],
         )
     if task["status"] in OPEN:
         raise TaskError(
