@@ -268,6 +268,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "会话正在等待答复，其余各轮没有继续。",
         "It waits for an answer; the turns after it were not continued.",
     ),
+    "give_agents_file": (
+        "如果它在智能体文件中，请用 --agents FILE 给出该文件。",
+        "If an agents file has it, give the file with --agents FILE.",
+    ),
     "see_doctor": ("或查看检查结果：{command}", "Or see what this says: {command}"),
     # A conversation that does not go on by itself.
     "reading_input": (

@@ -48,7 +48,6 @@ def sentence(result: Result) -> str:
             "The message has 33000 bytes; the limit is 32768: shorten it, or raise",
         ),
         (("chat", "hi", "--mode", "wild"), 2, "There is no mode 'wild'; use one of: direct, "),
-        (("chat", "hi", "--agent", "nobody"), 2, "There is no agent 'nobody'; use one of: travel, data."),
         (("chat", "hi", "--session", "a b"), 2, "The session name 'a b' cannot be used"),
         (("chat", "hi", "--model", "gpt"), 2, "The model 'gpt' is not known"),
         (("chat", "hi", "--model", "openai:gpt-x"), 1, "The model 'openai:gpt-x' needs a key: set OPENAI_API_KEY"),
@@ -64,6 +63,15 @@ def test_what_cannot_be_done_is_said_in_a_sentence(arguments: tuple[str, ...], c
     result = run(*arguments)
     assert sentence(result).startswith(said)
     assert result.exit_code == code
+
+
+def test_an_unknown_agent_may_be_one_of_an_agents_file() -> None:
+    result = run("chat", "hi", "--agent", "nobody")
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert result.stderr.splitlines() == [
+        "There is no agent 'nobody'; use one of: travel, data.",
+        "If an agents file has it, give the file with --agents FILE.",
+    ]
 
 
 def test_a_file_that_is_no_database_is_left_as_it_is(here: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     ("words", "code", "why"),
     [
         (["record", "nobody", *AT], 2, "There is no session 'nobody'"),
-        (["record", "s1", "--db", "segue.db"], 2, "There is no agent 'shop'"),
+        (["record", "s1", "--db", "segue.db"], 2, "give the file with --agents FILE"),
         (["record", "s1", "--redact", "pin", *AT], 2, "There is nothing to redact"),
         (
             ["record", "s1", "--out", "agents.toml/s1.yaml", *AT],

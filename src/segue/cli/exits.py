@@ -19,6 +19,7 @@ from ..core.errors import (
     NothingStored,
     SegueError,
     ToolServerUnavailable,
+    UnknownAgent,
     UnknownSnapshot,
     UnknownTask,
     UnknownThread,
@@ -78,6 +79,8 @@ def _hints(error: SegueError, settings: Settings) -> list[str]:
         return [task_command(settings, "recover", error.thread_id)]
     if isinstance(error, DatabaseUnavailable) and "restore it from a copy" in str(error):
         return [settings.say("see_doctor", command=doctor_command(settings))]
+    if isinstance(error, UnknownAgent) and not settings.agents_file:
+        return [settings.say("give_agents_file")]
     return []
 
 
