@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ..core.errors import SegueError
 from .cassettes import CASSETTES
 from .language import Language
+from .simulations import SIMULATIONS
 from .words import described
 from .workflow_faults import FAULTS
 
@@ -157,10 +158,6 @@ SENTENCES: Mapping[str, str] = {
         "文件夹 {folder} 不是空的，其中也没有批次：请用 --out 指定其他文件夹。"
     ),
     "The manifest {file} cannot be read: {error}.": "清单 {file} 无法读取：{error}。",
-    "The file {file} cannot be written: {reason}.": "文件 {file} 无法写入：{reason}。",
-    "{mode} is a person, who cannot take part in a batch: leave --n out.": (
-        "{mode} 是真人，不能参加批次：请去掉 --n。"
-    ),
     "The file {file} cannot be read: {error}.": "文件 {file} 无法读取：{error}。",
     "Another process works on the batch in {folder}: wait for it to end.": (
         "另一个进程正在处理 {folder} 中的批次：请等它结束。"
@@ -477,7 +474,7 @@ SENTENCES: Mapping[str, str] = {
 }
 """By the English template, where one class has several sentences."""
 
-SENTENCES = {**SENTENCES, **FAULTS, **CASSETTES}
+SENTENCES = {**SENTENCES, **FAULTS, **CASSETTES, **SIMULATIONS}
 
 _TRANSLATED = ("kind", "role", "status", "choices", "known", "fault", "reason", "advice")
 

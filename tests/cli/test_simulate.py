@@ -106,3 +106,37 @@ def test_a_batch_that_cannot_be_held_leaves_its_folder_free(given: list[str], sa
 
     assert refused.exit_code == 2 and said in refused.stderr
     assert not (folder / "rx").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--out", "o"], "it belongs to a batch"),
+        (["--workers", "2"], "it belongs to a batch"),
+        (["--say", "hello"], "the user is dummy_user"),
+        (["--workflow", "travel_change", "--say", "hello", "--n", "2"], "the user is rule_user"),
+        (["--user", "scripted_user"], "scripted_user has nothing to say"),
+    ],
+)
+def test_options_without_effect_are_refused(given: list[str], said: str) -> None:
+    refused = CliRunner().invoke(app, ["simulate", *given])
+
+    assert refused.exit_code == 2 and said in refused.stderr
+
+
+@pytest.mark.parametrize(("given", "language"), [([], "en"), (["--language", "zh"], "zh")])
+def test_the_language_of_the_workflow_comes_before_that_of_the_environment(
+    given: list[str], language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGUE_LANGUAGE", "zh")
+
+    CliRunner().invoke(app, ["simulate", "--workflow", "travel_change", "--turns", "1", "--log", "x.jsonl", *given])
+
+    assert read_log("x.jsonl").language == language
+
+
+def test_a_finished_batch_that_is_run_again_shows_all_its_conversations() -> None:
+    batch = ["simulate", "--n", "1", "--out", "o"]
+    CliRunner().invoke(app, batch)
+
+    assert "1/1" in CliRunner().invoke(app, batch).stderr

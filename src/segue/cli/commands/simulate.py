@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...core.records import Json
 
 _CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
+_UNSCRIPTED = ("dummy_user", "input_user", "llm_profile", "llm_oow", "rule_user")
 _OWN = "or your own as module:attribute"
 Config = Annotated[
     str, typer.Option("--config", metavar="FILE", help="A TOML or YAML file; the options given here take precedence.")
@@ -51,9 +52,12 @@ Scenario = Annotated[str | None, typer.Option("--scenario", help="One of the wor
 Number = Annotated[
     int | None, typer.Option("--n", min=1, metavar="N", help="Hold N conversations, the workflow's scenarios in turn.")
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=64, help="Processes for --n, each with a database; 1.")
+]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="The folder of --n: its manifest, logs, databases and reports.")
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="The folder of --n, with its manifest, logs and reports; ./rehearsal."),
 ]
 Log = Annotated[
     str, typer.Option("--log", metavar="FILE", help="Where the log is written; by default SESSION.jsonl in ./logs.")
@@ -61,6 +65,7 @@ Log = Annotated[
 
 
 def simulate(
+    context: typer.Context,
     config: Config = "",
     user: User = None,
     bot: Bot = None,
@@ -76,8 +81,8 @@ def simulate(
     scenario: Scenario = None,
     seed: Seed = None,
     n: Number = None,
-    workers: Workers = 1,
-    out: Out = Path("rehearsal"),
+    workers: Workers = None,
+    out: Out = None,
     session: Session = "",
     log: Log = "",
     agents: options.Agents = "",
@@ -93,20 +98,52 @@ def simulate(
     who = {"user_mode": user, "bot_mode": bot, "api_mode": api, "bot_agent": agent, "bot_model": model or None}
     script = {"user_model": user_model, "goal": goal, "persona": persona, "script": say or None}
     course = {"conversation_turn_limit": turns, "workflow": workflow, "scenario": scenario, "seed": seed}
-    values = who | script | course | {"language": language or None}
+    values = who | script | course | {"language": _given(context, "language") or None}
     with report_errors(settings):
         from ...core.conversation import config_of, load_config
 
         chosen = load_config(config, **values) if config else config_of(values)
+        _check_script(chosen, say)
+        _check_batch(settings, n, {"--out": out, "--workers": workers}, {"--session": session, "--log": log})
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
-        if session or log:
-            hint = "--session" if session else "--log"
-            raise typer.BadParameter("a batch names its sessions and logs itself: see --out", param_hint=hint)
         from ...rehearsal.batch.manifest import batch_of
         from .batch import run_batch
 
-        raise typer.Exit(run_batch(settings, out, batch_of(chosen, n=n, workers=workers, agents=agents)))
+        manifest = batch_of(chosen, n=n, workers=workers or 1, agents=agents)
+        raise typer.Exit(run_batch(settings, out or Path("rehearsal"), manifest))
+
+
+def _check_batch(settings: Settings, n: int | None, batch: "Json", single: "Json") -> None:
+    """Refuse options of a batch without --n, and those of a single conversation with it."""
+    for hint in (name for name, value in (batch if n is None else single).items() if value):
+        own = "a batch names its sessions and logs itself: see --out"
+        raise typer.BadParameter(settings.say("needs_n") if n is None else own, param_hint=hint)
+
+
+def _given(context: typer.Context, option: str) -> str:
+    """An option's value on the command line; empty where it comes from the environment or is the default."""
+    source = context.get_parameter_source(option)
+    return str(context.params[option]) if source and source.name == "COMMANDLINE" else ""
+
+
+def _check_script(config: "ConversationConfig", say: list[str] | None) -> None:
+    """Refuse lines for a user that says none, and a scripted user without lines.
+
+    Raises:
+        ConfigurationError.
+    """
+    from ...core.errors import ConfigurationError
+    from ...rehearsal.workflows import with_workflow
+
+    whole = with_workflow(config)
+    if say and whole.user_mode in _UNSCRIPTED:
+        raise ConfigurationError(
+            "--say gives lines to scripted_user, and the user is {mode}: add --user scripted_user, or leave it out.",
+            mode=whole.user_mode,
+        )
+    if whole.user_mode == "scripted_user" and not whole.script:
+        raise ConfigurationError("scripted_user has nothing to say: give it lines with --say or `script`.")
 
 
 def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:
