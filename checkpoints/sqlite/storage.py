@@ -21,7 +21,7 @@ from .sessions.deletion import delete, rewrite
 from .sessions.export import export, import_
 from .sessions.fork import fork
 from .sessions.origins import origins
-from .sessions.pruning import prune
+from .sessions.retention import prune
 from .sessions.snapshots import find_place, snapshots
 from .tasks import Tasks
 

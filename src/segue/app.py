@@ -23,9 +23,9 @@ from .registry import Registry
 from .runtime.capacity import Capacity
 from .runtime.control import Control
 from .runtime.modes import wired_graph
-from .runtime.pruning import Pruning
 from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
+from .runtime.retention import Pruning
 from .runtime.rewind import Rewind
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions

@@ -11,7 +11,7 @@ import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.retention import Retention
 from segue.core.timeline import Place
-from segue.runtime.pruning import Pruning
+from segue.runtime.retention import Pruning
 from segue.runtime.rewind import config_of
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
