@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 TYPES := build/types
 DB := segue.db
 TASKS := 2000
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := --dist loadfile --no-loadscope-reorder
+NPM := sh web/npm.sh $(VENV)
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
 # An environment that is active, or another project's settings, must not reach into .venv.
@@ -15,20 +16,27 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow crash mutants check e2e types studio bench bench-serve lock clean
+.PHONY: help demo docs test test-slow test-postgres crash mutants check e2e types studio bench bench-serve bench-storage bench-workers lock clean
 
 help: ## list these targets
-	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.base ## plan a trip in the terminal, offline and without a key
 	$(BIN)/segue demo --db $(DB)
 	@echo "(segue is $(BIN)/segue here; to type it as it stands: source $(BIN)/activate)"
 
+docs: $(VENV)/.docs ## build the documentation into site/
+	$(BIN)/python -m reference
+	@echo 'Read it: $(BIN)/python -m http.server 8080 -d site, then http://localhost:8080'
+
 test: $(VENV)/.dev ## run the fast tests
-	$(BIN)/python -m pytest -m 'not slow' $(PARALLEL) -p no:schemathesis --ignore tests/server/test_schema.py
+	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) -p no:schemathesis
 
 test-slow: $(VENV)/.dev ## run the slow tests: processes, crashes, recordings
-	$(BIN)/python -m pytest -m slow $(PARALLEL)
+	$(BIN)/python -m pytest -m slow -n 3 $(PARALLEL)
+
+test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
+	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL)
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
@@ -36,16 +44,20 @@ crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of 
 mutants: $(VENV)/.dev ## put known faults into a copy of the source: the tests must notice each
 	$(BIN)/python -m tests.mutants
 
-check: $(VENV)/.dev types ## format, lint, types and imports, as CI does
+check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and imports, as CI does
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy -p segue 2>&1); rc=$$?; echo "$$out" | \
+	@echo 'mypy --strict'; out=$$(MYPYPATH=$(TYPES) $(BIN)/mypy --explicit-package-bases -p segue -p reference 2>&1); rc=$$?; echo "$$out" | \
 	  sed -E 's#$(TYPES)/segue/(graphs|nodes|tools|prompts|checkpoints)/#\1/#g; s#$(TYPES)/#src/#g'; exit $$rc
 	PYTHONPATH=$(TYPES) $(BIN)/lint-imports
+	@echo 'tsc --checkJs and eslint'; $(NPM) run --silent check
 
-e2e: $(VENV)/.e2e ## the service in a browser: fetches Chromium where there is none
+e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none
 	@sh e2e/chromium.sh
-	$(BIN)/python -m pytest e2e
+	$(BIN)/python -m pytest e2e -n 2 --dist worksteal
+
+web/node_modules/.installed: web/package-lock.json | $(VENV)/.dev
+	@$(NPM) ci --silent && touch $@
 
 # Type checkers do not follow the package map of an editable install, so they read a copy that is installed like any wheel.
 types: $(VENV)/.dev
@@ -64,13 +76,19 @@ bench: $(VENV)/.bench ## what a round, a prompt, a task and a start cost, beside
 bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
 	$(BIN)/python benchmarks/serve.py
 
+bench-storage: $(VENV)/.dev ## what storing a task costs on PostgreSQL, beside SQLite
+	$(BIN)/python -m benchmarks.storage
+
+bench-workers: $(VENV)/.dev ## kill workers, freeze them, race them, count them: the tables of docs/scaling.md
+	$(BIN)/python -m tests.workers
+
 lock: $(VENV)/.dev ## resolve constraints.txt anew
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; command -v uv >/dev/null || $(BIN)/python -m pip install -q uv; \
-	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --upgrade \
+	  uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --group e2e --group bench --group docs --group web --upgrade \
 	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o constraints.txt pyproject.toml
 
 clean: ## remove .venv and everything that was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .langgraph_api
+	rm -rf $(VENV) build dist site web/node_modules *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .langgraph_api .cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up. A stamp says what is installed; it is made anew when pyproject.toml or constraints.txt changes.
@@ -79,8 +97,9 @@ $(VENV)/.studio: WANTED := -e '.[studio]'
 $(VENV)/.dev: WANTED := -e '.[all]' --group dev
 $(VENV)/.e2e: WANTED := -e '.[all]' --group dev --group e2e
 $(VENV)/.bench: WANTED := -e '.[all]' --group dev --group bench
+$(VENV)/.docs: WANTED := -e '.[serve]' --group docs
 
-$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base $(VENV)/.studio $(VENV)/.dev $(VENV)/.e2e $(VENV)/.bench $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV): $(WANTED)"
 	@PATH="$$PATH:$(CURDIR)/$(BIN)"; \
 	uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv || true; \

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from costs.peers import PEERS
 from costs.processes import Run, Worker, endpoint, requests_of, worker
@@ -16,13 +17,15 @@ from costs.report import Costs, write_report
 from costs.startup import first_answer, first_answer_bare
 
 HERE = Path(__file__).parent
-ROUNDS = {0: 7, 10: 5, 100: 2}
+ROUNDS = {0: 20, 10: 5, 100: 2}
 """How often each peer runs a task of so many calls; all in turn, so that a busy machine slows all of them alike."""
 LONG = 1_000
 LONG_PEERS = 200
 """Calls of the longest task: of the peers fewer, since their cost a call grows with the number."""
 SEGUE = ("Segue json", "Segue native")
 AT_ONCE = 200
+TURNS = 500
+"""Turns of a long session."""
 PROMPT_CALLS = 20
 
 
@@ -84,18 +87,24 @@ def measure(url: str, folder: Path, short_tasks: int) -> Costs:
         "segue chat --mode direct": [first_answer(url, folder, f"direct-{n}", "direct") for n in range(5)],
         "segue chat --mode react": [first_answer(url, folder, f"react-{n}", "react") for n in range(5)],
     }
-    plans = subprocess.run(
-        [sys.executable, "-m", "costs.plans", url, str(folder)], cwd=HERE, stdout=subprocess.PIPE, check=True
-    )
     return Costs(
         by_calls=by_calls,
         prompts=sent,
         crowd=crowd,
         long={peer: (LONG if peer in SEGUE else LONG_PEERS, run) for peer, run in long.items()},
         short=(short_tasks, batches),
-        starts={name: median(seconds) for name, seconds in starts.items()},
-        plans=json.loads(plans.stdout),
+        starts=starts,
+        plans=printed("plans", url, folder),
+        turns=printed("turns", url, folder / "turns", str(TURNS)),
+        shares=printed("shares", url, folder),
     )
+
+
+def printed(module: str, url: str, folder: Path, *options: str) -> Any:
+    """What a module of the benchmark prints, in a process of its own."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", f"costs.{module}", url, str(folder), *options]
+    return json.loads(subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, check=True).stdout)
 
 
 CROWD = ("create_agent + SQLite", "Segue json")

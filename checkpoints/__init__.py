@@ -1,1 +1,1 @@
-"""What is kept in SQLite: checkpoints, events, tool calls, leases and tasks."""
+"""Storage in SQLite or PostgreSQL: checkpoints, events, tool calls, leases and tasks."""

@@ -1,13 +1,15 @@
 """One browser and one offline service for all tests; a page of its own for each."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from .models import Model, scripted
 from .serving import SECONDS, Service
@@ -25,6 +27,7 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 Open = Callable[[Service], Page]
+expect.set_options(timeout=SECONDS * 1000)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +47,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """What one person's tabs share."""
     asked: list[str] = []
-    with browser.new_context() as context:
+    with browser.new_context(bypass_csp=True) as context:  # what is not escaped would run
         context.add_init_script(path=Path(__file__).with_name("client.js"))
         context.set_default_timeout(SECONDS * 1000)
         context.on("request", lambda request: asked.append(request.url))
@@ -62,6 +65,41 @@ def tab(context: BrowserContext) -> Open:
         return page
 
     return opened
+
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    """Opens the web page of a service, each time in a browser of its own, which must report no error.
+
+    Further arguments are those of a context: `viewport`, `locale`, `color_scheme`.
+    """
+    problems: list[str] = []
+    asked: list[str] = []
+
+    def opened(service: Service, address: str = "", **options: Any) -> Page:
+        usual = {"viewport": {"width": 1280, "height": 860}, "locale": "en-US", "reduced_motion": "reduce"}
+        context = browser.new_context(**{**usual, **options})
+        context.set_default_timeout(SECONDS * 1000)
+        context.on("request", lambda request: asked.append(request.url))
+        context.on("console", lambda message: problems.append(message.text) if is_problem(message) else None)
+        context.on("weberror", lambda error: problems.append(str(error.error)))
+        page = context.new_page()
+        page.goto(f"{service.url}/{address}")
+        return page
+
+    yield opened
+    for context in browser.contexts:
+        context.close()
+    assert {urlsplit(url).hostname for url in asked} <= {"127.0.0.1"}
+    assert not problems
+
+
+def is_problem(message: ConsoleMessage) -> bool:
+    """Whether the page complains; that a service is away or stopping, or asks for a key, is no fault of the page."""
+    return message.type in ("error", "warning") and not re.search(r"net::ERR_|status of (401|503)", message.text)
 
 
 @pytest.fixture(scope="session")

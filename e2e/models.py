@@ -2,11 +2,13 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fakes import answer, call_tool, choose
 from tests.loopback import Gate, Item, Json, LoopbackServer, Text
 from tests.loopback_wire import Wire
 
@@ -19,29 +21,81 @@ model = "openai:scripted"
 base_url = "{base_url}"
 api_key = "unused"
 mode = "direct"
+
+[[agent]]
+agent_id = "shop"
+model = "openai:scripted"
+base_url = "{base_url}"
+api_key = "unused"
+mode = "react"
+tools = ["shop_tools:refund", "shop_tools:lookup"]
 """
+TOOLS = '''
+import segue
+
+
+@segue.tool(needs_approval=True)
+def refund(order_id: int, amount: float) -> str:
+    """Pay money back."""
+    return f"refunded {amount} for order {order_id}"
+
+
+@segue.tool(read_only=True)
+def lookup(order_id: int) -> dict[str, object]:
+    """Look up an order."""
+    return {"order_id": order_id, "history": ["packed", "sent"] * 1000}
+'''
+QUESTION = "Which colour?"
 LONG = "".join(f"第{n}天：从北京出发，𠮷野家旁的茶馆🍵很好。\n" for n in range(200)).strip()
+TEN_THOUSAND = "".join(f"{n}. 上午参观**博物馆**，下午走一走。\n" for n in range(1, 501))
 FIRST, REST = "这是开头，", "这是后来的。"
-CALLS = 100
+CALLS = 300
 """Calls of a model that one service can make."""
 
 
 @dataclass
 class Model:
-    """Says the long text in pieces of the size that the message names, or waits after its first words."""
+    """Says the long text in pieces of the size that the message names, or waits after its first words; plays a shop."""
 
     go: threading.Event = field(default_factory=threading.Event)
 
     def reply(self, request: Json) -> Item:
+        said = "\n".join(str(message["content"]) for message in request["messages"])
+        if "## Branches" in said:
+            knows = '"success": "blue"' in said
+            return Text(
+                choose("final_answer", answer="It is blue.") if knows else choose("ask_user", question=QUESTION)
+            )
+        if "CALL_TOOL" in said:
+            return self._decide(said)
         message = str(request["messages"][-1]["content"])
+        if message == "ten thousand characters":
+            return InPieces(TEN_THOUSAND, 4)
         if size := re.fullmatch(r"in pieces of (\d+)", message):
             return InPieces(LONG, int(size[1]))
         return Gate(FIRST, REST, self.go) if message.startswith("wait") else Text(message)
 
+    def _decide(self, said: str) -> Item:
+        """What the shop does next: a call first, then the answer."""
+        if "please ramble" in said:
+            return Text("Nice weather today.")
+        looked_up, call = "packed" in said, call_tool(("lookup", {"order_id": 17}), thought="I look the order up.")
+        if orders := re.findall(r"please refund (\d+)", said):
+            order = max(map(int, orders))
+            refunded = re.search(rf"refunded [\d.]+ for order {order}", said)
+            arguments = {"order_id": order, "amount": 20.5}
+            call = call_tool(("refund", arguments), thought="The customer wants money back.")
+            ended = refunded or "too much" in said
+            return Text(answer(f"Done: {refunded[0] if refunded else 'nothing was paid'}.") if ended else call)
+        if "please wait" in said and not looked_up:
+            half = len(call) // 2
+            return Gate(call[:half], call[half:], self.go)
+        return Text(answer("Sent, **as advised**." if "gift wrap" in said else "Sent.") if looked_up else call)
+
 
 @dataclass(frozen=True)
 class InPieces:
-    """A reply that an endpoint sends in pieces of this many characters."""
+    """A reply that an endpoint sends in pieces of this many characters, a thousand a second."""
 
     text: str
     size: int
@@ -50,6 +104,7 @@ class InPieces:
         wire.begin()
         for start in range(0, len(self.text), self.size):
             wire.delta({"content": self.text[start : start + self.size]})
+            time.sleep(0.001)
         wire.finish("stop")
 
 
@@ -58,6 +113,7 @@ def scripted(folder: Path, model: Model) -> Iterator[Service]:
     """A service whose default agent has this model."""
     with LoopbackServer([model.reply] * CALLS) as endpoint:
         try:
+            (folder / "shop_tools.py").write_text(TOOLS, encoding="utf-8")
             with Service(folder, AGENTS.format(base_url=endpoint.base_url)) as service:
                 yield service
         finally:

@@ -13,15 +13,17 @@ from typing import Any, Self
 
 import httpx
 
-SECONDS = 20.0
+SECONDS = 40.0
+STARTING_SECONDS = 120.0
 Json = dict[str, Any]
 
 
 class Service:
     """A service with a database and a log in a folder: `with Service(folder) as service:`."""
 
-    def __init__(self, folder: Path, agents: str = "") -> None:
+    def __init__(self, folder: Path, agents: str = "", **environ: str) -> None:
         self._folder = folder
+        self._environ = {**environment(), **environ}
         self._options: list[str] = []
         if agents:
             (folder / "agents.toml").write_text(agents, encoding="utf-8")
@@ -37,8 +39,8 @@ class Service:
     def start(self) -> Self:
         command = [sys.executable, "-m", "segue", "serve", "--port", str(self.port), "--db", "segue.db", *self._options]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=self._folder, env=environment(), stdout=log, stderr=log)
-        wait_until(self._ready)
+            self._process = subprocess.Popen(command, cwd=self._folder, env=self._environ, stdout=log, stderr=log)
+        wait_until(self._ready, STARTING_SECONDS)
         return self
 
     def _ready(self) -> bool:
@@ -83,7 +85,7 @@ class Service:
 def environment() -> dict[str, str]:
     """Nothing of the person's who runs the tests but where programs and home are."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    return {**kept, "NO_PROXY": "127.0.0.1", "PYTHONUTF8": "1"}
+    return {**kept, "NO_PROXY": "127.0.0.1", "PYTHONUTF8": "1", "SEGUE_OFFLINE_PACE": "0"}
 
 
 def free_port() -> int:
@@ -92,9 +94,9 @@ def free_port() -> int:
         return port
 
 
-def wait_until(reached: Callable[[], bool]) -> None:
+def wait_until(reached: Callable[[], bool], seconds: float = SECONDS) -> None:
     """Look again and again until it is so."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.02)

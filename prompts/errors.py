@@ -1,13 +1,15 @@
-"""The errors' sentences in Chinese; an error itself speaks English."""
+"""Error messages in Chinese; the message of an error itself is in English."""
 
 from collections.abc import Mapping
 
 from ..core.errors import SegueError
-from .cassettes import CASSETTES
+from .agents import ERRORS as AGENTS
+from .clients import CLIENTS
 from .language import Language
-from .simulations import SIMULATIONS
+from .message_files import FILES
+from .rehearsal import ERRORS as REHEARSALS
+from .servers import SENTENCES as SERVERS
 from .words import described
-from .workflow_faults import FAULTS
 
 ERRORS: Mapping[str, str] = {
     "SegueError": "{sentence}",
@@ -44,6 +46,7 @@ ERRORS: Mapping[str, str] = {
     "InvalidPlan": "计划无效：{sentence}",
     "IllegalTransition": "状态不能从“{old}”变为“{new}”。",
     "TaskError": "任务无法执行此操作：{sentence}",
+    "AmbiguousTask": "任务不明确：{sentence}",
     "UnknownTask": "此数据库中没有任务“{task_id}”；`segue tasks` 可列出所有任务。",
     "UnknownThread": "此数据库中没有会话“{thread_id}”；`segue sessions` 可列出所有会话。",
     "NothingStored": "此数据库中还没有会话：`segue chat` 可开始一个。",
@@ -51,6 +54,7 @@ ERRORS: Mapping[str, str] = {
     "QuestionClosed": "问题已经关闭：{sentence}",
     "UnknownPlace": "此数据库中没有会话或快照“{text}”：`segue timeline SESSION` 可列出快照。",
     "ThreadExists": "会话“{thread_id}”已经存在：请为新会话另取名称。",
+    "KeyUsed": "幂等键“{key}”已用于另一个请求：请为每个请求使用新的键。",
     "InvalidExport": "文件无法导入：{reason}。没有保存任何内容；请重新导出会话。",
     "TaskUnfinished": "会话“{thread_id}”有一个任务{status}：请先{choices}任务“{task_id}”，再重新发送消息。",
     "InvalidAnswer": "答复无效：{sentence}",
@@ -68,6 +72,7 @@ ERRORS: Mapping[str, str] = {
         "会话“{thread_id}”有一个检查点已损坏（{reason}），无法连同未完成的任务一起导出：segue recover {thread_id}。"
         "如果找不到可读的检查点，请先结束或取消该任务。"
     ),
+    "FileUnavailable": "消息的文件 {path}（{state}）无法读取：请从副本恢复，或在新消息中重新发送。",
     "NothingReadable": (
         "会话“{thread_id}”没有可读的检查点（{reason}）：请在新会话中继续。没有删除任何检查点；"
         "`segue tasks` 和 `segue trace` 可显示此会话做过什么。"
@@ -90,6 +95,17 @@ SENTENCES: Mapping[str, str] = {
     "The file {file} already exists: name another folder, as in `segue init my-agents`.": (
         "文件 {file} 已经存在：请指定另一个文件夹，例如 `segue init my-agents`。"
     ),
+    "The database to copy to has another session '{thread_id}' already: delete one of the two, or export it and "
+    "import it under another name.": (
+        "要复制到的数据库中已有另一个会话“{thread_id}”：请删除其中一个，或先导出它，再以其他名称导入。"
+    ),
+    "Session '{thread_id}' reads differently in the database that it was copied to: nothing of it was stored.": (
+        "会话“{thread_id}”在要复制到的数据库中读出的内容不同：没有保存它的任何内容。"
+    ),
+    "There is no database {path} to copy from: name one that exists.": (
+        "没有可供复制的数据库 {path}：请指定已有的数据库。"
+    ),
+    "A database cannot be copied to itself: name another one.": "数据库不能复制到它自己：请指定另一个。",
     "The folder {folder} cannot be written: {error}.": "文件夹 {folder} 无法写入：{error}。",
     "The message has {size} bytes; the limit is {most}: shorten it, or raise the agent's budget.message_bytes.": (
         "消息有 {size} 字节，最多 {most} 字节：请缩短它，或增大智能体的 budget.message_bytes。"
@@ -97,9 +113,15 @@ SENTENCES: Mapping[str, str] = {
     "The session name {name} cannot be used: write up to 128 letters, digits or . _ : @ -": (
         "会话名称 {name} 无法使用：最多 128 个字母、数字或 . _ : @ -"
     ),
+    "Metrics cannot be served on port {port} of {host}: {reason}. Choose another port.": (
+        "无法在 {host} 的端口 {port} 上提供指标：{reason}。请选择其他端口。"
+    ),
     "Task {task_id} is {status}: it waits for no answer.": "任务 {task_id} {status}：它没有在等待答复。",
     "Task {task_id} is {status}: there is nothing to resume; send a new message.": (
         "任务 {task_id} {status}：没有可以继续的内容；请发送新消息。"
+    ),
+    "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.": (
+        "任务 {task_id} 将被取消：请用 segue cancel {task_id} 取消它，或发送新消息。"
     ),
     "Task {task_id} waits for a person: answer it with segue answer {task_id}, or cancel it.": (
         "任务 {task_id} 正在等待答复：请用 segue answer {task_id} 答复，或取消它。"
@@ -111,8 +133,20 @@ SENTENCES: Mapping[str, str] = {
         "任务 {task_id} {status}：只有正在运行的任务才能暂停。"
     ),
     "Task {task_id} is {status}: there is nothing to cancel.": "任务 {task_id} {status}：没有可以取消的内容。",
+    "Task {task_id} failed: {error}": "任务 {task_id} 失败：{error}",
+    "The queue of the workers cannot be used: {error}": "工作进程的队列无法使用：{error}",
+    "Workers need a PostgreSQL database: name one with --db postgresql://…": (
+        "工作进程需要 PostgreSQL 数据库：请用 --db postgresql://… 指定。"
+    ),
+    "Dispatching can be auto, always or never, not '{text}'.": "任务分派可设为 auto、always 或 never，不能是“{text}”。",
+    "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'.": (
+        "SQLite 没有工作进程：请指定 PostgreSQL 数据库，或去掉 dispatch='always'。"
+    ),
     "Task {task_id} still runs: its process was asked to cancel it, but does not answer.": (
         "任务 {task_id} 仍在运行：已要求它的进程取消，但没有回应。"
+    ),
+    "A database named {scheme}://… cannot be opened: name a SQLite file, or postgresql://USER@HOST/NAME.": (
+        "无法打开 {scheme}://… 数据库：请指定 SQLite 文件，或 postgresql://USER@HOST/NAME。"
     ),
     "There is no database {path} yet: `segue chat` creates it, or name another one with --db.": (
         "数据库 {path} 还不存在：`segue chat` 会创建它，或用 --db 指定其他数据库。"
@@ -156,6 +190,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The folder {folder} is not empty and holds no batch: name another one with --out.": (
         "文件夹 {folder} 不是空的，其中也没有批次：请用 --out 指定其他文件夹。"
+    ),
+    "There is no folder {folder}: --rehearsals names the folder of batches.": (
+        "没有文件夹 {folder}：--rehearsals 应指定批次所在的文件夹。"
     ),
     "The manifest {file} cannot be read: {error}.": "清单 {file} 无法读取：{error}。",
     "The file {file} cannot be read: {error}.": "文件 {file} 无法读取：{error}。",
@@ -250,6 +287,9 @@ SENTENCES: Mapping[str, str] = {
     "The prompt {name}.{language}.md needs values for: {missing}.": (
         "提示词 {name}.{language}.md 需要这些值：{missing}。"
     ),
+    "No model is configured for {agents}: set OPENAI_API_KEY or SEGUE_MODEL, or a model in the agents file.": (
+        "没有为 {agents} 配置模型：请设置 OPENAI_API_KEY 或 SEGUE_MODEL，或在智能体文件中设置 model。"
+    ),
     "Several workers need a database that they share: name a file with --db.": (
         "多个工作进程需要共享的数据库：请用 --db 指定文件。"
     ),
@@ -266,24 +306,11 @@ SENTENCES: Mapping[str, str] = {
         "x}={{…}}'。"
     ),
     "--edit {text} is not a JSON object ({error}).": "--edit {text} 不是 JSON 对象（{error}）。",
+    "--only {text} has no value: use --only NAME=VALUE or NAME='PREFIX*'.": (
+        "--only {text} 没有值：请使用 --only 参数=值 或 参数='前缀*'。"
+    ),
     "Two options apply to all calls: name the calls by their numbers; the calls are {calls}.": (
         "有两个选项用于所有调用：请用编号指明调用；调用有：{calls}。"
-    ),
-    "The agents file {file} holds no [[agent]] table.": "智能体文件 {file} 中没有 [[agent]] 表。",
-    "The agents file {file} has more than one agent '{name}': rename one.": (
-        "智能体文件 {file} 中有多个名为“{name}”的智能体：请重命名其中一个。"
-    ),
-    'The [modes] table of {path} needs lines such as: shout = "my_module:graph".': (
-        '{path} 的 [modes] 表应有这样的行：shout = "my_module:graph"。'
-    ),
-    "The agents file {file} has '{unknown}'; it may have {may}.": (
-        "智能体文件 {file} 中有“{unknown}”；可以有：{may}。"
-    ),
-    "The agents file {file} cannot be read: {error}.": "智能体文件 {file} 无法读取：{error}。",
-    "The agent '{name}' in {file}: {where}: {reason}.": "{file} 中的智能体“{name}”：{where}：{reason}。",
-    "'{name}' cannot be imported: {error}.": "“{name}”无法导入：{error}。",
-    "The prompt file {prompt_file} of {file} cannot be read: {error}.": (
-        "{file} 的提示词文件 {prompt_file} 无法读取：{error}。"
     ),
     "The configuration {file} is not a table of names and values.": "配置 {file} 不是名称与值的表。",
     "The configuration {file} cannot be read: {error}.": "配置 {file} 无法读取：{error}。",
@@ -316,7 +343,7 @@ SENTENCES: Mapping[str, str] = {
         "文件夹 {folder} 不存在：请创建它，或指定其他文件夹。"
     ),
     "The snapshot's {name} is {found}, which no engine has.": "快照的 {name} 是 {found}，引擎没有这样的值。",
-    "The snapshot is of a run without an app: go on with it in an engine without one.": (
+    "The snapshot is of a run without an app: continue it in an engine without one.": (
         "快照来自没有应用的运行：请在没有应用的引擎中继续。"
     ),
     "A run is under way: wait for it, or close it first.": "运行尚未结束：请等待它，或先关闭它。",
@@ -388,28 +415,23 @@ SENTENCES: Mapping[str, str] = {
     "The service on {host} without an API key would let anyone in: set {keys}, or use --host 127.0.0.1.": (
         "{host} 上的服务没有 API 密钥，任何人都能访问：请设置 {keys}，或使用 --host 127.0.0.1。"
     ),
+    "Port {port} of {host} is in use: stop what listens there, or choose another with --port.": (
+        "{host} 的端口 {port} 已被占用：请停止占用它的程序，或用 --port 选择另一个端口。"
+    ),
     "{name} must be a whole number of at least {least}, not '{text}'.": (
         "{name} 应为不小于 {least} 的整数，而不是“{text}”。"
     ),
     "{origins}=* allows every web page: set {keys}, or name the origins.": (
         "{origins}=* 允许所有网页：请设置 {keys}，或列出来源。"
     ),
-    "The tool {tool} cannot be used: Segue does not inject {parameter}. Give it a default, fix it with "
-    "functools.partial, or take a RunnableConfig instead.": (
-        "工具 {tool} 无法使用：Segue 不注入 {parameter}。请给它默认值，用 functools.partial 固定它，或改用 Ru"
-        "nnableConfig。"
-    ),
-    "The function {name} cannot be a tool: it yields; return a list instead.": (
-        "函数 {name} 不能作为工具：它使用 yield；请改为返回列表。"
-    ),
-    "The {kind} of the tool {tool} asks for {parameter}, which the tool does not have.": (
-        "工具 {tool} 的 {kind} 需要 {parameter}，而工具没有这个参数。"
-    ),
     "The ids of {n} snapshots end with '{text}': give more characters.": (
         "有 {n} 个快照的编号以“{text}”结尾：请多写几个字符。"
     ),
     "The call of {name} cannot be undone: its tool declares no undo.": "{name} 的调用不能撤销：它的工具没有声明 undo。",
     "Give either a message or changes to the state.": "请给出消息或对状态的修改，二者选一。",
+    "The snapshots before this message of session '{thread_id}' were pruned: start a new conversation.": (
+        "会话“{thread_id}”在这条消息之前的快照已被清理：请开始新的对话。"
+    ),
     "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.": (
         "会话“{thread_id}”在这一轮之前的快照已被清理：请修改之后的消息。"
     ),
@@ -433,31 +455,6 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The plan is not valid: {why}.": "计划无效：{why}。",
     "The field '{name}' has the type {kind}; the new value does not.": "字段“{name}”的类型是 {kind}，新的值不是。",
-    "{source} cannot be a tool: it has no name; set its __name__.": (
-        "{source} 不能作为工具：它没有名称；请设置 __name__。"
-    ),
-    "The function {name} cannot be a tool: its types cannot be read: {error}.": (
-        "函数 {name} 不能作为工具：它的类型无法读取：{error}。"
-    ),
-    "The function {name} cannot be a tool: name each of its {parameter}.": (
-        "函数 {name} 不能作为工具：请为 {parameter} 中的每个参数命名。"
-    ),
-    "The function {name} cannot be a tool: give {parameter} a type.": (
-        "函数 {name} 不能作为工具：请为 {parameter} 指定类型。"
-    ),
-    "The function {name} cannot be a tool: JSON has no form for the type of {parameters}.": (
-        "函数 {name} 不能作为工具：{parameters} 的类型没有对应的 JSON 形式。"
-    ),
-    "The tool {name} has a parameter without a JSON form: {error}.": (
-        "工具 {name} 有一个没有 JSON 形式的参数：{error}。"
-    ),
-    "The tool {name} has marks that Segue does not know: {error}.": "工具 {name} 有 Segue 无法识别的标记：{error}。",
-    'The MCP server "{name}" has no tool "{tool}"; use one of: {known}.': (
-        "MCP 服务器“{name}”没有工具“{tool}”；可选：{known}。"
-    ),
-    "A tool's timeout is {timeout}: give it seconds above zero, or None.": (
-        "工具的时限是 {timeout}：请给出大于零的秒数，或 None。"
-    ),
     "{path} is not a regular file: name a CSV or Parquet file.": "{path} 不是普通文件：请指定 CSV 或 Parquet 文件。",
     "{path} cannot be read as data: save it as {suffixes} and name that file.": (
         "{path} 无法作为数据读取：请存为 {suffixes}，再指定该文件。"
@@ -467,16 +464,12 @@ SENTENCES: Mapping[str, str] = {
     ),
     "The file {path} cannot be copied to {target}: {reason}.": "文件 {path} 无法复制到 {target}：{reason}。",
     "There is no file {path}: check its name.": "没有文件 {path}：请检查名称。",
-    "{source} is not a tool: pass a LangChain tool or a typed function.": (
-        "{source} 不是工具：请传入 LangChain 工具或带类型的函数。"
-    ),
-    "Two tools are called {name}: rename one.": "有两个工具都叫 {name}：请重命名其中一个。",
 }
 """By the English template, where one class has several sentences."""
 
-SENTENCES = {**SENTENCES, **FAULTS, **CASSETTES, **SIMULATIONS}
+SENTENCES = {**SENTENCES, **AGENTS, **FILES, **REHEARSALS, **CLIENTS, **SERVERS}
 
-_TRANSLATED = ("kind", "role", "status", "choices", "known", "fault", "reason", "advice")
+_TRANSLATED = ("kind", "kinds", "role", "status", "state", "choices", "known", "fault", "reason", "advice")
 
 
 def template_of(error: SegueError) -> str:

@@ -9,13 +9,13 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
         "{version} at {path}: 3.11 or newer is needed",
     ),
     "packages_missing": (
-        "缺少：{missing}；安装方法：pip install -U segue",
-        "missing: {missing}; install them with: pip install -U segue",
+        "缺少：{missing}；安装方法：pip install {missing}",
+        "missing: {missing}; install with: pip install {missing}",
     ),
-    "installed": ("已安装", "installed"),
-    "extra_missing": (
-        "未安装（缺少 {missing}）：pip install 'segue[{extra}]'",
-        "not installed ({missing} missing): pip install 'segue[{extra}]'",
+    "extras_installed": ("已安装 {extras}", "installed: {extras}"),
+    "extras_missing": (
+        "未安装 {extras}，用 pip install 'segue[名称]' 添加",
+        "not installed: {extras}; pip install 'segue[NAME]' adds one",
     ),
     "no_file": ("{file} 还不存在；第一条消息会创建它", "{file} does not exist yet; the first message creates it"),
     "no_folder": (
@@ -26,9 +26,44 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
         "{file} 是只读的：请使它可写，或用 --db 指定其他文件",
         "{file} is read-only: make it writable, or name another file with --db",
     ),
+    "files_whole": (
+        "消息的 {count} 个文件，共 {size} 字节，位于 {place}",
+        "{count} of messages, {size} bytes, in {place}",
+    ),
+    "files_lost": (
+        "{place} 中消息的 {count} 个文件有缺失或损坏：{lost}；请从副本恢复",
+        "of {count} of messages in {place} some are missing or damaged: {lost}; restore them from a copy",
+    ),
     "no_damage": (
         "{file}，可写，结构版本 {version}，没有发现损坏",
         "{file}, writable, schema version {version}, no damage found",
+    ),
+    "server": (
+        "{path}，PostgreSQL {version}，可写，结构版本 {schema}，{size} MB，连接 {connections}/{most_connections}，"
+        "有效租约 {leases} 个，工作进程 {workers} 个，未开始的任务 {pending} 个",
+        "{path}, PostgreSQL {version}, writable, schema version {schema}, {size} MB, connections: {connections} of "
+        "{most_connections}, live leases: {leases}, workers: {workers}, tasks that have not begun: {pending}",
+    ),
+    "workers_differ": (
+        "工作进程中这些智能体的版本不同：{agents}；任务由与其开始时版本相同的工作进程运行，没有时由其他版本运行",
+        "they have different versions of these agents: {agents}; a task is run by one with the version that it "
+        "began with, and by another where there is none",
+    ),
+    "server_empty": (
+        "{path}，PostgreSQL {version}，其中还没有 Segue 的表；第一条消息会创建它们",
+        "{path}, PostgreSQL {version}, has no tables of Segue yet; the first message creates them",
+    ),
+    "server_read_only": (
+        "{path}，PostgreSQL {version}，是只读的：请用 --db 指定主服务器",
+        "{path}, PostgreSQL {version}, is read-only: name the primary server with --db",
+    ),
+    "server_rights": (
+        "{path}：当前用户无权使用这些表：{lacking}；请由它们的所有者授权",
+        "{path}: this user may not use the tables {lacking}: let their owner grant it",
+    ),
+    "server_no_create": (
+        "{path}：当前用户无权创建 Segue 的表：请授予它数据库的 CREATE 权限",
+        "{path}: this user may not create Segue's tables: grant it CREATE on the database",
     ),
     "faults": ("{n} 处", "faults: {n}"),
     "faults_or_more": ("至少 {n} 处", "{n} faults or more"),
@@ -64,7 +99,7 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
     ),
     "agents_key": ("智能体的 api_key", "the agent's api_key"),
     "key_set": ("{key} 已设置（不显示它的值）", "{key} is set (its value is not shown)"),
-    "key_not_set": ("没有设置", "none is set"),
+    "key_not_set": ("没有设置（本地端点通常不需要）", "none is set; local endpoints rarely need one"),
     "of_agent": ("智能体“{agent}”", "the agent '{agent}'"),
     "default": ("默认值（没有任何配置）", "the default (nothing is configured)"),
     "unreachable": (
@@ -73,7 +108,12 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
     ),
     "rejects_key": ("{address} 有应答，但拒绝了密钥（{status}）", "{address} answers, and rejects the key ({status})"),
     "answers": ("{address} 有应答（{status}）", "{address} answers ({status})"),
-    "planner": ("内置规划器的回答：{answer}", "the embedded planner answers: {answer}"),
+    "prompts": (
+        "{agent} 的任务若有 {calls} 次调用、每个结果 {chars} 字符，共发送的字符数（括号内是可被缓存的比例）：",
+        "characters sent by a task of {agent} with {calls} calls and results of {chars} characters (and how much of "
+        "them can be cached):",
+    ),
+    "planner": ("内置规划器有应答", "the embedded planner answers"),
 }
 
 

@@ -52,7 +52,6 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
         "没有需要再做的调用，因此决定回答。",
         "No further call is needed: answering.",
     ),
-    "goal": ("完成：{objective}", "Carry out: {objective}"),
     "conclude": ("整理结果，生成回答", "Put the results together and write the answer"),
     "more": ("另有 {n} 项", "{n} more"),
 }

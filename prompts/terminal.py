@@ -23,11 +23,24 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
         "相同的调用可能已经生效：批准之前请先核实。",
         "A call like this one may have taken effect already: check before you approve it.",
     ),
-    "choose": ("批准、修改还是拒绝？[a/e/r]", "approve, edit or reject? [a/e/r]"),
-    "choose_all": (
-        "批准、修改还是拒绝？[a/e/r，A＝其余全部批准]",
-        "approve, edit or reject? [a/e/r, A approves all the rest]",
+    "choose": (
+        "a 批准 · e 修改 · r 拒绝\n始终允许：t 在本任务中，s 在本会话中，T/S 仅限这些参数\n请选择：",
+        "a approve · e edit · r reject\n"
+        "always allow: t in this task · s in this session · T/S only with these arguments\nYour choice:",
     ),
+    "choose_all": (
+        "a 批准 · A 其余全部批准 · e 修改 · r 拒绝\n始终允许：t 在本任务中，s 在本会话中，T/S 仅限这些参数\n请选择：",
+        "a approve · A approve all the rest · e edit · r reject\n"
+        "always allow: t in this task · s in this session · T/S only with these arguments\nYour choice:",
+    ),
+    "always_task": ("  在本任务中始终允许", "  always in this task"),
+    "always_session": ("  在本会话中始终允许", "  always in this session"),
+    "always_only": ("（仅限 {only}）", " (only {only})"),
+    "permitted_task": ("  在本任务中始终允许", "  always allowed in this task"),
+    "permitted_session": ("  在本会话中始终允许", "  always allowed in this session"),
+    "no_permission": ("没有始终允许的工具。", "No tool is always allowed."),
+    "not_permitted": ("会话 {session} 没有这样的许可。", "Session {session} has no such permission."),
+    "revoked": ("已撤回 {n} 项许可，这些工具会重新请求批准。", "Permissions revoked: {n}. These tools ask again."),
     "why": ("理由（可以留空）：", "reason (may be empty):"),
     "write": ("JSON 格式的参数：", "arguments as JSON:"),
     "no_object": ("这不是 JSON 对象（{why}），请重新填写。", "That is not a JSON object ({why}): try again."),
@@ -49,6 +62,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
 /session 名称 切换会话，或开始新的会话
 /history     显示此会话的消息
 /resume      继续已暂停或失败的任务，或答复它的问题
+/file 路径    随下一条消息发送文件；不带路径则去掉已添加的
 /steer 文字   补充一条消息，然后继续任务；任务运行时可直接输入
 /cancel      取消任务
 /exit        离开（也可按 Ctrl-D，或在没有任务运行时按 Ctrl-C）
@@ -60,6 +74,7 @@ Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
 /session NAME  switch the session, or begin a new one
 /history     show the messages of this session
 /resume      resume a task that was paused or failed, or answer its question
+/file PATH   send a file with the next message; without PATH, remove those added
 /steer TEXT  add a message to the task, and resume it; while it runs, just type
 /cancel      cancel the task
 /exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
@@ -82,6 +97,9 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "agent_usage": ("用法：/agent 名称，可选：{names}。", "Usage: /agent NAME, where NAME is one of: {names}."),
     "session_now": ("当前会话：{name}。", "The session is now {name}."),
     "session_usage": ("用法：/session 名称", "Usage: /session NAME"),
+    "file_usage": ("用法：/file 路径", "Usage: /file PATH"),
+    "file_added": ("随下一条消息发送：{names}", "Goes with the next message: {names}"),
+    "files_removed": ("下一条消息不带文件。", "The next message takes no files along."),
     "steer_usage": ("用法：/steer 文字", "Usage: /steer TEXT"),
     "task_cancelled": ("任务已取消；请发送新消息。", "The task is cancelled; send a new message."),
     "nothing_sent": ("此会话中还没有发送过消息。", "Nothing was sent in this session yet."),
@@ -92,10 +110,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
     "waiting": ("任务正在等待答复。", "The task is waiting for an answer."),
     "offline": (
-        "没有使用语言模型：这是 Segue 内置的离线规划器，按规则工作。\n"
-        "要使用真实模型，请设置 OPENAI_API_KEY（或 OPENAI_BASE_URL），或加 --model openai:名称；参见 `segue doctor`。",
-        "NO LANGUAGE MODEL: this is Segue's embedded offline planner, which works by rules.\n"
-        "For a real model set OPENAI_API_KEY (or OPENAI_BASE_URL), or add --model openai:NAME; see `segue doctor`.",
+        "没有使用语言模型：由 Segue 内置的离线规划器按规则回答。\n"
+        "要使用模型，请设置 OPENAI_API_KEY 或 OPENAI_BASE_URL；参见 `segue doctor`。",
+        "NO LANGUAGE MODEL: Segue's offline planner answers, by rules.\n"
+        "For a model, set OPENAI_API_KEY or OPENAI_BASE_URL; see `segue doctor`.",
     ),
     # What pause, cancel, recover and delete came to.
     "task_paused": ("任务 {task_id} 已暂停。要继续：", "Task {task_id} is paused. To resume it:"),
@@ -137,6 +155,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "任务“{task}”：已损坏的字段：{fields}；现在它们是空的。",
         "Task '{task}': damaged: {fields}; they are empty now.",
     ),
+    "session_emptied": (
+        "为会话选择的设置：已损坏的字段：{fields}；现在它们是默认值。",
+        "What was chosen for the session: damaged: {fields}; the default holds now.",
+    ),
     "call_repaired": (
         "任务“{task}”的调用 {name}：已损坏的字段：{fields}{unknown}{stuck}。",
         "Call {name} of task '{task}': damaged: {fields}{unknown}{stuck}.",
@@ -168,7 +190,24 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "undo_failed": ("撤销失败", "its undo failed"),
     "undo_unknown": ("不能确定是否已经撤销", "it is not known whether it was undone"),
     "nothing_to_undo": ("该快照之后没有可以撤销的调用。", "No call after the snapshot can be undone."),
+    "copied": ("{place}/{n} {session}：已复制", "{place}/{n} {session}: copied"),
+    "copied_before": ("{place}/{n} {session}：已经存在", "{place}/{n} {session}: is there already"),
+    "not_copied": ("{place}/{n} {session}：没有复制。{why}", "{place}/{n} {session}: not copied. {why}"),
+    "copies": (
+        "已复制 {copied} 个会话；已经存在 {present} 个；没有复制 {refused} 个。",
+        "Sessions copied: {copied}; there already: {present}; not copied: {refused}.",
+    ),
     "pruned": ("已清理 {sessions} 个会话中的 {n} 个快照。", "Snapshots removed: {n}; sessions changed: {sessions}."),
+    "keep_what": (
+        "请说明保留什么：--keep 30d、--last N，或两者都写",
+        "say what to keep: --keep 30d, --last N, or both",
+    ),
+    "message_or_set": ("--message 和 --set 请给出其中一个", "give either --message or --set"),
+    "no_field": ("'{text}' 不是 FIELD=JSON 的形式", "'{text}' is not FIELD=JSON"),
+    "to_prune": (
+        "将清理 {sessions} 个会话中的 {n} 个快照。",
+        "Snapshots to remove: {n}; sessions to change: {sessions}.",
+    ),
     "not_pruned": (
         "会话 {session} 有任务正在运行，没有清理。",
         "Session {session} has a running task and was left as it is.",
@@ -181,6 +220,19 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
     "not_written": ("无法写入 {file}：{why}。", "{file} cannot be written: {why}."),
     "not_read": ("无法读取 {file}：{why}。", "{file} cannot be read: {why}."),
+    "worker_ready": (
+        "工作进程已就绪：智能体 {agents}，同时运行 {n} 个任务。Ctrl-C 会把任务交给其他工作进程。",
+        "Ready: agents {agents}, {n} tasks at once. Ctrl-C hands the tasks over to other workers.",
+    ),
+    "worker_stopped": ("工作进程已停止。", "Stopped."),
+    "agent_changed": (
+        "智能体自任务开始以来已更改：任务使用更改后的提示词、工具和选项继续。",
+        "The agent was changed since the task began: it continues with the changed prompt, tools and options.",
+    ),
+    "waiting_for_worker": (
+        "{n} 个任务在等待工作进程，没有工作进程有其智能体：`segue worker --agents FILE` 可启动一个。",
+        "Tasks that wait for a worker with their agent: {n}. `segue worker --agents FILE` starts one.",
+    ),
     "session_deleted": ("会话 {session} 已删除。", "Session {session} is deleted."),
     # The commands that a person can run next.
     "continue_session": ("继续此会话（可在任何进程中）：", "continue this session, from any process:"),
@@ -314,7 +366,14 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "任务已被另一个进程暂停并继续。要查看进展：",
         "The task was paused and resumed by another process. To see its progress:",
     ),
-    "did_not_end": ("任务{status}，没有结束。", "The task is {status} and did not end."),
+    "did_not_end": (
+        "任务没有结束（{status}），现在没有进程在运行它。要继续：",
+        "The task has not ended ({status}), and no process runs it now. To resume it:",
+    ),
+    "malformed": (
+        "模型没有按协议回复：以上是它最后一次回复的文字，可能不是对问题的回答。",
+        "The model did not keep to the protocol: this is the text of its last reply, which may be no answer.",
+    ),
     "file_renamed": ("文件“{given}”在数据文件夹中名为“{name}”。", "The file '{given}' is '{name}' in the data folder."),
     # Lists and summaries.
     "fell_back": ("{old} 未能完成，改用 {new}：{why}", "{old} failed, {new} takes over: {why}"),

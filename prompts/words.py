@@ -1,9 +1,12 @@
-"""Single words that tables and sentences of Segue's own have, by the English one."""
+"""Single words in tables and messages, by the English word."""
 
 import re
 from collections.abc import Mapping, Sequence
 
+from .servers import REASONS
+
 WORDS: Mapping[str, str] = {
+    **REASONS,
     # statuses
     "pending": "尚未开始",
     "running": "正在运行",
@@ -20,9 +23,10 @@ WORDS: Mapping[str, str] = {
     "failed": "失败",
     "running elsewhere": "正在别处运行",
     "not resumed": "没有继续",
-    "of another agents file": "属于其他智能体文件",
+    "of an agents file that cannot be used": "其智能体文件无法使用",
     # what a trace shows
     "resumed": "已继续",
+    "resumed with a changed agent": "已用更改后的智能体继续",
     "not started": "未开始",
     "started, outcome unknown": "已开始，结果不明",
     "outcome unknown": "结果不明",
@@ -47,6 +51,7 @@ WORDS: Mapping[str, str] = {
     # reasons inside events
     "the reply cannot be read": "回复无法读取",
     "other tasks run first": "其他任务先运行",
+    "no worker is running": "没有工作进程在运行",
     "after the wait": "等待之后",
     "what was written so far was reasoning": "已写出的内容是推理过程",
     "a checkpoint is missing": "缺少一个检查点",
@@ -66,6 +71,8 @@ WORDS: Mapping[str, str] = {
     "model": "模型",
     "tools": "工具",
     "tool": "工具",
+    "allowed in": "允许范围",
+    "since": "起始时间",
     "marks": "标记",
     "description": "说明",
     "id": "编号",
@@ -75,17 +82,25 @@ WORDS: Mapping[str, str] = {
     "result": "结果",
     "user": "用户",
     "database": "数据库",
+    "files": "文件",
     "file": "文件",
     "entries": "条目",
     "tasks": "任务",
     "packages": "软件包",
+    "extras": "可选组件",
     "agents": "智能体",
     "key": "密钥",
     "endpoint": "端点",
+    "prompts": "提示词",
     "offline": "离线",
     " and ": "和",
     "bytes": "字节",
     "changed": "修改时间",
+    # why a file of a message cannot be used
+    "missing": "缺失",
+    "damaged": "已损坏",
+    "images": "图片",
+    "PDF files": "PDF 文件",
     # why a mode was chosen
     "picked": "自动选择",
     "auto": "自动选择",
@@ -178,6 +193,9 @@ LABELS: Mapping[str, str] = {
     "branch": "分支",
     "fallback": "改用模式",
     "steered": "补充消息",
+    "user": "用户",
+    "bot": "机器人",
+    "api": "API",
     "edited": "已修改",
     "cancelled": "已取消",
     "written so far": "已写出的部分",
@@ -189,7 +207,7 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 
 
 def colon(language: str) -> str:
-    """What stands between a label and its text."""
+    """The separator between a label and its text."""
     return "：" if language == "zh" else ": "
 
 

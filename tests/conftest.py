@@ -8,29 +8,40 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from .postgres import Cluster
+
 RECORDED = "SEGUE_RECORDED_DATA"
 SLOW = (
-    *("crash/", "recorded/", "test_readme.py", "test_studio.py", "test_wheel.py"),
+    *("crash/", "recorded/", "test_studio.py", "test_wheel.py"),
     *("models/test_openai_faults.py", "checkpoints/test_damaged", "checkpoints/test_row_keys.py"),
     *("checkpoints/test_forking.py", "lifecycle/test_interruption.py"),
     *("lifecycle/test_stateful.py", "server/test_schema.py", "server/test_injection.py"),
+    *("server/test_responses.py", "server/test_idempotency.py", "server/test_attachments.py"),
+    *("runtime/test_message_files.py", "telemetry/test_metrics.py", "telemetry/test_trace_export.py"),
     *("tools/data/test_agent.py", "tools/data/test_charts.py", "tools/data/test_query.py"),
 )
 """Folders, large matrices and tests of processes that `make test` leaves to `make test-slow`, as it does tests marked
 `slow`."""
-LONG = ("crash/test_crash.py", "crash/test_damage.py", "test_studio.py", "test_wheel.py", "recorded/")
+LONG = ("crash/test_crash.py", "workers/", "crash/test_damage.py", "test_studio.py", "test_wheel.py", "recorded/")
 """Files that take minutes. They come first, so that none is left to one worker at the end."""
-_SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN)_|_proxy$", re.IGNORECASE)
+_SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|OTEL|PROMETHEUS)_|_proxy$", re.IGNORECASE)
 MEMORY, ROOM = Path("/dev/shm"), 2**31
 """A folder in memory, where databases are written without waiting for a disk; used where so many bytes are free."""
 _folder = tempfile.TemporaryDirectory(prefix="segue-tests-")
 _attempts: list[str] = []
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Where a database may be created."""
+    return tmp_path / "segue.db"
 
 
 class NetworkBlocked(RuntimeError):
@@ -68,17 +79,25 @@ def _one_certificate() -> Path:
     return path
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare `make test` the files of which it runs nothing."""
+    is_fast = config.getoption("markexpr") == "not slow" and collection_path.is_file()
+    return True if is_fast and _place(collection_path).startswith(SLOW) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _place(item).startswith(SLOW):
+        if {"postgres", "postgres_url"} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.postgres)
+        if _place(item.path).startswith(SLOW) or item.get_closest_marker("postgres"):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: not _place(item).startswith(LONG))
+    items.sort(key=lambda item: not _place(item.path).startswith(LONG))
 
 
-def _place(item: pytest.Item) -> str:
+def _place(path: Path) -> str:
     """The path of a test's file in this folder."""
     here = Path(__file__).parent
-    return item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else ""
 
 
 def pytest_collection_finish() -> None:
@@ -124,6 +143,34 @@ def network_attempts() -> Iterator[list[str]]:
     _attempts.clear()
     if found:
         pytest.fail(f"The test reached for the network: {', '.join(found)}.")
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget where a test looked for modules, and those that it wrote: another one may call its own alike."""
+    path, known = [*sys.path], {*sys.modules}
+    yield
+    sys.path[:] = path
+    written = str(tmp_path_factory.getbasetemp())
+    for name in {*sys.modules} - known:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[Cluster]":
+    """A PostgreSQL server, started when a test first needs it."""
+    from .postgres import started
+
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres: "Cluster") -> Iterator[str]:
+    """The URL of an empty PostgreSQL database."""
+    with postgres.database() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,14 @@
-"""Ceilings that no linter holds: lines of a function, lines of a module."""
+"""Rules that no linter holds: lines of a function and of a module, and the contents of large packages."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("graphs", "nodes", "tools", "prompts", "checkpoints", "src")
+FOLDERS = ("graphs", "nodes", "tools", "prompts", "checkpoints", "src", "reference")
 MODULE_LINES = 500
 FUNCTION_LINES = 50
 
@@ -35,3 +36,13 @@ def test_no_module_and_no_function_is_too_long(folder: str) -> None:
             long.append(f"{name}: {lines} lines")
         long += [f"{name}: {function} has {n} lines" for function, n in functions(module) if n > FUNCTION_LINES]
     assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("package", ["src/segue/core", "src/segue/runtime"])
+def test_a_large_package_lists_its_modules(package: str) -> None:
+    folder = ROOT / package
+    listed = re.findall(r"`(\w+)`", (folder / "__init__.py").read_text(encoding="utf-8"))
+    there = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(listed) == sorted(there - {"__init__"}), (
+        f"the docstring of {package}/__init__.py lists them by subject"
+    )

@@ -20,6 +20,7 @@ class Run:
     seconds: float
     cpu: float
     first: float
+    first_cpu: float
     worst: float
     stored: int
     resident: int

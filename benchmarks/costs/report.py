@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from .processes import Run
+from .startup import Start
 
 BARE, PEER = "openai loop", "create_agent + SQLite"
 KB, MB = 1_000, 1_000_000
@@ -24,8 +25,10 @@ class Costs:
     crowd: Mapping[str, Run]
     long: Mapping[str, tuple[int, Run]]
     short: tuple[int, Sequence[Run]]
-    starts: Mapping[str, float]
+    starts: Mapping[str, Sequence[Start]]
     plans: Mapping[str, Any]
+    turns: Mapping[str, float]
+    shares: Mapping[str, Mapping[str, float]]
 
 
 def write_report(costs: Costs, folder: Path) -> str:
@@ -44,6 +47,7 @@ def write_report(costs: Costs, folder: Path) -> str:
         first_table(costs),
         prompts_table(costs),
         others(costs),
+        shares_table(costs),
         "![CPU a call over the number of calls](costs.svg)",
     ]
     text = "\n\n".join(parts) + "\n"
@@ -105,10 +109,16 @@ def long_table(costs: Costs) -> str:
 def first_table(costs: Costs) -> str:
     runs = costs.by_calls[0]
     rows = [
-        [peer, f"{median(run.first for run in each) * 1000:.1f}", ratio(each, runs[BARE], "first")]
+        [
+            peer,
+            f"{median(run.first for run in each) * 1000:.1f}",
+            ratio(each, runs[BARE], "first"),
+            f"{median(run.first_cpu for run in each) * 1000:.1f}",
+            ratio(each, runs[BARE], "first_cpu"),
+        ]
         for peer, each in runs.items()
     ]
-    return table(["first token of an answer", "ms", f"× {BARE}"], rows)
+    return table(["first token of an answer", "wall, ms", f"× {BARE}", "CPU, ms", f"× {BARE}"], rows)
 
 
 def prompts_table(costs: Costs) -> str:
@@ -140,7 +150,14 @@ def others(costs: Costs) -> str:
             f"memory over {tasks:,} short tasks",
             f"{batches[0].resident / MB:.0f} MB after a tenth, {batches[-1].resident / MB:.0f} MB at the end",
         ],
-        *([f"first answer in a new process, {name}", f"{seconds:.2f} s"] for name, seconds in costs.starts.items()),
+        *(
+            [
+                f"first answer in a new process, {name}",
+                f"{median(start.wall for start in each):.2f} s, {median(start.cpu for start in each):.2f} s CPU",
+            ]
+            for name, each in costs.starts.items()
+        ),
+        *([f"a turn, the session's number {turn}", f"{cpu:.0f} ms CPU"] for turn, cpu in costs.turns.items()),
         *(
             [f"a plan's {n} independent steps beside one", f"× {seconds / plans['seconds']['1']:.2f}"]
             for n, seconds in plans["seconds"].items()
@@ -149,6 +166,13 @@ def others(costs: Costs) -> str:
         ["from a step's end to its event, the latest", f"{max(plans['lags']) * 1000:.0f} ms"],
     ]
     return table(["further", ""], rows)
+
+
+def shares_table(costs: Costs) -> str:
+    """Where the time goes, beside the targets."""
+    head = ["where Segue's time goes", *costs.shares]
+    groups = next(iter(costs.shares.values()))
+    return table(head, [[group, *(f"{each[group]:.0%}" for each in costs.shares.values())] for group in groups])
 
 
 def draw(costs: Costs, file: Path) -> None:

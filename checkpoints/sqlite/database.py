@@ -4,24 +4,22 @@ import asyncio
 import contextlib
 import sqlite3
 import tempfile
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.core.errors import DatabaseUnavailable
 
+from ..database import Database
 from .errors import translated
 from .file import File, check_log
 from .schema import check_tables, check_version, upgrade
-from .writer import Failed, Writer
+from .state import SqliteState
 
 T = TypeVar("T")
 
@@ -31,134 +29,139 @@ LOCK_TIMEOUT = 30.0
 LOG_PAGES = 250
 """Pages of the write-ahead log after which a commit copies them into the database, unless a reader still needs them."""
 
-READERS = 4
-"""Reads that may be under way at once."""
+USE_FREE_PAGES = "PRAGMA auto_vacuum = INCREMENTAL"
+"""Lets `shrink` return free pages to the file system."""
 
 
-class Readers:
-    """Connections that only read, each on a thread of its own."""
+class SqliteConnection(sqlite3.Connection):
+    """A connection to the file: a transaction that writes is alone, so that there is nothing to lock and to notify."""
 
-    def __init__(self, path: str, file: File, connect: Callable[[], sqlite3.Connection]) -> None:
+    duplicate: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    for_update: ClassVar[str] = ""
+    for_key_share: ClassVar[str] = ""
+
+    @property
+    def state(self) -> SqliteState:
+        """The rows of LangGraph's checkpoints."""
+        return SqliteState(self)
+
+    def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
+        """The rows of a query, whatever they hold."""
+        with lenient(self):
+            return self.execute(statement, values).fetchall()
+
+    def notify(self, task_id: str, thread_id: str) -> None:
+        """Do nothing: other processes look into the file."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        return time.time()
+
+
+class SqliteSession:
+    """A connection to a file, opened when it is first needed and anew after an error."""
+
+    def __init__(self, path: str, file: File, connect: Callable[[], SqliteConnection]) -> None:
         self._path = path
         self._file = file
         self._connect = connect
-        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="segue-sqlite")
-        self._local = threading.local()
-        self._opened: set[sqlite3.Connection] = set()
+        self._connection: SqliteConnection | None = None
+        self._synchronous = ""
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        """Begin `work`."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
+    def begin(self, *, synced: bool) -> None:
+        """Begin an immediate transaction.
 
-    def close(self) -> None:
-        """Finish what was submitted, then close the connections."""
-        self._threads.shutdown(wait=True)
-        for connection in self._opened:
-            connection.close()
-
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        Raises:
+            DatabaseUnavailable: the file cannot be written.
+        """
         with translated(self._path):
             self._file.check()
-            connection = self._connection()
+            connection = self._opened()
+            synchronous = "FULL" if synced else "NORMAL"
+            if synchronous != self._synchronous:
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
+                self._synchronous = synchronous
+            connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self, works: Sequence[Callable[[SqliteConnection], Any]]) -> list[Any]:
+        """Carry out `works` in the transaction that was begun, and commit it.
+
+        Raises:
+            DatabaseUnavailable: the file cannot be written; nothing was changed.
+        """
+        connection = self._opened()
+        try:
+            with translated(self._path):
+                results = [work(connection) for work in works]
+                connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # closing it rolls back as well
+                connection.rollback()
+            self.close()  # the error may keep a cursor open, which would hinder later transactions
+            raise
+        return results
+
+    def announce(self) -> None:
+        """Do nothing: other processes look into the file."""
+
+    def read(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Carry out `work`, which only reads."""
+        with translated(self._path):
+            self._file.check()
             try:
-                return work(connection)
+                return work(self._opened())
             except BaseException:
-                self._close(connection)  # its error may keep a cursor open: later reads would see nothing newer
+                self.close()  # its error may keep a cursor open: later reads would see nothing newer
                 raise
 
-    def _connection(self) -> sqlite3.Connection:
-        """The thread's own connection, opened when it is first needed."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._connect()
-            self._opened.add(connection)
-        return connection
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection, self._synchronous = self._connection, None, ""
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
 
-    def _close(self, connection: sqlite3.Connection) -> None:
-        self._local.connection = None
-        self._opened.discard(connection)
-        connection.close()
+    def _opened(self) -> SqliteConnection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
 
 
-class Database:
-    """An open database.
-
-    One connection writes; others read. So no read keeps a write from beginning, and a lock that a write waits for is
-    another process's. A `temporary` one is deleted on close.
-    """
+class SqliteDatabase(Database[SqliteConnection]):
+    """An open file. A `temporary` one is deleted on close."""
 
     def __init__(self, path: str, timeout: float, temporary: bool = False) -> None:
         self.path = path
         self.temporary = temporary
         self.timeout = timeout
-        self._file = File(_place(path))
-        self._writer = Writer(path, self._file, self.connect)
-        self._readers = Readers(path, self._file, partial(_connect, path, timeout, query_only=True))
-        self._closing = contextlib.AsyncExitStack()
+        self._file = File(file_of(path))
+        self._closing = contextlib.ExitStack()
+        super().__init__(
+            path, self._open(timeout), partial(self._open, timeout, query_only=True), self._open, sqlite3.Error
+        )
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Carry out `work`, which only reads; it sees every write that was waited for."""
-        await self._writer.settle()
-        return await self._readers.submit(work)
-
-    def submit(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        *,
-        synced: bool = False,
-        failed: Failed | None = None,
-        deferred: bool = False,
-    ) -> "asyncio.Future[T]":
-        """Begin `work` as one immediate transaction, after those that were begun before.
-
-        It may run twice, of which one is rolled back. `synced` puts it on the disk, and with it all that was written
-        before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a moment for the
-        next one, to be committed with it. Shield the future to let it end when the waiter is cancelled.
-        """
-        return self._writer.submit(work, synced=synced, failed=failed, deferred=deferred)
-
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, synced: bool = False) -> T:
-        """Carry out `work` as one immediate transaction, to its end even if the caller is cancelled.
-
-        Raises:
-            DatabaseUnavailable: the database cannot be written; nothing was changed.
-        """
-        return await asyncio.shield(self.submit(work, synced=synced))
+    def _open(self, timeout: float, query_only: bool = False) -> SqliteSession:
+        return SqliteSession(self.path, self._file, partial(_connect, self.path, timeout, query_only))
 
     @contextlib.asynccontextmanager
-    async def listing(self) -> AsyncIterator[sqlite3.Connection]:
+    async def listing(self) -> AsyncIterator[SqliteConnection]:
         """One more connection that only reads, for a listing that its reader may leave for a while."""
         await self._writer.settle()
         with translated(self.path), contextlib.closing(_connect(self.path, self.timeout, query_only=True)) as opened:
             self._file.check()
             yield opened
 
-    def connect(self) -> sqlite3.Connection:
+    def connect(self) -> SqliteConnection:
         """Open one more plain connection, for a thread of its own; the caller closes it."""
         return _connect(self.path, self.timeout, query_only=False)
 
-    def check_file(self) -> None:
-        """Make sure that the file is still the one that was opened; from any thread.
-
-        Raises:
-            DatabaseUnavailable: it was deleted or replaced.
-        """
-        self._file.check()
-
     async def close(self) -> None:
         """Finish what is under way, then close every connection; an in-memory database is gone."""
-        await self._closing.aclose()
-
-    async def __aenter__(self) -> "Database":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        with self._closing:
+            await super().close()
 
 
-async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Database:
+async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> SqliteDatabase:
     """Open the database at `path`, creating or upgrading it; `file:` URIs are understood.
 
     `:memory:` is a temporary file, deleted on close, since several connections must see the same data. `lock_timeout`
@@ -168,32 +171,18 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Databa
         DatabaseUnavailable: the file cannot be written; the message says what to do.
         DatabaseTooNew: a newer Segue wrote it.
     """
-    async with contextlib.AsyncExitStack() as opened:
+    with contextlib.ExitStack() as opened:
         temporary = path == ":memory:"
         if temporary:
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="segue-"))
             path = str(Path(folder, "memory.db"))
         _check_place(path)
         with translated(path):
-            await asyncio.to_thread(check_log, _place(path))
+            await asyncio.to_thread(check_log, file_of(path))
             await asyncio.to_thread(_prepare, path, lock_timeout)
-        database = Database(path, lock_timeout, temporary)
-        opened.push_async_callback(asyncio.to_thread, database._readers.close)
-        opened.push_async_callback(asyncio.to_thread, database._writer.close)
+        database = SqliteDatabase(path, lock_timeout, temporary)
         database._closing = opened.pop_all()
         return database
-
-
-@contextlib.contextmanager
-def one_view(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read from the database as it is at the first statement."""
-    connection.execute("SAVEPOINT view")
-    try:
-        yield
-        connection.execute("RELEASE view")
-    except BaseException:
-        connection.rollback()
-        raise
 
 
 @contextlib.contextmanager
@@ -204,12 +193,6 @@ def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.text_factory = str
-
-
-def fetched(connection: sqlite3.Connection, statement: str, values: Any = ()) -> list[sqlite3.Row]:
-    """The rows of a query, whatever they hold."""
-    with lenient(connection):
-        return connection.execute(statement, values).fetchall()
 
 
 def _text(stored: bytes) -> str | bytes:
@@ -229,7 +212,7 @@ def _is_uri(path: str) -> bool:
     return path.startswith("file:")
 
 
-def _place(path: str) -> str:
+def file_of(path: str) -> str:
     """The file that a path or a URI names."""
     return unquote(urlsplit(path).path) if _is_uri(path) else path
 
@@ -247,10 +230,15 @@ def _check_place(path: str) -> None:
         )
 
 
-def _connect(path: str, timeout: float, query_only: bool) -> sqlite3.Connection:
+def _connect(path: str, timeout: float, query_only: bool) -> SqliteConnection:
     """Open a connection in autocommit mode: transactions begin and end where they are written."""
     connection = sqlite3.connect(
-        path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=_is_uri(path)
+        path,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=_is_uri(path),
+        factory=SqliteConnection,
     )
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -266,6 +254,7 @@ def _prepare(path: str, timeout: float) -> None:
         sqlite3.connect(path, timeout=timeout, isolation_level=None, uri=_is_uri(path))
     ) as connection:
         check_version(connection, path)
+        connection.execute(USE_FREE_PAGES)  # of a new file: another one takes it over when it is rewritten
         _use_wal(connection, time.monotonic() + timeout)
         connection.execute("BEGIN IMMEDIATE")
         try:

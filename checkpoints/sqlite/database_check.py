@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .database import LOCK_TIMEOUT
+from ..tables.integrity import ReadRow, damaged_rows, session_of
+from .database import LOCK_TIMEOUT, SqliteConnection
 from .errors import translated
 from .file import check_log
-from .integrity import ReadRow, damaged_rows, session_of
 from .schema import SCHEMA_VERSION
 
 
@@ -28,7 +28,7 @@ def check_pages(file: Path, most: int = 100, timeout: float = LOCK_TIMEOUT) -> t
 
 
 def check_rows(file: Path, timeout: float = LOCK_TIMEOUT) -> dict[str, list[ReadRow]]:
-    """Return the damaged rows of tasks, events and calls by session; an unknown session is empty.
+    """Return the damaged rows by session; an unknown session is empty.
 
     Raises:
         DatabaseUnavailable: the file itself is damaged.
@@ -55,9 +55,10 @@ def removing(file: Path, rows: Iterable[ReadRow]) -> str:
 
 
 def _place(row: ReadRow) -> str:
-    if row.table != "events":
+    if row.table in ("tasks", "calls"):
         return f"position = {row.stored['position']}"
-    return " AND ".join(f"hex({column}) = '{_hex(row.stored[column])}'" for column in ("task_id", "seq"))
+    columns = ("task_id", "seq") if row.table == "events" else ("thread_id",)
+    return " AND ".join(f"hex({column}) = '{_hex(row.stored[column])}'" for column in columns)
 
 
 def _hex(value: Any) -> str:
@@ -66,10 +67,10 @@ def _hex(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _opened(file: Path, timeout: float) -> Iterator[sqlite3.Connection]:
+def _opened(file: Path, timeout: float) -> Iterator[SqliteConnection]:
     address = f"{file.absolute().as_uri()}?mode=ro"
     with (
         translated(str(file)),
-        contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout)) as connection,
+        contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout, factory=SqliteConnection)) as connection,
     ):
         yield connection

@@ -7,6 +7,29 @@ from functools import cache
 
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
 
+_EVENT_LOG_4 = """CREATE VIEW event_log AS
+    SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
+        events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
+            event, '$.data.result',
+            json(iif(json_valid(outcome), outcome, '{"error": "This result cannot be read any more."}'))
+        )
+    ) AS event
+    FROM events LEFT JOIN calls ON (calls.thread_id, calls.task_id, calls.scope, calls.idx)
+        = (events.thread_id, events.task_id, events.scope, events.idx)"""
+
+_EVENT_LOG_8 = """CREATE VIEW event_log AS
+    SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
+        events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
+            event, '$.data.result', json(iif(
+                json_valid(coalesce(result, outcome)), coalesce(result, outcome),
+                '{"error": "This result cannot be read any more."}'
+            ))
+        )
+    ) AS event
+    FROM events LEFT JOIN calls ON (calls.thread_id, calls.task_id, calls.scope, calls.idx)
+        = (events.thread_id, events.task_id, events.scope, events.idx)
+    LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
+
 # One script per version, in order: SCRIPTS[n] takes a database from version n to n + 1.
 SCRIPTS: tuple[tuple[str, ...], ...] = (
     (
@@ -88,16 +111,96 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         # A result that is the outcome of a call is stored with the call alone, which has this scope and index.
         "ALTER TABLE events ADD COLUMN scope TEXT",
         "ALTER TABLE events ADD COLUMN idx INTEGER",
-        """CREATE VIEW event_log AS
-            SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
-                events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
-                    event, '$.data.result',
-                    json(iif(json_valid(outcome), outcome, '{"error": "This result cannot be read any more."}'))
-                )
-            ) AS event
-            FROM events LEFT JOIN calls ON (calls.thread_id, calls.task_id, calls.scope, calls.idx)
-                = (events.thread_id, events.task_id, events.scope, events.idx)""",
+        _EVENT_LOG_4,
     ),
+    (
+        # The agents file that the task was started with, as an absolute path.
+        "ALTER TABLE tasks ADD COLUMN agents_file TEXT",
+        # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed.
+        """CREATE TABLE permissions (
+            thread_id TEXT NOT NULL,
+            agent_id TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            task_id TEXT NOT NULL,
+            granted_at REAL NOT NULL,
+            PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
+        ) WITHOUT ROWID""",
+    ),
+    # Names that persons gave to threads.
+    ("CREATE TABLE titles (thread_id TEXT PRIMARY KEY, title TEXT NOT NULL) WITHOUT ROWID",),
+    (
+        # The task that a client's idempotency key began.
+        """CREATE TABLE request_keys (
+            key TEXT PRIMARY KEY,
+            task_id TEXT NOT NULL,
+            thread_id TEXT NOT NULL
+        ) WITHOUT ROWID""",
+    ),
+    (
+        "DROP VIEW event_log",
+        "ALTER TABLE events RENAME TO events_7",
+        # With row ids: without them SQLite moves the end of a row of more than a kilobyte to a page of its own.
+        """CREATE TABLE events (
+            task_id TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            thread_id TEXT NOT NULL,
+            source TEXT,
+            ordinal INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            scope TEXT,
+            idx INTEGER,
+            PRIMARY KEY (task_id, seq),
+            UNIQUE (thread_id, source, ordinal)
+        )""",
+        """INSERT INTO events (task_id, seq, thread_id, source, ordinal, event, scope, idx)
+            SELECT task_id, seq, thread_id, source, ordinal, event, scope, idx FROM events_7""",
+        "DROP TABLE events_7",
+        # The result of a task that is complete is stored with the task alone: its event has an empty scope.
+        _EVENT_LOG_8,
+        # The long texts of a thread's state, compressed; `digest` is BLAKE2b's of 16 bytes.
+        """CREATE TABLE texts (
+            thread_id TEXT NOT NULL,
+            digest BLOB NOT NULL,
+            text BLOB NOT NULL,
+            PRIMARY KEY (thread_id, digest)
+        )""",
+    ),
+    (
+        # A key also stands for what continued a task after its event `seq`, or for a thread, with no task. `digest` is
+        # of the request, `about` what its client reads back of it.
+        "ALTER TABLE request_keys ADD COLUMN seq INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE request_keys ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE request_keys ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",
+        "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
+        # What a person or a client chose for a thread, which may have no task yet.
+        """CREATE TABLE sessions (
+            thread_id TEXT PRIMARY KEY,
+            agent_id TEXT NOT NULL,
+            model TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            created_at REAL NOT NULL
+        )""",
+    ),
+    # What is counted for metrics: without the copies that forks and imports make.
+    ("CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",),
+    (
+        # The files of a message, as a list; their contents are beside the database.
+        "ALTER TABLE tasks ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'",
+        "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
+        # Contents that are kept though no task names them yet.
+        """CREATE TABLE uploads (
+            upload_id TEXT PRIMARY KEY,
+            owner TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            attachment TEXT NOT NULL,
+            created_at REAL NOT NULL
+        )""",
+    ),
+    # The tools that a task's client carries out.
+    ("ALTER TABLE tasks ADD COLUMN client_tools TEXT NOT NULL DEFAULT '[]'",),
+    # Identifies the definition of the agent that the task began with.
+    ("ALTER TABLE tasks ADD COLUMN agent_digest TEXT",),
 )
 SCHEMA_VERSION = len(SCRIPTS)
 

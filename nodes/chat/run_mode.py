@@ -29,10 +29,11 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
 
     async def run(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         """Carry the task in this mode."""
-        budget = node_context(runtime).agent.budget
+        work = node_context(runtime)
+        budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
+        given = [*window(past, budget.prompt_tokens, budget.result_chars, work.services.renderings), *since]
         inherited: Assignment = {
             "task_id": state["task_id"],
             "language": state["language"],

@@ -94,7 +94,7 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
         asked = await ask_model(work, request, Listener, state["usage"], ids)
     except ModelError as error:
         picked = ModeSelected(mode=DEFAULT, reason="picked", **ids)
-        return {"mode": DEFAULT, "events": announce(refused_call(work, request, error, ids), picked)}
+        return {"mode": DEFAULT, "events": announce(await refused_call(work, request, error, ids), picked)}
     named = _NAMED.search(asked.reply.text.lower())
     mode = named[0] if named else DEFAULT
     selected = ModeSelected(task_id=state["task_id"], mode=mode, reason="picked by the model" if named else "picked")

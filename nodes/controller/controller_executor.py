@@ -12,7 +12,7 @@ from segue.core.tools import CallKey
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation, truncate_result
-from ..shared.task import STEER, PlannedTask, before_objective, compose_result
+from ..shared.task import STEER, PlannedTask, attachments_of, before_objective, compose_result
 from ..shared.tool_messages import Settled, exchange
 
 FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
@@ -26,7 +26,8 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[PlannedTask, Planne
     async def carry_out(state: PlannedTask, runtime: NodeRuntime) -> PlannedTask:
         """Run the flow; its answer, or why it is unfinished, ends the task."""
         work, task_id = node_context(runtime), state["task_id"]
-        inherited = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
+        inherited: dict[str, Any] = {name: state[name] for name in ("task_id", "language", "usage", "started_at")}
+        inherited["attachments"] = attachments_of(state["messages"])
         plan = state["plan"]
         given = {"goal": state["objective"], "plan": plan, "logs": _logs(state, work), "assignment": inherited}
         out = await graph.ainvoke(given, context=runtime.context, output_keys=[*SHOWN])

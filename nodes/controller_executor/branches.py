@@ -35,13 +35,14 @@ _GOAL = object_schema("goal", goal=_TEXT)
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch as the controller is told of it; `node` is where it runs."""
+    """A branch as the controller sees it; `node` is where it runs."""
 
     name: str
     kind: str
     node: str
     description: str
     parameters: Mapping[str, Any]
+    needs_approval: bool = False
 
 
 def branches_of(config: FlowConfig, work: NodeContext, language: str = "en") -> dict[str, Branch]:
@@ -82,7 +83,8 @@ def _resolved(given: tuple[Any, ...]) -> Mapping[str, Tool]:
 def _of_tool(tool: Tool) -> Branch:
     function = tool.spec["function"]
     about = " ".join(str(function.get("description", "")).split())
-    return Branch(tool.name, "tool", "EXECUTOR", about, plain_schema(function["parameters"], (*NOISE, "title")))
+    schema = plain_schema(function["parameters"], (*NOISE, "title"))
+    return Branch(tool.name, "tool", "EXECUTOR", about, schema, tool.needs_approval)
 
 
 def _of_graph(name: str, branch: BranchConfig) -> Branch:

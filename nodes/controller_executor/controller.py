@@ -38,7 +38,7 @@ def controller(config: FlowConfig) -> FlowNode:
         asked = await ask_model(work, asking, LiveDecision, state["usage"], ids_of(state))
         update: FlowUpdate = {"usage": asked.usage}
         try:
-            decision = _read(asked.reply, state)
+            decision = _read(asked.reply, state, work)
         except UnreadableReply as error:
             if asked.streamed:
                 work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids_of(state)))
@@ -61,7 +61,7 @@ async def _take_up(state: FlowState, work: NodeContext) -> FlowUpdate:
     return {"added": added, "objective": "\n".join([state["objective"], *fresh]), "events": events}
 
 
-def _read(reply: ModelReply, state: FlowState) -> ControllerDecision:
+def _read(reply: ModelReply, state: FlowState, work: NodeContext) -> ControllerDecision:
     """The decision in a reply.
 
     Raises:
@@ -69,7 +69,7 @@ def _read(reply: ModelReply, state: FlowState) -> ControllerDecision:
     """
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
-    refuse_quotation(reply.text, (record["result"] for record in state["records"]))
+    refuse_quotation(reply.text, (record["result"] for record in state["records"]), work.services.renderings)
     envelope = read_object(reply.text)
     inner = envelope.get("decision")
     given: dict[str, Any] = inner if isinstance(inner, dict) else envelope
@@ -120,7 +120,8 @@ def _chosen(
     branch = branches.get(chosen.branch)
     arguments = {**chosen.arguments}
     if branch is None or branch.kind == "tool":
-        events.append(ToolCall(index=0, name=chosen.branch, arguments=arguments, **ids))
+        waits = branch is not None and branch.needs_approval
+        events.append(ToolCall(index=0, name=chosen.branch, arguments=arguments, needs_approval=waits, **ids))
     else:
         events.append(BranchStart(branch=branch.name, kind=branch.kind, arguments=arguments, **ids))
     return {

@@ -3,16 +3,15 @@
 from typing import Any
 
 from segue.core.errors import listed
-from segue.core.events import ApprovalGiven, ToolResult
+from segue.core.events import CallPermitted, ToolResult
 from segue.core.flows import FlowConfig
 from segue.core.plan import FINAL, Status, Step, set_status
 from segue.core.tools import CallKey
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import Outcome, run_call
 
-from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
-from ..shared.call_context import call_context
-from ..shared.context import NodeContext, NodeRuntime, announce
+from ..shared.approval import approved, ask_person, decided, given_events, permitted, question_of, rejection, undecided
+from ..shared.context import NodeContext, NodeRuntime, announce, call_context
 from ..shared.planned_steps import plans_call, step_events
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import kept
@@ -30,13 +29,16 @@ def executor(config: FlowConfig) -> FlowNode:
         work = flow_context(runtime, config)
         call, tools = dict(state["call"] or {}), tools_of(config, work)
         spent = _over_budget(state, work)
-        if undecided(call, tools, state["task_id"]) and not spent:
+        scope = (await permitted([call], tools, state["task_id"], work)).get(0, "")
+        if undecided(call, tools, state["task_id"]) and not (spent or scope):
             return await _decide(call, state, work, config)
-        ran = spent or await _run(call, state, work, config)
+        ran = spent or await _run(call, state, work, config, bool(scope))
         key = CallKey(state["task_id"], state["trace_id"], 0)
         about = {name: call[name] for name in ("index", "name", "arguments")}
         bounded = truncate_result(ran.result, work.agent.budget.result_chars)
         event = ToolResult(**about, result=bounded, seconds=round(ran.seconds, 3), **ids_of(state))
+        named = {"index": call["index"], "name": call["name"]}
+        without_question = [CallPermitted(**named, scope=scope, **ids_of(state))] if scope and not spent else []
         old = tuple(Step(**step) for step in state["steps"])
         steps = _settled(old, call, ran)
         result = kept(ran.result, key, work.services.ledger)
@@ -45,7 +47,7 @@ def executor(config: FlowConfig) -> FlowNode:
             "outcome": outcome_of(call["name"], "tool", call["arguments"], result, state),
             "tool_calls": state["tool_calls"] + (call["name"] in tools and "rejected" not in call and not spent),
             "steps": [step.model_dump(mode="json") for step in steps],
-            "events": announce(event, *step_events(old, steps, ids_of(state))),
+            "events": announce(*without_question, event, *step_events(old, steps, ids_of(state))),
         }
 
     return node
@@ -66,8 +68,8 @@ async def _decide(call: dict[str, Any], state: FlowState, work: NodeContext, con
     tools = tools_of(config, work)
     questions = [await question_of(0, call, state["task_id"], work, tools=tools)]
     verdicts = ask_person(questions, tools)
-    given = ApprovalGiven(verdicts=verdicts_of(questions, verdicts), **ids_of(state))
-    return {"call": decided(call, verdicts.get(0), state["task_id"]), "events": announce(given)}
+    given = given_events(questions, verdicts, work, **ids_of(state))
+    return {"call": decided(call, verdicts.get(0), state["task_id"]), "events": announce(*given)}
 
 
 def _over_budget(state: FlowState, work: NodeContext) -> Outcome | None:
@@ -78,7 +80,9 @@ def _over_budget(state: FlowState, work: NodeContext) -> Outcome | None:
     return Outcome({"error": why, "over_budget": True}, 0.0)
 
 
-async def _run(call: dict[str, Any], state: FlowState, work: NodeContext, config: FlowConfig) -> Outcome:
+async def _run(
+    call: dict[str, Any], state: FlowState, work: NodeContext, config: FlowConfig, by_permission: bool
+) -> Outcome:
     tools, name = tools_of(config, work), call["name"]
     if name not in tools:
         known = listed(branches_of(config, work))
@@ -87,5 +91,5 @@ async def _run(call: dict[str, Any], state: FlowState, work: NodeContext, config
         return Outcome(rejection(call, state["language"]), 0.0)
     key, trace_id = CallKey(state["task_id"], state["trace_id"], 0), state["trace_id"]
     context = call_context(work, key, call, f"{trace_id}/0", trace_id=trace_id)
-    allowed, seconds = approved(call, state["task_id"]), work.agent.budget.tool_seconds
+    allowed, seconds = by_permission or approved(call, state["task_id"]), work.agent.budget.tool_seconds
     return await run_call(tools, name, call["arguments"], key, work.services.ledger, seconds, allowed, context)

@@ -45,6 +45,7 @@ def init(config: FlowConfig) -> FlowNode:
             "language": work.agent.language or given.get("language") or work.context.language or language_of(goal),
             "started_at": given.get("started_at") or work.services.clock(),
             "objective": goal,
+            "attachments": list(given.get("attachments", ())),
             "steps": _steps(state.get("plan")),
             "files": state.get("memory_files") or _default_files(config, work, task_id),
             "before": state.get("logs") or "",

@@ -17,7 +17,7 @@ def memory_writing(config: FlowConfig) -> FlowNode:
     """The node of this flow."""
 
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
-        """Write once, whatever crashes: the entry's key is the round's. The controller is told of an error."""
+        """Write once, also after a crash: the entry's key is the round's. The controller sees an error."""
         outcome = state["outcome"] or {}
         record = {**outcome, "round": state["round"], "trace_id": state["trace_id"]}
         branch, text = outcome["branch"], log_of(outcome, state["language"])

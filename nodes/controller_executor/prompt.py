@@ -5,12 +5,14 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from segue.core.attachments import naming
 from segue.core.flows import FlowConfig
 from segue.core.json_schema import object_schema
 from segue.core.models import ModelRequest
-from segue.core.tokens import tokens
+from segue.core.prompt_size import tokens
 from segue.prompts.load import agent_prompt, render
 
+from ..shared.attached_files import size_of
 from ..shared.context import NodeContext
 from ..shared.prompt_budget import as_json, truncate_result
 from .branches import Branch, tools_of
@@ -25,14 +27,16 @@ def request(config: FlowConfig, state: FlowState, work: NodeContext, branches: M
     """[0] the system prompt with the state, [1] the goal."""
     most = work.agent.budget.prompt_tokens
     bare = _system(config, state, work, branches, "", "")
-    room = max(most // 8, most - tokens(bare) - tokens(state["objective"]) - _MARGIN)
+    files = state.get("attachments", [])
+    asked = tokens(state["objective"]) + size_of(files, work)
+    room = max(most // 8, most - tokens(bare) - asked - _MARGIN)
     memory = newest_part(_memory(state), room // 2)
     shown = _state(config, state, work, room - tokens(memory))
     return ModelRequest(
         purpose="decide",
         messages=[
             SystemMessage(_system(config, state, work, branches, memory, shown)),
-            HumanMessage(state["objective"]),
+            HumanMessage(state["objective"], additional_kwargs=naming(files)),
         ],
         schema=decision_schema(branches),
         tools=[tool.spec for tool in tools_of(config, work).values()],

@@ -41,6 +41,8 @@ class FlowState(FlowInput, total=False):
     started_at: float
     objective: str
     """The goal, and what was added to it. INIT, CONTROLLER."""
+    attachments: list[dict[str, Any]]
+    """The files of the message that the goal comes from. INIT."""
     added: list[str]
     """What a person added to the task. CONTROLLER."""
     files: dict[str, str]

@@ -63,7 +63,7 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
 
 
 def _given(graph: BranchGraph, arguments: Mapping[str, Any], state: FlowState) -> dict[str, Any]:
-    """The graph's input: the arguments, or their goal as a message; a graph of Segue's is told which task it is for."""
+    """The graph's input: the arguments, or their goal as a message; a graph of Segue's also gets the task's id."""
     takes = graph.get_input_jsonschema().get("properties", {})
     given = {**arguments}
     if "messages" in takes and "messages" not in given:

@@ -43,7 +43,7 @@ async def complete(
         ConfigurationError: its model is no language model.
         ModelError: the call failed for good.
     """
-    work = _work(setting)
+    work = model_context(setting)
     asked, usage, why = list(messages), dict[str, Any](), ""
     for attempt in range(setting.config.retry_limit):
         seed = seed_of(setting, conversation, attempt)
@@ -59,7 +59,12 @@ async def complete(
     return Completion(None, usage, f"no reply could be read in {setting.config.retry_limit} attempts: {why}")
 
 
-def _work(setting: Setting) -> NodeContext:
+def model_context(setting: Setting) -> NodeContext:
+    """The context of a participant's model calls.
+
+    Raises:
+        ConfigurationError: its model is no language model.
+    """
     work = NodeContext(setting.services, RunContext(model=setting.model), setting.agent)
     if not work.model.is_language_model:
         role = setting.role.value.lower()

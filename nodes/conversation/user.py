@@ -11,7 +11,7 @@ from .state import ConversationState, conversation_of, keeping
 
 
 async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
-    """Let the user speak; a user who wrote nothing in every attempt ends the conversation."""
+    """Get the user's next message; a user whose attempts are all empty ends the conversation."""
     started = time.monotonic()
     conversation = conversation_of(state)
     participant = user_of(conversation.config, node_context(runtime), conversation.language)

@@ -29,7 +29,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     try:
         asked = await ask_model(work, request, LiveText, state["usage"], ids)
     except ModelRefused as error:
-        return joined(added, _given_up(error, refused_call(work, request, error, ids)))
+        return joined(added, _given_up(error, await refused_call(work, request, error, ids)))
     try:
         text = whole_answer(asked.reply, state["language"])
     except UnreadableReply as error:
@@ -55,7 +55,7 @@ def _request(state: DirectState, work: NodeContext) -> ModelRequest:
     language, budget = state["language"], work.agent.budget
     own = agent_prompt(work.agent, language, state["objective"])
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
-    latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
+    latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars, work.services.renderings)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]
     return ModelRequest(
         purpose="answer",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, UnreadableReply
@@ -20,7 +20,7 @@ from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
 from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation
-from ..shared.task import before_objective
+from ..shared.task import before_objective, objective_message
 from ..shared.tool_schemas import MOST_STEPS, described
 from .events import as_steps, changed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
@@ -119,7 +119,7 @@ def _request(state: LifecycleState, work: NodeContext) -> ModelRequest:
     system = render("decompose", language, agent_prompt=own, tools=tools, current_state=as_json(known))
     return ModelRequest(
         purpose="plan",
-        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        messages=[SystemMessage(system), objective_message(state)],
         schema=TASKS_SCHEMA,
         tools=[tool.spec for tool in work.tools.values()],
     )

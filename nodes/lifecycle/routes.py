@@ -7,6 +7,7 @@ from langgraph.types import Send
 
 from segue.core.lifecycle import EngineState
 
+from ..shared.task import attachments_of
 from .state import LifecycleState, Restored, SubTaskWork
 
 PAUSABLE = (EngineState.SCHEDULING, EngineState.EXECUTING)
@@ -79,6 +80,7 @@ def _work(state: LifecycleState, task_id: str) -> SubTaskWork:
             for need in step["depends_on"]
         ],
         "calls": state["calls"].get(task_id, []),
+        "attachments": attachments_of(state["messages"]),
         "place": list(steps).index(task_id) + 1,
         "total": len(steps),
         "completed": sum(other["status"] == "done" for other in steps.values()),

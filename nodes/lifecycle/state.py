@@ -1,6 +1,6 @@
 """State of the lifecycle graph."""
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -68,6 +68,8 @@ class SubTaskWork(TypedDict):
     """What the tasks that it depends on came to: {description, answer}."""
     calls: list[dict[str, Any]]
     """Calls that it made already."""
+    attachments: NotRequired[list[dict[str, Any]]]
+    """The files of the message; a task that was begun before has none."""
     place: int
     total: int
     completed: int

@@ -4,6 +4,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
+from segue.core.attachments import naming
 from segue.core.subtasks import SubTask
 from segue.prompts.load import render
 
@@ -22,8 +23,12 @@ def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any
         "started_at": state["started_at"],
         "done": list(state["calls"]),
     }
-    messages = [*_before(state, task, work), HumanMessage(task.description, additional_kwargs=_BRIEF)]
+    messages = [*_before(state, task, work), _instructions(state, task)]
     return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
+
+
+def _instructions(state: SubTaskWork, task: SubTask) -> HumanMessage:
+    return HumanMessage(task.description, additional_kwargs={**_BRIEF, **naming(state.get("attachments", []))})
 
 
 _BRIEF = {"brief": True}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 
 from segue.core.events import Answer, TaskComplete, Thinking, Token
 from segue.core.models import ModelRequest
@@ -17,7 +17,7 @@ from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
 from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
-from ..shared.task import before_objective, compose_result, unfinished
+from ..shared.task import before_objective, compose_result, objective_message, unfinished
 from .state import PlanState, PlanUpdate
 from .steps import behind, emit_thoughts, in_doubt, step_event, thought_through, unmended
 
@@ -86,7 +86,7 @@ async def _ask(state: PlanState, work: NodeContext, usage: Mapping[str, Any]) ->
     system = render("plan_answer", language, agent_prompt=own, **shown)
     request = ModelRequest(
         purpose="answer",
-        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        messages=[SystemMessage(system), objective_message(state)],
         tools=[tool.spec for tool in work.tools.values()],
     )
     ids = {"task_id": state["task_id"]}
@@ -102,7 +102,7 @@ def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
 def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:
     """The closed plan, and which steps failed; the answer carries out the steps without a tool.
 
-    A call of unknown outcome, and what needed it, is no failure: the answer says so.
+    A call of unknown outcome, and the steps that need it, are not failures: the answer mentions them.
     """
     doubtful = in_doubt(state)
     failed = {step.step_id for step in unmended(steps, state)} - doubtful

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 
 from segue.core.agents import Budget
 from segue.core.decision import read_object
@@ -19,7 +19,7 @@ from ..shared.model_call import ask_model
 from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation, truncate_together
 from ..shared.quotation import refuse_quotation
-from ..shared.task import before_objective
+from ..shared.task import before_objective, objective_message
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
 
@@ -63,7 +63,7 @@ def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     system = render("make_plan", language, agent_prompt=own, tools=tools, current_state=known)
     return ModelRequest(
         purpose="plan",
-        messages=[SystemMessage(system), HumanMessage(state["objective"])],
+        messages=[SystemMessage(system), objective_message(state)],
         schema=plan_schema(work.tools),
         tools=[tool.spec for tool in work.tools.values()],
     )

@@ -5,12 +5,12 @@ from typing import Any, cast
 
 from langchain_core.messages import AnyMessage
 
-from segue.core.events import ApprovalGiven, Durable, ToolCall
+from segue.core.events import Durable, ToolCall
 from segue.core.plan import Status, Step, ready, set_status
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
-from ..shared.approval import ask_person, because, decided, question_of, undecided, verdicts_of
+from ..shared.approval import ask_person, because, decided, given_events, permitted, question_of, undecided
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.notes import joined, take_up
 from ..shared.tool_messages import Settled, exchange
@@ -55,19 +55,19 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
 
 async def _approved(
     wave: list[dict[str, Any]], state: PlanState, work: NodeContext
-) -> tuple[list[dict[str, Any]], list[ApprovalGiven]]:
+) -> tuple[list[dict[str, Any]], list[Durable]]:
     """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
-    shown = ("step_id", "description")
+    shown, allowed = ("step_id", "description"), await permitted(wave, work.tools, state["task_id"], work)
     asked = [
         await question_of(place, item, state["task_id"], work, *shown)
         for place, item in enumerate(wave)
-        if undecided(item, work.tools, state["task_id"])
+        if undecided(item, work.tools, state["task_id"]) and place not in allowed
     ]
     if not asked:
         return wave, []
     verdicts = ask_person(asked, work.tools)
-    given = ApprovalGiven(task_id=state["task_id"], verdicts=verdicts_of(asked, verdicts))
-    return [decided(item, verdicts.get(place), state["task_id"]) for place, item in enumerate(wave)], [given]
+    given = given_events(asked, verdicts, work, task_id=state["task_id"])
+    return [decided(item, verdicts.get(place), state["task_id"]) for place, item in enumerate(wave)], given
 
 
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:

@@ -1,5 +1,6 @@
 """Calls that are refused before they run: over the budget, or failing again and again."""
 
+from itertools import islice
 from typing import Any
 
 from segue.prompts.phrases import phrase
@@ -38,7 +39,8 @@ def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[st
 
 def _stored(call: dict[str, Any], state: ReactState) -> dict[str, Any] | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
-    rounds = [record["results"] for record in state["records"] if record["results"]][-MOST_SUCCESSES:]
+    latest = (record["results"] for record in reversed(state["records"]) if record["results"])
+    rounds = [*islice(latest, MOST_SUCCESSES)]
     made = (call["name"], call["arguments"])
     same = [[o["result"] for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds]
     if len(same) < MOST_SUCCESSES or not all(same):

@@ -7,6 +7,7 @@ from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought, Token
 from segue.core.plan import Step
+from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
@@ -44,7 +45,9 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "decision": decision.model_dump(mode="json"),
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
-        "events": announce(asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls)),
+        "events": announce(
+            asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls, work.tools)
+        ),
     }
     if calls:
         update["calls"] = calls
@@ -75,11 +78,17 @@ def _streamed(decision: Decision, streamed: str, work: NodeContext, ids: Mapping
     return decision
 
 
-def _events(state: ReactState, decision: Decision, steps: list[StepUpdate], calls: list[dict[str, Any]]) -> list[Any]:
+def _events(
+    state: ReactState,
+    decision: Decision,
+    steps: list[StepUpdate],
+    calls: list[dict[str, Any]],
+    tools: Mapping[str, Tool],
+) -> list[Any]:
     ids = ids_of(state)
     planned = calls or calls_of(state, decision)
     step_id = next((call["step_id"] for call in planned if call["step_id"]), decision.step_id)
     action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
     observed = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
-    return [*observed, *thought, action, *steps, *call_events(state, calls)]
+    return [*observed, *thought, action, *steps, *call_events(state, calls, tools)]

@@ -10,14 +10,13 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from segue.core.decision import Decision
-from segue.core.events import ApprovalGiven, ToolResult
+from segue.core.events import CallPermitted, ToolResult
 from segue.core.plan import Step
 from segue.core.tools import Tool
 from segue.tools.calls.run import Outcome, run_call
 
-from ..shared.approval import approved, ask_person, decided, question_of, rejection, undecided, verdicts_of
-from ..shared.call_context import call_context
-from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from ..shared.approval import approved, ask_person, decided, given_events, permitted, question_of, rejection, undecided
+from ..shared.context import NodeContext, NodeRuntime, announce, call_context, node_context
 from ..shared.planned_steps import step_events
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
@@ -40,8 +39,11 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     recalls = any(call["name"] == "recall" for call in state["calls"])
     tools = tools_at_hand(state, work) if recalls else work.tools
     most = work.agent.budget.tool_calls
+    allowed = await permitted(state["calls"], tools, state["task_id"], work)
     if asked := [
-        call for call in state["calls"] if undecided(call, tools, state["task_id"]) and not refusal(call, state, most)
+        call
+        for place, call in enumerate(state["calls"])
+        if undecided(call, tools, state["task_id"]) and place not in allowed and not refusal(call, state, most)
     ]:
         return await _decide(asked, state, work, tools)
     group = (
@@ -49,15 +51,21 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         if state["tool_calls"] >= most
         else _next_group(state["calls"], tools, work.agent.budget.parallel_calls)
     )
-    ran = await asyncio.gather(*(_run(call, state, work, tools) for call in group))
+    ran = await asyncio.gather(*(_run(call, state, work, tools, place in allowed) for place, call in enumerate(group)))
     outcomes = [*state["outcomes"], *(_outcome(state, work, call, o) for call, o in zip(group, ran, strict=True))]
     left = state["calls"][len(group) :]
+    without_question = [
+        CallPermitted(index=call["index"], name=call["name"], scope=allowed[place], **ids_of(state))
+        for place, call in enumerate(group)
+        if place in allowed and _ran(ran[place])
+    ]
     update: ReactUpdate = {
         "calls": left,
         "outcomes": outcomes,
-        "tool_calls": state["tool_calls"]
-        + sum(not {"over_budget", "rejected", "repeated"} & o.result.keys() for o in ran),
-        "events": announce(*(_result_event(state, work, call, o) for call, o in zip(group, ran, strict=True))),
+        "tool_calls": state["tool_calls"] + sum(map(_ran, ran)),
+        "events": announce(
+            *without_question, *(_result_event(state, work, call, o) for call, o in zip(group, ran, strict=True))
+        ),
     }
     return update if left else _settle(update, state, outcomes)
 
@@ -66,10 +74,9 @@ async def _decide(asked: list[Call], state: ReactState, work: NodeContext, tools
     """Have a person decide about these calls; the graph is interrupted until they have."""
     questions = [await question_of(call["index"], call, state["task_id"], work) for call in asked]
     verdicts = ask_person(questions, tools)
-    given = ApprovalGiven(verdicts=verdicts_of(questions, verdicts), **ids_of(state))
     return {
         "calls": [decided(call, verdicts.get(call["index"]), state["task_id"]) for call in state["calls"]],
-        "events": announce(given),
+        "events": announce(*given_events(questions, verdicts, work, **ids_of(state))),
     }
 
 
@@ -79,17 +86,23 @@ def _next_group(calls: list[Call], tools: Mapping[str, Tool], most: int) -> list
     return calls[:most] if read_only else calls[:1]
 
 
-async def _run(call: Call, state: ReactState, work: NodeContext, tools: Mapping[str, Tool]) -> Outcome:
+async def _run(
+    call: Call, state: ReactState, work: NodeContext, tools: Mapping[str, Tool], by_permission: bool
+) -> Outcome:
     if "rejected" in call:
         return Outcome(rejection(call, state["language"]), 0.0)
     if why := refusal(call, state, work.agent.budget.tool_calls):
         return Outcome(why, 0.0)
     key, ledger, seconds = key_of(state, call["index"]), work.services.ledger, work.agent.budget.tool_seconds
-    allowed = approved(call, state["task_id"])
+    allowed = by_permission or approved(call, state["task_id"])
     trace_id, step_id = state["trace_id"], call.get("step_id", "")
     origin = f"{trace_id}/{call['index']}"
     context = call_context(work, key, call, origin, step_id=step_id, trace_id=trace_id)
     return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed, context)
+
+
+def _ran(outcome: Outcome) -> bool:
+    return not {"over_budget", "rejected", "repeated"} & outcome.result.keys()
 
 
 def _outcome(state: ReactState, work: NodeContext, call: Call, ran: Outcome) -> dict[str, Any]:

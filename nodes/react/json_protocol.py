@@ -1,6 +1,6 @@
 """The json protocol: the user's request, the system prompt with the live state, and a record for each past round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -12,11 +12,12 @@ from segue.core.tools import Tool
 from segue.prompts.load import agent_prompt, has_slot, render, template
 from segue.prompts.phrases import phrase
 
+from ..shared.attached_files import size_of
 from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
 from ..shared.prompt_budget import as_json, conversation, tokens, truncate, truncate_result
 from ..shared.quotation import refuse_quotation
-from ..shared.task import before_objective
+from ..shared.task import attachments_of, before_objective, objective_message
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck
 from .prompt_state import MEMORY_SHARE, current_state, has_truncated, line_of, tools_at_hand
@@ -30,16 +31,19 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     agents get the system first.
     """
     budget, tools = work.agent.budget, tools_at_hand(state, work)
-    past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
+    past = window(
+        before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars, work.services.renderings
+    )
     spoken = conversation(past, budget.result_chars)
-    texts = [record_text(record, budget.result_chars) for record in state["records"]]
-    first = kept_from([tokens(text) for text in texts], _room(state, work, tools, spoken))
+    rendered, records = work.services.renderings.each, state["records"]
+    first = kept_from(rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken))
+    texts = rendered(record_text, records[first:], budget.result_chars)
     if not first and not has_truncated(past, budget.result_chars) and not any(_TRUNCATED in text for text in texts):
         tools = work.tools
-    memory = [line_of(record) for record in state["records"][:first]]
+    memory = map(line_of, reversed(records[:first]))
     return ModelRequest(
         purpose="decide",
-        messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts[first:]]),
+        messages=_ordered(state, work, tools, (memory, spoken), [AIMessage(text) for text in texts]),
         schema=envelope_schema(tools, _offered(state), planned=bool(state["plan"])),
         tools=[tool.spec for tool in tools.values()],
         nudge=template("nudge", state["language"])
@@ -52,6 +56,10 @@ _TRUNCATED = " more characters: recall(ref="
 """In the text of a record whose result is truncated."""
 
 
+def _size(record: dict[str, Any], result_chars: int) -> int:
+    return tokens(record_text(record, result_chars))
+
+
 def _offered(state: ReactState) -> tuple[str, ...]:
     """The actions that make sense now: no plan after a plan, no repair where nothing failed, no endless repeats."""
     if stuck(state):
@@ -62,10 +70,11 @@ def _offered(state: ReactState) -> tuple[str, ...]:
 
 
 def _room(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], spoken: Sequence[Any]) -> int:
-    """Tokens that are left for records beside the request, the system prompt and the memory's share."""
+    """Tokens that are left for records beside the request, its files, the system prompt and the memory's share."""
     most = work.agent.budget.prompt_tokens
     bare = _system(state, work, tools, as_json(current_state(state, work, (), spoken)))
-    return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - tokens(state["objective"]))
+    asked = tokens(state["objective"]) + size_of(attachments_of(state["messages"]), work)
+    return max(most // 8, most - most // MEMORY_SHARE - tokens(bare) - asked)
 
 
 def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
@@ -76,7 +85,8 @@ def read(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision:
     """
     if reply.finish_reason == "length":
         raise UnreadableReply("The reply was truncated at its length limit: write a shorter one.")
-    refuse_quotation(reply.text, (outcome["result"] for record in state["records"] for outcome in record["results"]))
+    results = (outcome["result"] for record in state["records"] for outcome in record["results"])
+    refuse_quotation(reply.text, results, work.services.renderings)
     return decode(reply.text)
 
 
@@ -106,12 +116,12 @@ def _ordered(
     state: ReactState,
     work: NodeContext,
     tools: Mapping[str, Tool],
-    earlier: tuple[Sequence[str], Sequence[Any]],
+    earlier: tuple[Iterable[str], Sequence[Any]],
     records: Sequence[AIMessage],
 ) -> list[BaseMessage]:
-    """The messages; `earlier` are the lines of rounds that no longer fit, and the turns before this one."""
+    """The messages; `earlier` are the lines of rounds that no longer fit, newest first, and the earlier turns."""
     memory, spoken = earlier
-    user, nudge = HumanMessage(state["objective"]), template("nudge", state["language"])
+    user, nudge = objective_message(state), template("nudge", state["language"])
     if work.state_last:
         snapshot = as_json(current_state(state, work, memory, ()))
         live = render("native_state", state["language"], current_state=snapshot)

@@ -4,7 +4,7 @@ The messages before the state only grow, so that a prompt begins as the one befo
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
@@ -16,15 +16,17 @@ from segue.core.models import ModelReply, ModelRequest, RawCall
 from segue.core.tools import Tool
 from segue.prompts.load import agent_prompt, render
 
+from ..shared.attached_files import size_of
 from ..shared.context import NodeContext
-from ..shared.history_window import Exchange, shown_text, split, window
+from ..shared.history_window import Exchange, latest, shown_text, split
 from ..shared.prompt_budget import as_json, ref_of, tokens
+from ..shared.task import attachments_of
 from ..shared.tool_schemas import CONTROL_TOOLS
 from .prompt_state import LINE_CHARS, current_state, has_truncated, tools_at_hand, with_refs
 from .state import ReactState
 
 FEW = 3
-"""With so few rounds or calls left, the state says so."""
+"""The state mentions the remaining rounds or calls from this number down."""
 
 
 def request(state: ReactState, work: NodeContext) -> ModelRequest:
@@ -34,10 +36,11 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
         "native", state["language"], agent_prompt=agent_prompt(work.agent, state["language"], state["objective"])
     )
     specs = _specs(tools, state, work)
-    most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - tokens(system) - tokens(as_json(specs)))
-    left_out, _ = split(state["messages"], most, budget.result_chars)
-    shown = window(state["messages"], most, budget.result_chars)
-    live = _live(state, work, [_line(unit) for unit in left_out])
+    fixed = tokens(system) + tokens(as_json(specs)) + size_of(attachments_of(state["messages"]), work)
+    most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - fixed)
+    left_out, kept = split(state["messages"], most, budget.result_chars, work.services.renderings, files=False)
+    shown = latest(left_out, kept)
+    live = _live(state, work, map(_line, reversed(left_out)))
     if not left_out and not has_truncated(shown, budget.result_chars):
         specs = _specs(work.tools, state, work)
     messages: list[BaseMessage] = [
@@ -59,7 +62,7 @@ def _specs(tools: Mapping[str, Tool], state: ReactState, work: NodeContext) -> l
     return [*own, *(CONTROL_TOOLS[name] for name in names)]
 
 
-def _live(state: ReactState, work: NodeContext, memory: Sequence[str]) -> dict[str, Any]:
+def _live(state: ReactState, work: NodeContext, memory: Iterable[str]) -> dict[str, Any]:
     """What of the snapshot the messages do not say; empty where they say everything."""
     snapshot = current_state(state, work, memory, ())
     counted, context, last = snapshot["global"], snapshot["context"], snapshot["last_recursion"]
@@ -75,9 +78,8 @@ def _live(state: ReactState, work: NodeContext, memory: Sequence[str]) -> dict[s
 
 
 def _shown(message: AnyMessage, result_chars: int) -> AnyMessage:
-    if message.type != "tool":
-        return message
-    return message.model_copy(update={"content": shown_text(message, result_chars)})
+    shown = shown_text(message, result_chars) if message.type == "tool" else message.content
+    return message if shown == message.content else message.model_copy(update={"content": shown})
 
 
 def _line(unit: Exchange) -> str:

@@ -1,6 +1,6 @@
 """The live state in a round's prompt, and the tools that the model may call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AnyMessage
@@ -21,9 +21,12 @@ MEMORY_SHARE = 8
 
 
 def current_state(
-    state: ReactState, work: NodeContext, memory: Sequence[str], conversation: Sequence[Any]
+    state: ReactState, work: NodeContext, memory: Iterable[str], conversation: Sequence[Any]
 ) -> dict[str, Any]:
-    """The snapshot; `memory` has a line for each round that no longer fits whole, `conversation` the earlier turns."""
+    """The snapshot.
+
+    `memory` gives a line for each round that no longer fits whole, newest first; `conversation` has the earlier turns.
+    """
     budget = work.agent.budget
     return {
         "global": {
@@ -44,13 +47,16 @@ def current_state(
     }
 
 
-def _newest(lines: Sequence[str], most_tokens: int) -> list[str]:
+def _newest(lines: Iterable[str], most_tokens: int) -> list[str]:
+    """The lines that fit, oldest first."""
+    kept: list[str] = []
     used = 0
-    for place in range(len(lines) - 1, -1, -1):
-        used += tokens(lines[place])
+    for line in lines:
+        used += tokens(line)
         if used > most_tokens:
-            return list(lines[place + 1 :])
-    return list(lines)
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:

@@ -27,4 +27,4 @@ def prose_answer(reply: ModelReply, state: ReactState, work: NodeContext) -> Dec
         return None
     if work.agent.protocol == "json" and holds_object(reply.text):
         return None
-    return Decision(action_type=ActionType.ANSWER, answer=whole_answer(reply, state["language"]))
+    return Decision(action_type=ActionType.ANSWER, answer=whole_answer(reply, state["language"]), malformed=True)

@@ -8,8 +8,9 @@ from langchain_core.messages import AnyMessage
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.plan import Step
-from segue.core.tools import CallKey
+from segue.core.tools import CallKey, Tool
 
+from ..shared.approval import undecided
 from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
@@ -73,10 +74,11 @@ def _repaired(state: ReactState, decision: Decision) -> str:
     return next((o.get("step_id", "") for o in results if "error" in o["result"]), "")
 
 
-def call_events(state: ReactState, calls: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
+def call_events(state: ReactState, calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> list[ToolCall]:
     """One event a call that is about to run."""
     shown = ("index", "name", "arguments", "step_id")
-    return [ToolCall(**{name: call[name] for name in shown}, **ids_of(state)) for call in calls]
+    waits = any(undecided(call, tools, state["task_id"]) for call in calls)
+    return [ToolCall(**{name: call[name] for name in shown}, needs_approval=waits, **ids_of(state)) for call in calls]
 
 
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:

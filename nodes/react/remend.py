@@ -4,7 +4,7 @@ from segue.core.events import ErrorRaised
 from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
-from ..shared.context import NodeRuntime, announce
+from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.planned_steps import step_events
 from .plan_progress import begin_steps
 from .records import call_events, calls_of, decision_of, ids_of, record_of
@@ -29,7 +29,9 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "calls": calls,
         "plan": [step.model_dump(mode="json") for step in begun],
         "repairs": repairs,
-        "events": announce(*step_events(steps, begun, ids_of(state)), *call_events(state, calls)),
+        "events": announce(
+            *step_events(steps, begun, ids_of(state)), *call_events(state, calls, node_context(runtime).tools)
+        ),
     }
 
 

@@ -8,6 +8,8 @@ from langgraph.types import interrupt
 
 from segue.core.approval import Verdict, settled, unfit
 from segue.core.errors import InvalidAnswer
+from segue.core.events import ApprovalGiven, Durable, PermissionGranted
+from segue.core.permission_rule import PermissionRule
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import misfit
@@ -19,7 +21,7 @@ Call = dict[str, Any]
 Calls = Sequence[Mapping[str, Any]]
 
 
-def undecided(call: Call, tools: Mapping[str, Tool], task_id: str) -> bool:
+def undecided(call: Mapping[str, Any], tools: Mapping[str, Tool], task_id: str) -> bool:
     """Whether the call's tool needs approval and has no decision yet."""
     tool = tools.get(call["name"])
     return tool is not None and tool.needs_approval and not (approved(call, task_id) or "rejected" in call)
@@ -35,16 +37,45 @@ def _mark(task_id: str) -> str:
     return sha256(task_id.encode()).hexdigest()[:16]
 
 
+async def permitted(calls: Calls, tools: Mapping[str, Tool], task_id: str, work: NodeContext) -> Mapping[int, str]:
+    """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
+
+    A call like one that may have taken effect already is asked about all the same.
+    """
+    undecided_ones = {place: call for place, call in enumerate(calls) if undecided(call, tools, task_id)}
+    if not undecided_ones or not (scopes := await work.services.permissions(work.agent.agent_id)):
+        return {}
+    rules = [(PermissionRule.parse(text), scope) for text, scope in scopes.items()]
+    unknown = await _unknown(task_id, work)
+    return {
+        place: scope
+        for place, call in undecided_ones.items()
+        if _bare(call) not in unknown and (scope := _scope(call, tools[call["name"]], rules))
+    }
+
+
+def _scope(call: Mapping[str, Any], tool: Tool, rules: Sequence[tuple[PermissionRule, str]]) -> str:
+    """The scope of the first rule that the call matches, or empty."""
+    arguments = {**_defaults(tool), **call["arguments"]}
+    return next((scope for rule, scope in rules if rule.matches(call["name"], arguments)), "")
+
+
 async def question_of(
     index: int, call: Call, task_id: str, work: NodeContext, *also: str, tools: Mapping[str, Tool] | None = None
 ) -> dict[str, Any]:
     """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
     asked = {"index": index} | {name: call[name] for name in ("name", *also)}
     asked["arguments"] = {**_defaults((tools or work.tools)[call["name"]]), **call["arguments"]}
+    return {**asked, "unknown_outcome": True} if _bare(call) in await _unknown(task_id, work) else asked
+
+
+async def _unknown(task_id: str, work: NodeContext) -> Sequence[Mapping[str, Any]]:
     ledger = work.services.ledger
-    unknown = await ledger.unknown(task_id) if ledger else ()
-    like = {"name": call["name"], "arguments": call["arguments"]}
-    return {**asked, "unknown_outcome": True} if like in unknown else asked
+    return await ledger.unknown(task_id) if ledger else ()
+
+
+def _bare(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": call["name"], "arguments": call["arguments"]}
 
 
 def _defaults(tool: Tool) -> dict[str, Any]:
@@ -94,15 +125,28 @@ def decided(call: Call, verdict: Verdict | None, task_id: str) -> Call:
             return call
 
 
-def verdicts_of(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
-    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?}."""
+def given_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
+    """What a person decided, and the tools that they allowed from here on."""
+    given = [(call["name"], verdicts[call["index"]]) for call in calls]
+    rules = [(str(PermissionRule(tool, verdict.only or {})), verdict.always) for tool, verdict in given]
+    allowed = dict.fromkeys((rule, scope) for rule, scope in rules if scope)
+    agent_id = work.agent.agent_id
+    return [
+        ApprovalGiven(verdicts=_entries(calls, verdicts), **ids),
+        *(PermissionGranted(agent_id=agent_id, tool=rule, scope=scope, **ids) for rule, scope in allowed),
+    ]
+
+
+def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as the event lists them: {index, verdict, arguments?, original?, reason?, always?, only?}."""
     entries = []
     for call in calls:
         verdict = verdicts[call["index"]]
         entry: dict[str, Any] = {"index": verdict.index, "verdict": verdict.verdict}
         if verdict.verdict == "edit":
             entry |= {"arguments": verdict.arguments, "original": call["arguments"]}
-        entries.append(entry | ({"reason": verdict.reason} if verdict.reason else {}))
+        more = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
+        entries.append(entry | {name: value for name, value in more.items() if value})
     return entries
 
 

@@ -1,6 +1,7 @@
 """The channels that grow: a thread's messages and a task's records, kept as a log of what was added."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
@@ -10,17 +11,26 @@ from langgraph.types import Overwrite
 
 def extend_messages(history: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
     """Append messages; one with an id that is there already replaces it. A missing id becomes the message's place."""
-    grown = convert_to_messages(history)
-    places = {message.id: place for place, message in enumerate(grown)}
+    grown = _converted(history)
+    taken = set(map(_id, grown))
     for write in writes:
         for given in convert_to_messages(write if isinstance(write, list) else [write]):
             message = given if given.id else given.model_copy(update={"id": f"m{len(grown)}"})
-            if message.id in places:
-                grown[places[message.id]] = message
+            if message.id in taken:
+                grown[max(place for place, other in enumerate(grown) if other.id == message.id)] = message
             else:
-                places[message.id] = len(grown)
+                taken.add(message.id)
                 grown.append(message)
     return grown
+
+
+_id = attrgetter("id")
+
+
+def _converted(history: list[BaseMessage]) -> list[BaseMessage]:
+    """A new list, its entries converted where they are no messages yet: looking at each of them takes long."""
+    kinds = set(map(type, history))
+    return [*history] if all(issubclass(kind, BaseMessage) for kind in kinds) else convert_to_messages(history)
 
 
 def extend_records(records: list[dict[str, Any]], writes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:

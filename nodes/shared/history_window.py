@@ -1,13 +1,19 @@
 """The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from langchain_core.messages import AIMessage, AnyMessage
+
+from segue.core.attachments import ATTACHMENTS
+from segue.core.renderings import Renderings
 
 from .prompt_budget import as_json, ref_of, tokens, truncate
 from .task import steers
 
 Exchange = list[AnyMessage]
+MOST_FILE_TOKENS = 4_000
+"""What the files of one message count for at most: what does not fit into the prompt is only named there."""
 _LEFT_OUT = "results_left_out"
 
 
@@ -47,28 +53,50 @@ def kept_from(sizes: Sequence[int], most: int) -> int:
     return first
 
 
-def split(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> tuple[list[Exchange], list[Exchange]]:
-    """The exchanges that are left out and those that are kept."""
+def split(
+    messages: Sequence[AnyMessage],
+    most_tokens: int,
+    result_chars: int,
+    renderings: Renderings | None = None,
+    *,
+    files: bool = True,
+) -> tuple[list[Exchange], list[Exchange]]:
+    """The exchanges that are left out and those that are kept; without `files` only texts count."""
     units = exchanges(messages)
-    sizes = [sum(tokens(shown_text(m, result_chars)) for m in unit) for unit in units]
-    first = kept_from(sizes, most_tokens)
+    sizes = iter((renderings or Renderings()).each(_size if files else _text_size, messages, result_chars))
+    first = kept_from([sum(islice(sizes, len(unit))) for unit in units], most_tokens)
     return units[:first], units[first:]
 
 
-def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
-    """The latest exchanges that fit, behind the user's message that they answer and what was added to it.
+def _size(message: AnyMessage, result_chars: int) -> int:
+    files: int = sum(form["tokens"] for form in message.additional_kwargs.get(ATTACHMENTS, ()))
+    return _text_size(message, result_chars) + min(files, MOST_FILE_TOKENS)
+
+
+def _text_size(message: AnyMessage, result_chars: int) -> int:
+    return tokens(shown_text(message, result_chars))
+
+
+def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMessage]:
+    """What is kept, behind the user's message that it answers and what was added to it.
 
     Where results are left out, the first message is marked so.
     """
-    left_out, kept = split(messages, most_tokens, result_chars)
-    latest = [message for unit in kept for message in unit]
-    if latest and (latest[0].type != "human" or steers(latest[0])):
+    shown = [message for unit in kept for message in unit]
+    if shown and (shown[0].type != "human" or steers(shown[0])):
         asked = [unit[0] for unit in left_out if unit[0].type == "human"]
         began = [place for place, message in enumerate(asked) if not steers(message)]
-        latest = [*(asked[began[-1] :] if began else []), *latest]
-    if latest and any(ref_of(message) for unit in left_out for message in unit):
-        latest[0] = latest[0].model_copy(update={"additional_kwargs": {**latest[0].additional_kwargs, _LEFT_OUT: True}})
-    return latest
+        shown = [*(asked[began[-1] :] if began else []), *shown]
+    if shown and any(ref_of(message) for unit in left_out for message in unit):
+        shown[0] = shown[0].model_copy(update={"additional_kwargs": {**shown[0].additional_kwargs, _LEFT_OUT: True}})
+    return shown
+
+
+def window(
+    messages: Sequence[AnyMessage], most_tokens: int, result_chars: int, renderings: Renderings | None = None
+) -> list[AnyMessage]:
+    """The latest exchanges that fit, behind the user's message that they answer."""
+    return latest(*split(messages, most_tokens, result_chars, renderings))
 
 
 def left_out_results(messages: Sequence[AnyMessage]) -> bool:

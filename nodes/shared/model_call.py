@@ -27,6 +27,7 @@ from segue.core.question import PAUSE
 from segue.models.request_text import digest, request_text
 from segue.prompts.phrases import phrase
 
+from .attached_files import with_files
 from .context import NodeContext
 from .live_reply import Listener, LiveReply
 
@@ -59,7 +60,7 @@ async def ask_model(
     Raises:
         ModelError: the call failed for good.
     """
-    request = _seeded(work, request)
+    request = await with_files(work, _seeded(work, request))
     started, received, live = time.monotonic(), _Received(), LiveReply(work, ids)
     listener = listen(live)
     try:
@@ -181,9 +182,11 @@ def _stored(reply: ModelReply, thoughts: str, streamed: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def refused_call(work: NodeContext, request: ModelRequest, error: ModelError, ids: Mapping[str, Any]) -> ModelCalled:
+async def refused_call(
+    work: NodeContext, request: ModelRequest, error: ModelError, ids: Mapping[str, Any]
+) -> ModelCalled:
     """The event of a call that the model refused, for a node that goes on without it."""
-    return _called(work, request, ids, {"error": str(error)})
+    return _called(work, await with_files(work, request), ids, {"error": str(error)})
 
 
 def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], reply: dict[str, Any]) -> ModelCalled:
@@ -209,7 +212,7 @@ def _seeded(work: NodeContext, request: ModelRequest) -> ModelRequest:
 
 
 def whole_answer(reply: ModelReply, language: str) -> str:
-    """The reply as an answer; one that was truncated at its length limit says so.
+    """The reply as an answer, with a note if it was truncated at its length limit.
 
     Raises:
         UnreadableReply: it is empty.

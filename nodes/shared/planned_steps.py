@@ -1,4 +1,4 @@
-"""Steps of a plan: which one a call carries out, and how they end and are told."""
+"""Steps of a plan: the match between steps and calls, their endings and their events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

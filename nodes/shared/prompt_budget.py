@@ -6,7 +6,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from segue.core.tokens import tokens as tokens
+from segue.core.attachments import ATTACHMENTS
+from segue.core.prompt_size import tokens as tokens
 
 KEPT_CHARS = 65_536
 """Characters of a result that the state and the history keep where a ledger has the whole."""
@@ -51,13 +52,15 @@ def ref_of(message: AnyMessage) -> str:
 
 
 def conversation(messages: Sequence[AnyMessage], result_chars: int) -> list[dict[str, Any]]:
-    """Messages as plain records: {"role", "content", "tool_calls"?: [{"name", "args"}]}."""
+    """Messages as plain records: {"role", "content", "files"?: [name], "tool_calls"?: [{"name", "args"}]}."""
     return [_record(message, result_chars) for message in messages]
 
 
 def _record(message: AnyMessage, result_chars: int) -> dict[str, Any]:
     roles = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
     record: dict[str, Any] = {"role": roles.get(message.type, message.type), "content": message.text}
+    if files := message.additional_kwargs.get(ATTACHMENTS):
+        record["files"] = [form["name"] for form in files]
     if isinstance(message, AIMessage) and message.tool_calls:
         record["tool_calls"] = [{"name": call["name"], "args": call["args"]} for call in message.tool_calls]
     if isinstance(message, ToolMessage):

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
 
+from segue.core.attachments import ATTACHMENTS, naming
 from segue.core.errors import InvalidMessage
 from segue.prompts.language import language_of
 from segue.prompts.phrases import phrase
@@ -31,6 +32,8 @@ class Assignment(TypedDict, total=False):
     usage: dict[str, Any]
     """What the task used so far."""
     started_at: float
+    attachments: list[dict[str, Any]]
+    """The message's files, for a part that is not given the message."""
 
 
 class GraphInput(TypedDict, total=False):
@@ -128,6 +131,20 @@ def objective_of(messages: Sequence[AnyMessage]) -> str:
     if not text.strip():
         raise InvalidMessage("The message is empty: write what you want to be done.")
     return text
+
+
+def objective_message(state: Mapping[str, Any]) -> HumanMessage:
+    """The objective as a message, with the files of its own message and then of earlier ones, the latest first."""
+    return HumanMessage(state["objective"], additional_kwargs=naming(attachments_of(state["messages"])))
+
+
+def attachments_of(messages: Sequence[AnyMessage]) -> list[dict[str, Any]]:
+    """The files of the latest user message and then of earlier ones, the latest first, each content once."""
+    found: dict[str, dict[str, Any]] = {}
+    for message in reversed(messages[: _place(messages) + 1]):
+        for form in message.additional_kwargs.get(ATTACHMENTS, ()):
+            found.setdefault(form["digest"], form)
+    return [*found.values()]
 
 
 def additions(messages: Sequence[AnyMessage]) -> list[str]:

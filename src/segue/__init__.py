@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .core.events import Event
     from .core.flows import BranchInput, EarlyExit, FlowConfig
     from .core.result import Result
-    from .entry import ask, open
+    from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
     from .tools.calls.context import NOT_DONE, CallContext
@@ -40,6 +40,7 @@ _HOMES = {
     "RunContext": "core.context",
     "SegueError": "core.errors",
     "ask": "entry",
+    "copy": "entry",
     "graph": "runtime.modes",
     "load_agents": "core.agents",
     "open": "entry",
@@ -65,6 +66,7 @@ __all__ = [
     "RunContext",
     "SegueError",
     "ask",
+    "copy",
     "errors",
     "events",
     "graph",

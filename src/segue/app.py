@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict
-from typing import Any, NoReturn, Unpack, cast
+from typing import Any, Unpack, cast
 
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
-from .checkpoints.ports import Storage
+from .checkpoints.storage import Storage
 from .core.agents import Agent
-from .core.errors import AppClosed
+from .core.closed import Closed
 from .core.events import Event
 from .core.models import Model
 from .core.records import Json
@@ -22,19 +22,22 @@ from .prompts.language import Language
 from .registry import Registry
 from .runtime.capacity import Capacity
 from .runtime.control import Control
+from .runtime.dispatch import Dispatching
+from .runtime.history.retention import Pruning
+from .runtime.history.rewind import Rewind
+from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
 from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
-from .runtime.retention import Pruning
-from .runtime.rewind import Rewind
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
+from .runtime.worker import Worker
 
 
 class App:
     """Agents, modes and sessions over one database.
 
-    `queries`, `control`, `sessions` and `rewind` do the work; `memory` has the users' memory files.
+    `queries`, `control`, `sessions` and `rewind` do the work; `memory` has memory files, `files` those of messages.
     """
 
     def __init__(
@@ -44,15 +47,18 @@ class App:
         modes: Mapping[str, ModeGraph],
         capacity: Capacity,
         memory: MemoryFolder | None = None,
+        dispatching: Dispatching = Dispatching.AUTO,
+        limits: FileLimits | None = None,
     ) -> None:
         self._storage = storage
         self._modes = modes
         self.memory = memory or MemoryFolder()
         self._runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
         self.registry = registry
-        self.queries = Queries(storage, self._runner)
+        self.queries = Queries(storage, self._runner, dispatching)
+        self.files = MessageFiles(storage.files, limits)
         self.sessions = Sessions(storage, self._runner)
-        self.control = Control(registry, self._runner, self.queries, self.sessions, modes)
+        self.control = Control(registry, self._runner, self.queries, self.sessions, self.files, modes)
         self.rewind = Rewind(storage, self._runner, registry, self.control, self.sessions)
         self.pruning = Pruning(storage, self._runner)
 
@@ -74,11 +80,7 @@ class App:
         return {name: graph for name, graph in self._modes.items() if name not in MODES}
 
     def register(self, agent: Agent) -> None:
-        """Add an agent, or replace the one of that id.
-
-        Raises:
-            UnknownTool: one of its tools is not there.
-        """
+        """Add an agent, or replace the one of that id; UnknownTool where one of its tools is not there."""
         self.registry.register(agent)
 
     def model_for(self, agent: str = "", model: str = "") -> Model:
@@ -99,10 +101,10 @@ class App:
     # Messages. The options are those of `MessageOptions`.
 
     async def start(self, message: str, **options: Unpack[MessageOptions]) -> Json:
-        """Run a message's task in the background; returns the task.
+        """Run a message's task in the background; returns the task. `wait` is the seconds to wait for a busy session.
 
-        `wait` is how many seconds to wait if the session is busy. With `steer` the message joins the session's
-        unfinished task, if there is one, which goes on with it.
+        With `steer` the message joins the session's
+        unfinished task, if there is one, which continues with it.
 
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.
@@ -110,6 +112,7 @@ class App:
             DamagedSession: the session has to be recovered first.
             ThreadBusy: another owner runs a task on the session.
             TooManyTasks: the queue of this process is full.
+            KeyUsed: the idempotency key began a task with another message.
         """
         task, _ = await self.control.start(Request.of(message, options))
         return task.json()
@@ -128,24 +131,20 @@ class App:
         With `response_model` the answer is also given as an object of it, under `object`.
 
         Raises:
-            ModelError: the model failed; the task can be resumed.
-            And those of `start`.
+            ModelError: the model failed; the task can be resumed. Otherwise as in `start`.
         """
         return await self.control.ask(Request.of(message, options), response_model)
 
     # Tasks under way.
 
-    async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+    async def follow(self, task_id: str, after: int = 0, *, so_far: bool = False) -> AsyncGenerator[Event, None]:
         """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
 
+        With `so_far` the live events begin with what was streamed of the answer before, as one token.
         Of a task that another process runs only the durable events are seen.
         """
-        async for event in self.queries.follow(task_id, after):
+        async for event in self.queries.follow(task_id, after, so_far):
             yield event
-
-    def stop_following(self) -> None:
-        """End the streams of tasks that other processes run, before those have ended."""
-        self.queries.stop_following()
 
     async def pause(self, task_id: str) -> None:
         """Stop a task, of this process or another, at its next boundary; until then its status is pausing.
@@ -197,7 +196,8 @@ class App:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
 
         To an approval `answer` is {"verdicts": [{"index", "verdict": approve | edit | reject, "arguments"?,
-        "reason"?}]}, or "approve" or "reject" for all calls; to a question a text, or {"manual_finish": True}.
+        "reason"?, "always"?: task | session}]}, or "approve" or "reject" for all calls; to a question a text, or
+        {"manual_finish": True}. A tool that is approved with `always` is not asked about again in that task or session.
         With `interrupt_id` it answers that question only.
 
         Raises:
@@ -215,6 +215,14 @@ class App:
         async for event in self.control.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id):
             yield event
 
+    async def permissions(self, session_id: str | None = None, *, prefix: str = "") -> list[Json]:
+        """The tools that need no further approval, in a session or in all whose names begin with `prefix`."""
+        return [permission.json() for permission in await self.queries.permissions(session_id, prefix)]
+
+    async def revoke(self, session_id: str, *, tool: str = "", agent_id: str = "") -> int:
+        """Withdraw the permissions of a session, or only of a tool or agent; returns how many there were."""
+        return await self.sessions.revoke(session_id, tool, agent_id)
+
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, wherever it runs; its session takes the next message.
 
@@ -226,12 +234,16 @@ class App:
         """
         await self.control.cancel(task_id)
 
+    def worker(self, concurrency: int) -> Worker:
+        """What runs the tasks that other processes leave to this one; ConfigurationError over SQLite."""
+        return Worker(self._storage, self.registry, self._runner, self.modes, concurrency)
+
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
         self.control.stop_now(task_id)
 
     async def drain(self, seconds: float) -> None:
-        """Pause what runs here, so that the next process goes on with it; after `seconds` stop it where it is."""
+        """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
         await self.control.drain(seconds)
 
     # Looking things up.
@@ -286,14 +298,6 @@ class App:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
         return await self.queries.usage(agent_id)
 
-    async def check_writable(self) -> None:
-        """Make sure that the database can be written.
-
-        Raises:
-            DatabaseUnavailable: saying why it cannot.
-        """
-        await self.queries.check_writable()
-
     # Sessions.
 
     async def history(self, session_id: str) -> list[Json]:
@@ -304,12 +308,21 @@ class App:
         """
         return await self.queries.history(session_id)
 
-    async def threads(self, *, limit: int = -1, prefix: str = "") -> list[Json]:
-        """The sessions whose names begin with `prefix`: turns, last message, last status and when.
+    async def threads(self, *, limit: int = -1, prefix: str = "", search: str = "") -> list[Json]:
+        """The sessions whose names begin with `prefix`, the last used first: title, turns, last message and status.
 
+        `search` is a text in the title or in the first message, which is the title of a session that was not renamed.
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        return [thread.json() for thread in await self.queries.threads(limit, prefix)]
+        return [thread.json() for thread in await self.queries.threads(limit, prefix, search)]
+
+    async def rename(self, session_id: str, title: str) -> None:
+        """Give a session a title; an empty one takes it back.
+
+        Raises:
+            UnknownThread: nothing was said in it.
+        """
+        await self.sessions.rename(session_id, title)
 
     async def snapshots(self, session_id: str, *, limit: int = 50, before: str | None = None) -> list[Json]:
         """A session's snapshots, the latest first; `before` is the checkpoint_id that the last page ended with.
@@ -396,18 +409,20 @@ class App:
         """
         return (await self.rewind.edit(from_session, checkpoint_id, session_id, message, state)).json()
 
-    async def prune(self, retention: Retention | str | int, *, session_id: str | None = None) -> Json:
+    async def prune(
+        self, retention: Retention | str | int, *, session_id: str | None = None, dry_run: bool = False
+    ) -> Json:
         """Merge the snapshots of a session, or of all, that are older than `retention`; the file shrinks.
 
         `retention` is an age such as "30d", the number of snapshots that each session keeps, or both: "30d,100".
-        History, traces and unfinished tasks stay, and every snapshot that is kept reads as before. Returns {snapshots,
-        sessions, busy}: how many were removed, from how many sessions, and those that a task runs on.
+        History, traces and unfinished tasks stay; snapshots that are kept read as before; a `dry_run` removes none.
+        Returns {snapshots, sessions, busy}: how many were removed, from how many sessions, and those that are busy.
 
         Raises:
             ConfigurationError: the retention is not valid.
             UnknownThread, DamagedSession: of the session that is named.
         """
-        return asdict(await self.pruning.prune(Retention.of(retention), session_id, compact=True))
+        return asdict(await self.pruning.prune(Retention.of(retention), session_id, dry_run=dry_run, compact=True))
 
     async def export(self, session_id: str) -> Json:
         """A session as a JSON document that `import_` takes, here or elsewhere.
@@ -480,11 +495,4 @@ class App:
         await self.registry.close()
         await self._storage.close()
         self.memory.close()
-        self.queries = self.control = self.sessions = self.rewind = self.pruning = cast(Any, _Closed())
-
-
-class _Closed:
-    """In the place of what worked on a database that is closed now."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AppClosed
+        self.queries = self.control = self.sessions = self.rewind = self.pruning = cast(Any, Closed())

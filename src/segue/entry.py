@@ -3,23 +3,28 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .app import App
-from .checkpoints.backends import open_storage
+from .checkpoints.storage import open_storage
 from .core.agents import Agent
+from .core.databases import is_server
 from .core.environment import whole_number
-from .core.errors import InsideEventLoop
+from .core.errors import ConfigurationError, DatabaseUnavailable, InsideEventLoop
 from .core.result import Result
 from .core.retention import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry
 from .runtime.capacity import MAX_QUEUED, MAX_RUNNING, Capacity
+from .runtime.copies import Copies, Progress, copy_sessions
+from .runtime.dispatch import Dispatching, dispatching
+from .runtime.message_files import FileLimits
 from .runtime.modes import mode_graphs
 from .runtime.request import MessageOptions
+from .telemetry.environment import start_export
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -30,11 +35,12 @@ async def open_app(
     agents: Iterable[Agent],
     modes: Mapping[str, Any] | None,
     max_running: int | None = None,
-    max_queued: int = MAX_QUEUED,
+    max_queued: int | None = None,
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
     retention: Retention | str | int | None = None,
     registry: Registry | None = None,
+    dispatch: str | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = registry or Registry()
@@ -42,18 +48,24 @@ async def open_app(
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
-    capacity = Capacity(most, max_queued)
+    capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))
     policy = None if retention is None else Retention.of(retention)
-    folder = MemoryFolder(root, embeddings)
+    folder, where = MemoryFolder(root, embeddings), dispatching(dispatch)
+    limits = FileLimits.of(os.environ)
     storage = await open_storage(str(path))
     try:
-        app = App(storage, registry, graphs, capacity, folder)
+        if dispatch == Dispatching.ALWAYS and storage.workers is None:
+            raise ConfigurationError(
+                "SQLite has no workers: name a PostgreSQL database, or leave out dispatch='always'."
+            )
+        app = App(storage, registry, graphs, capacity, folder, where, limits)
     except BaseException:
         await storage.close()
         raise
     if policy:
         app.pruning.start(policy)
+    start_export(app, os.environ)
     return app
 
 
@@ -82,26 +94,34 @@ def open(
     agents: Iterable[Agent] = (),
     modes: Mapping[str, Any] | None = None,
     max_running: int | None = None,
-    max_queued: int = MAX_QUEUED,
+    max_queued: int | None = None,
     memory: str | Path | None = None,
     embeddings: "Embeddings | None" = None,
     retention: Retention | str | int | None = None,
+    dispatch: str | None = None,
 ) -> Opening:
-    """Open the database at `path` (":memory:" for one that is not kept) and give the app over it.
+    """Open the database at `path` and give the app over it.
+
+    It is a SQLite file, ":memory:" for one that is not kept, or the URL of a PostgreSQL database with the extra
+    `postgres`: "postgresql://USER@HOST/NAME".
 
     `async with segue.open() as app:` closes it at the end; in a notebook `app = await segue.open()` and, at the end,
     `await app.close()`.
 
     The examples are registered first, then `agents`; `modes` are graphs by name beside the built-in ones. At most
-    `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` more wait for them.
-    `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those of any
-    LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older snapshots
-    every hour, as `App.prune` does; without it all are kept.
+    `max_running` tasks (SEGUE_MAX_RUNNING, or 32) run at once in this process, and `max_queued` (256) more wait for
+    them. `memory` is the folder of memory files (SEGUE_MEMORY, or one beside the database); with `embeddings`, those
+    of any LangChain class, they are searched by meaning as well. `retention`, such as "30d" or 100, prunes older
+    snapshots every hour, as `App.prune` does; without it all are kept. `dispatch` (SEGUE_DISPATCH) says who runs the
+    tasks: with "auto" a worker if one is there that has the agent, else this process; with "always" a worker, even if
+    they have to wait for one; with "never" this process.
 
     Raises:
         DatabaseUnavailable, DatabaseTooNew, ConfigurationError: saying what to do.
     """
-    return Opening(lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention))
+    return Opening(
+        lambda: open_app(path, agents, modes, max_running, max_queued, memory, embeddings, retention, dispatch=dispatch)
+    )
 
 
 def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageOptions]) -> Result:
@@ -118,3 +138,38 @@ def ask(message: str, *, db: str | Path = ":memory:", **options: Unpack[MessageO
     else:
         raise InsideEventLoop
     return asyncio.run(once())
+
+
+async def copy(
+    source: str | Path,
+    target: str | Path,
+    session_ids: Iterable[str] = (),
+    *,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Copies:
+    """Copy sessions, by default all, from one database to another with all their ids, and return which.
+
+    Everything that is stored of a session comes along: its history, events, calls, snapshots, permissions, title and
+    ratings. A task that has not ended is resumed there, and calls that ended are not made again. A session that is
+    there already, just as it is, is left as it is, so that an interrupted copy is repeated; one whose task runs, that
+    is damaged, or that is another one there, is not copied: `refused` says why.
+
+    Raises:
+        DatabaseUnavailable, DatabaseTooNew: saying what to do.
+    """
+    _check_copy(source, target)
+    async with AsyncExitStack() as opened:
+        old = await open_storage(str(source))
+        opened.push_async_callback(old.close)
+        new = await open_storage(str(target))
+        opened.push_async_callback(new.close)
+        return await copy_sessions(old, new, session_ids, on_progress)
+
+
+def _check_copy(source: str | Path, target: str | Path) -> None:
+    """Refuse what opening the databases would not: it creates a file that is not there."""
+    files = [None if is_server(str(name)) else Path(name).absolute() for name in (source, target)]
+    if str(source) == str(target) or files[0] == files[1] is not None:
+        raise DatabaseUnavailable("A database cannot be copied to itself: name another one.")
+    if files[0] is not None and not files[0].is_file():
+        raise DatabaseUnavailable("There is no database {path} to copy from: name one that exists.", path=source)

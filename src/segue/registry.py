@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
@@ -11,6 +11,7 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
+from .core.agent_digest import agent_digest
 from .core.agents import Agent
 from .core.context import AppContext, GivenAgent, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
@@ -22,7 +23,7 @@ from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.tools import Tool
 from .memory.transient import TransientMemory
-from .models.build import build_model, chosen_model
+from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .prompts.language import Language, language_named
 from .prompts.load import bilingual
 from .synchronous import run_node
@@ -80,7 +81,12 @@ class Registry:
         self._agents = {agent.agent_id: self._completed(agent) for agent in agents}
         self._models: dict[tuple[str, str], Model] = {}
         self._tools: dict[str, Mapping[str, Tool]] = {}
+        self._digests: dict[str, str] = {}
         self._mcp = McpTools()
+        self.agents_file = ""
+        """The path of the file that the agents come from, for their tasks to remember; empty where there is none."""
+        self.default_agent = ""
+        """The agent of a message that names none; empty: the first one."""
         self.participants = REGISTERED.extended()
         self.memory: Memory = TransientMemory()
         self.ids = Ids()
@@ -94,6 +100,7 @@ class Registry:
         tools = _usable(agent, BUILTIN.resolve(agent.tools))
         self._agents[agent.agent_id] = self._completed(agent)
         self._tools[agent.agent_id] = tools
+        self._digests.pop(agent.agent_id, None)
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
 
     def _completed(self, agent: Agent) -> Agent:
@@ -109,6 +116,7 @@ class Registry:
         Raises:
             UnknownAgent: listing the ones there are.
         """
+        name = name or self.default_agent
         if not name:
             return next(iter(self._agents.values()))
         if name not in self._agents:
@@ -175,9 +183,44 @@ class Registry:
             self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
         return self._tools[agent.agent_id]
 
+    def digest(self, agent: Agent) -> str:
+        """Identify an agent's definition, so that processes know whether theirs is the same one."""
+        if agent.agent_id not in self._digests:
+            sets = [item for item in agent.tools if isinstance(item, str) and item in BUILTIN.names]
+            own = BUILTIN.resolve(item for item in agent.tools if not isinstance(item, str) or item not in sets)
+            self._digests[agent.agent_id] = agent_digest(agent, sets, own.values())
+        return self._digests[agent.agent_id]
+
     def environment_model(self, agent: Agent) -> str:
         """The model's name where the agent names none, so that a resume elsewhere means the same one; else empty."""
         return "" if agent.model is not None else str(chosen_model(agent, "", self._environ))
+
+    def model_name(self, agent: Agent) -> str:
+        """The name of the model that the agent answers with where a message names none; it is not built."""
+        chosen = chosen_model(agent, "", self._environ)
+        return chosen if isinstance(chosen, str) else str(getattr(chosen, "model_name", type(chosen).__name__))
+
+    def accepted(self, agent: Agent, override: str = "") -> Collection[str]:
+        """The kinds of files that the agent's model reads beside text.
+
+        Raises:
+            ConfigurationError: SEGUE_ACCEPTS names another kind.
+        """
+        return accepted_kinds(agent, override, self._environ)
+
+    def check_model(self, agent: Agent) -> None:
+        """Check the name of the agent's model without building it.
+
+        Raises:
+            UnknownModel: it has no known prefix.
+        """
+        chosen = chosen_model(agent, "", self._environ)
+        if isinstance(chosen, str):
+            kind_of(chosen)
+
+    def reads_files(self, agent: Agent) -> bool:
+        """Whether the agent has tools over the data folder."""
+        return BUILTIN.may_change(agent.tools)
 
     def model_for(self, agent: Agent, override: str = "") -> Model:
         key = (agent.agent_id, override)
@@ -256,6 +299,18 @@ class AgentGraph(StateGraph[StateT, RunContext, InputT, OutputT]):
             return run_node(lambda: served(*given, **named))
 
         runnable.func = synchronous
+        return self
+
+    def add_conditional_edges(self, source: str, path: Callable[..., Any], path_map: Any = None) -> Self:  # type: ignore[override]
+        """Add a router, which runs on the event loop: LangGraph would take each call of it to a thread."""
+        super().add_conditional_edges(source, path, path_map)
+        router: Any = self.branches[source][path.__name__].path
+
+        @wraps(path)
+        async def route(*given: Any, **named: Any) -> Any:
+            return path(*given, **named)
+
+        router.afunc = route
         return self
 
     def _served(self, node: Node) -> Node:

@@ -1,16 +1,12 @@
 """The graphs of `make studio` and `langgraph dev`, with the agents and modes of the file that SEGUE_AGENTS names."""
 
 import os
-import sys
-from pathlib import Path
 
 from .core.agents import load_agents, load_modes
 from .core.flows import load_flows
 from .runtime.modes import graph
 
 _file = os.environ.get("SEGUE_AGENTS", "")
-if _file:
-    sys.path.append(str(Path(_file).resolve().parent))  # for the tools and modes that it names
 _agents = load_agents(_file) if _file else []
 
 chat = graph("chat", agents=_agents, modes={**load_modes(_file), **load_flows(_file)} if _file else {})

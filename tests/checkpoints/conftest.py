@@ -1,15 +1,23 @@
-"""A database on a file, and a second view of it as another process has."""
+"""A database, in a file or in a server, and a second view of it as another process has."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.database import Database
+from segue.checkpoints.postgres.database import open_database as open_postgres
+from segue.checkpoints.sqlite.database import SqliteDatabase, open_database
 
 from .graphs import Place
+from .worlds import World, world
+
+Store = Database[Any]
+"""An open database, whichever backend has it."""
 
 
 @pytest.fixture
@@ -18,22 +26,55 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def database(path: str) -> AsyncIterator[Database]:
+async def database(path: str) -> AsyncIterator[SqliteDatabase]:
     async with await open_database(path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def other(database: Database) -> AsyncIterator[Database]:
+async def other(database: SqliteDatabase) -> AsyncIterator[SqliteDatabase]:
     """The same file, opened again."""
     async with await open_database(database.path) as opened:
         yield opened
 
 
+BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=BACKENDS)
+def address(request: pytest.FixtureRequest) -> str:
+    """What names a new database, of each backend."""
+    return str(request.getfixturevalue("path" if request.param == "sqlite" else "postgres_url"))
+
+
+async def opened(address: str) -> Store:
+    """Open a database of either backend."""
+    return await (open_postgres(address) if address.startswith("postgresql:") else open_database(address))
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Store]:
+    async with await opened(address) as database:
+        yield database
+
+
+@pytest.fixture
+async def second(store: Store, address: str) -> AsyncIterator[Store]:
+    """The same database, opened again."""
+    async with await opened(address) as database:
+        yield database
+
+
 @contextmanager
-def locked(path: str) -> Iterator[None]:
+def locked(address: str) -> Iterator[None]:
     """Keep everybody else from writing."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    if address.startswith("postgresql:"):
+        with psycopg.connect(address) as connection:
+            connection.execute("LOCK TABLE segue.leases, segue.calls, segue.tasks, segue.events IN EXCLUSIVE MODE")
+            yield
+            connection.rollback()
+        return
+    with closing(sqlite3.connect(address, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("ROLLBACK")
@@ -55,5 +96,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def place(database: Database) -> Place:
-    return Place(database)
+async def place(store: Store) -> Place:
+    return Place(store)
+
+
+@pytest.fixture
+async def here(address: str) -> AsyncIterator[World]:
+    async with world(address) as opened:
+        yield opened

@@ -1,6 +1,5 @@
 """Sessions to damage, and damage to their rows as a disk or a stray program does it: with nothing but sqlite3."""
 
-import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+from pydantic import PrivateAttr
 
 import segue
 from segue.app import App
@@ -67,6 +68,8 @@ class Work:
     """An agent whose tool's effects are counted."""
 
     effects: list[str] = field(default_factory=list)
+    pausing: App | None = None
+    """The app that pauses the task while the model decides on the third call."""
 
     async def do(self, label: str) -> str:
         """Do something that must not be done twice."""
@@ -75,7 +78,7 @@ class Work:
 
     @asynccontextmanager
     async def opened(self, path: str | Path) -> AsyncIterator[App]:
-        agent = Agent(agent_id="a", model=ScriptedChatModel(decide), mode="react", tools=[self.do])
+        agent = Agent(agent_id="a", model=_Watched(self), mode="react", tools=[self.do])
         async with segue.open(path, agents=[agent]) as app:
             yield app
 
@@ -86,12 +89,30 @@ class Work:
     async def pause(self, path: Path) -> str:
         """Leave a task that is paused after its second call."""
         async with self.opened(path) as app:
-            row = await app.start("do it", session_id="s", agent="a")
-            async for event in app.follow(row["task_id"]):
-                if event.type == "tool_result" and len(self.effects) == 2 and event.data["result"] != {}:
-                    await asyncio.gather(app.pause(row["task_id"]), return_exceptions=True)
+            self.pausing = app
+            task_id = str((await app.ask("do it", session_id="s", agent="a"))["task_id"])
             assert (self.effects, (await app.tasks())[0]["status"]) == (["one", "two"], "paused")
-            return str(row["task_id"])
+            return task_id
+
+    async def deciding(self) -> None:
+        """The model is asked."""
+        if self.pausing and len(self.effects) == 2:
+            await self.pausing.pause((await self.pausing.tasks())[0]["task_id"])
+
+
+class _Watched(ScriptedChatModel):
+    """Decides as the script does, and tells before."""
+
+    _work: Work = PrivateAttr()
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(decide)
+        self._work = work
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        await self._work.deciding()
+        async for chunk in super()._astream(*args, **kwargs):
+            yield chunk
 
 
 def rows(path: Path, query: str) -> list[Any]:
@@ -100,9 +121,13 @@ def rows(path: Path, query: str) -> list[Any]:
 
 
 def garble(path: Path, kind: str, value: bytes) -> None:
-    """Change a byte in the middle of what is stored in a row, in the file itself."""
+    """Change bytes in the middle of what is stored in a row, in the file itself.
+
+    One byte is not enough: what is compressed may then name another copy of the same text, and be whole.
+    """
     whole = path.read_bytes()
     start = whole.find(kind.encode() + value)
     assert start > 0, "it does not lie in one piece"
     at = start + len(kind) + len(value) // 2
-    path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x20]) + whole[at + 1 :])
+    end = min(at + 8, start + len(kind) + len(value))
+    path.write_bytes(whole[:at] + bytes(byte ^ 0x20 for byte in whole[at:end]) + whole[end:])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.repair.recover import recover
+from segue.checkpoints.repair.recover import recover
 from segue.checkpoints.sqlite.saver import FencedSqliteSaver
-from segue.checkpoints.sqlite.serializer import decompressed
+from segue.checkpoints.state.compression import decompressed
+from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.runner import thread_config
 from segue.runtime.thread_state import state_at
@@ -217,13 +217,16 @@ async def test_who_does_not_hold_the_thread_changes_nothing(done: Left) -> None:
     async def readable(config: Any) -> None:
         """The saver's own reading is enough here."""
 
+    async def unneeded(at: float) -> str:
+        return ""
+
     async with Work().opened(path) as app:
         database = app._storage.database
         await Lease(database).acquire("s", "another machine:1:somebody")
         with pytest.raises(ThreadBusy):
             await app.recover("s")
         with pytest.raises(StaleOwner):
-            await recover(database, FencedSqliteSaver(database), readable, "s", "en")
+            await recover(database, FencedSqliteSaver(database), readable, "s", "en", unneeded)
     assert rows(path, "SELECT * FROM checkpoints") == before
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.sqlite.database_check import check_rows
-from segue.checkpoints.sqlite.integrity import refuse_damaged
+from segue.checkpoints.tables.integrity import refuse_damaged
 from segue.core.errors import DamagedCheckpoint, DamagedRow, DamagedSession, SegueError, UnknownThread, UnreadableState
 from segue.core.events import Steered
-from segue.core.records import NewTask
+from segue.core.records import NewTask, Session
 
 from .damage import (
     ANOTHER,
@@ -318,14 +319,30 @@ async def test_a_message_that_is_lost_is_to_be_sent_again(tmp_path: Path) -> Non
 
 def test_a_fork_looks_at_the_rows_of_its_session_only(sound: Sound) -> None:
     looked: list[str] = []
-    with closing(sqlite3.connect(sound.path)) as connection:
+    with closing(sqlite3.connect(sound.path, factory=SqliteConnection)) as connection:
         connection.row_factory = sqlite3.Row
         connection.set_trace_callback(looked.append)
         refuse_damaged(connection, "s")
         connection.set_trace_callback(None)
         plans = {look: connection.execute(f"EXPLAIN QUERY PLAN {look}").fetchall() for look in looked}
-    assert len(plans) == 3
+    assert len(plans) == 4
     assert [row["detail"] for plan in plans.values() for row in plan if row["detail"].startswith("SCAN")] == []
+
+
+async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(sound: Sound, tmp_path: Path) -> None:
+    path = sound.copy(tmp_path)
+    async with Work().opened(path) as app:
+        await app.queries._storage.sessions.put(Session("u", agent_id="a", model="offline"))
+    damage(path, "UPDATE sessions SET metadata = '{', model = X'ff'")
+    async with Work().opened(path) as app:
+        with pytest.raises(DamagedSession, match=r"(?i)choice of agent and model of session .u. is damaged"):
+            await app.ask("and then?", session_id="u", mode="direct")
+        assert [*check_rows(path)] == ["u"]
+        (said,) = (await app.recover("u"))["repaired"]
+        assert "damaged: model, metadata; the default holds now" in said
+        chosen = await app.queries.session("u")
+        assert chosen and (chosen.agent_id, chosen.model, chosen.metadata) == ("a", "", {})
+    assert check_rows(path) == {}
 
 
 async def test_rows_of_another_session_are_left_alone(sound: Sound, tmp_path: Path) -> None:

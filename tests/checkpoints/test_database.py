@@ -13,7 +13,8 @@ import pytest
 
 from segue.checkpoints.sqlite import schema
 from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.maintenance import rewrite, shrink
+from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
 
 
@@ -25,6 +26,10 @@ def plain(path: str) -> Iterator[sqlite3.Connection]:
 
 def is_there(path: str) -> bool:
     return os.path.exists(path)
+
+
+def size(path: str) -> int:
+    return os.path.getsize(path)
 
 
 def overwrite(path: str, offset: int, content: bytes) -> None:
@@ -148,7 +153,7 @@ async def test_a_damaged_database_is_reported(path: str) -> None:
     async with await open_database(path) as database:
         for n in range(200):
             await Lease(database).acquire(f"thread {n}" * 20, "me")
-    overwrite(path, 102400, b"\xff" * 65536)
+    overwrite(path, 204800, b"\xff" * 65536)
     async with await open_database(path) as database:
         with pytest.raises(DatabaseUnavailable, match="is damaged: restore it from a copy"):
             await database.read(lambda db: db.execute("SELECT * FROM leases ORDER BY owner").fetchall())
@@ -210,3 +215,19 @@ _SLOW = """
     WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < 1000000)
     SELECT max(n) FROM count
 """
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_freed_pages_are_returned(path: str, earlier: bool) -> None:
+    if earlier:
+        with plain(path) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+    many = [("s", b"%d" % number, b"x" * 5_000) for number in range(1_000)]
+    async with await open_database(path) as database:
+        await database.write(lambda db: db.executemany("INSERT INTO texts VALUES (?, ?, ?)", many))
+        await database.write(lambda db: db.execute("DELETE FROM texts"))
+        await (rewrite(database) if earlier else shrink(database))
+    with plain(path) as connection:
+        (incremental,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+        assert incremental == 2, "the next ones are returned without rewriting the file"
+    assert size(path) < 1_000_000

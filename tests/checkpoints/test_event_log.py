@@ -3,57 +3,61 @@
 import asyncio
 from dataclasses import replace
 
-from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.event_log import EventLog, complete_events, insert_event
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.checkpoints.tables.event_log import EventLog, complete_events, insert_event
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.ledger import ToolLedger
+from segue.checkpoints.tables.tasks import Tasks
 from segue.core.events import Event, Paused, Resumed, TaskStarted, ToolResult
 from segue.core.tools import CallKey
 
+from .conftest import Store
+from .test_tasks import create
 
-async def append(database: Database, event: Event) -> Event:
+
+async def append(database: Store, event: Event) -> Event:
     return await database.write(lambda connection: insert_event(connection, "s", event))
 
 
-async def test_events_are_numbered_per_task_and_come_back_whole(database: Database) -> None:
-    log = EventLog(database)
+async def test_events_are_numbered_per_task_and_come_back_whole(store: Store) -> None:
+    log = EventLog(store)
     started = TaskStarted(task_id="t1", message="你好 \ud800", agent_id="support", model="offline")
-    assert (await append(database, started)).seq == 1
-    assert (await append(database, Paused(task_id="t2"))).seq == 1
-    assert (await append(database, Paused(task_id="t1", reason="asked"))).seq == 2
-    assert (await append(database, Paused(task_id="t1", reason="asked"))).seq == 3
+    assert (await append(store, started)).seq == 1
+    assert (await append(store, Paused(task_id="t2"))).seq == 1
+    assert (await append(store, Paused(task_id="t1", reason="asked"))).seq == 2
+    assert (await append(store, Paused(task_id="t1", reason="asked"))).seq == 3
     kept = await log.read("t1")
     assert kept[0] == replace(started, seq=1)
     assert [type(event) for event in kept] == [TaskStarted, Paused, Paused]
 
 
-async def test_reading_goes_on_after_a_number_and_stops_at_a_limit(database: Database) -> None:
-    log = EventLog(database)
+async def test_reading_goes_on_after_a_number_and_stops_at_a_limit(store: Store) -> None:
+    log = EventLog(store)
     for _ in range(5):
-        await append(database, Resumed(task_id="t1"))
+        await append(store, Resumed(task_id="t1"))
     assert [event.seq for event in await log.read("t1", after=2)] == [3, 4, 5]
     assert [event.seq for event in await log.read("t1", after=1, limit=2)] == [2, 3]
     assert await log.read("t1", after=5) == []
     assert await log.read("t9") == []
 
 
-async def test_two_processes_leave_no_gap(database: Database, other: Database) -> None:
-    databases = (database, other)
+async def test_two_processes_leave_no_gap(store: Store, second: Store) -> None:
+    await create(Tasks(store), "t1")
+    databases = (store, second)
     stored = await asyncio.gather(*(append(databases[n % 2], Resumed(task_id="t1")) for n in range(60)))
     assert sorted(event.seq for event in stored) == list(range(1, 61))
 
 
-async def test_a_result_that_the_ledger_has_is_stored_there_alone(database: Database) -> None:
-    ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"))
+async def test_a_result_that_the_ledger_has_is_stored_there_alone(store: Store) -> None:
+    ledger = ToolLedger(store, "s", await Lease(store).acquire("s", "me"))
     told = ToolResult(task_id="t1", trace_id="r1", index=0, name="look", arguments={}, result={"success": "x" * 1000})
     await ledger.claim(CallKey("t1", "r1", 0), "look", {})
     await ledger.settle(CallKey("t1", "r1", 0), told.result)
     bounded = replace(told, result={"success": "x… (shortened)"})
-    assert [(await append(database, event)).seq for event in (told, bounded)] == [1, 2]
-    (longest,) = await database.read(lambda db: db.execute("SELECT max(length(event)) FROM events").fetchone())
+    assert [(await append(store, event)).seq for event in (told, bounded)] == [1, 2]
+    (longest,) = await store.read(lambda db: db.execute("SELECT max(length(event)) FROM events").fetchone())
     assert longest < 400
     kept = [replace(told, seq=1), replace(bounded, seq=2)]
-    assert await EventLog(database).read("t1") == kept
-    await database.write(lambda db: complete_events(db, "s", "t1"))
-    await database.write(lambda db: db.execute("UPDATE calls SET scope = 'elsewhere'"))
-    assert await EventLog(database).read("t1") == kept
+    assert await EventLog(store).read("t1") == kept
+    await store.write(lambda db: complete_events(db, "s", "t1"))
+    await store.write(lambda db: db.execute("UPDATE calls SET scope = 'elsewhere'"))
+    assert await EventLog(store).read("t1") == kept

@@ -9,7 +9,7 @@ import pytest
 
 from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.file import damage_of
-from segue.checkpoints.sqlite.leases import Lease, Renewal
+from segue.checkpoints.tables.leases import Lease, Renewal
 from segue.core.errors import DatabaseUnavailable
 
 PAGE, HEADER, FRAME_HEADER = 4096, 32, 24

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.saver import FencedSqliteSaver
-from segue.checkpoints.sqlite.sessions.fork import fork
-from segue.checkpoints.sqlite.tasks import Tasks
+from segue.checkpoints.sessions.fork import fork
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.tasks import Tasks
 from segue.core.agents import Agent
 from segue.core.errors import (
     DamagedCheckpoint,
@@ -31,12 +29,13 @@ from segue.core.records import NewTask
 from segue.runtime.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
-from .graphs import HELLO, Steps, compiled, config_of, run
+from .conftest import Store
+from .graphs import HELLO, Steps, compiled, config_of, run, saver_of
 from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 
 @pytest.fixture
-async def here(path: str) -> AsyncIterator[World]:
+async def on_file(path: str) -> AsyncIterator[World]:
     async with world(path) as opened:
         yield opened
 
@@ -257,23 +256,23 @@ async def test_a_call_that_was_under_way_is_not_made_again_by_the_fork(here: Wor
     ]
 
 
-async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(here: World, database: Database) -> None:
+async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(here: World, store: Store) -> None:
     here.register("a", note_the_turn, "react")
     with pytest.raises(UnknownThread):
-        await fork(database, "s", "x", "f")
+        await fork(store, "s", "x", "f")
     await here.run("turn 1", agent="a")
     await here.run("turn 1", session_id="t", agent="a")
     checkpoint_id = (await taken(here))[0]["checkpoint_id"]
     with pytest.raises(UnknownSnapshot):
-        await fork(database, "s", "x", "f")
+        await fork(store, "s", "x", "f")
     with pytest.raises(UnknownSnapshot):
-        await fork(database, "t", checkpoint_id, "f")
+        await fork(store, "t", checkpoint_id, "f")
     for name in ("s", "t"):
         with pytest.raises(ThreadExists):
-            await fork(database, "s", checkpoint_id, name)
-    await Lease(database).acquire("f", "somebody")
+            await fork(store, "s", checkpoint_id, name)
+    await Lease(store).acquire("f", "somebody")
     with pytest.raises(ThreadBusy):
-        await fork(database, "s", checkpoint_id, "f")
+        await fork(store, "s", checkpoint_id, "f")
     assert not any(here.rows("f").values())
 
 
@@ -431,19 +430,19 @@ async def test_a_task_that_was_cancelled_ends_its_fork_too_unless_it_is_forked_b
     assert (await here.app.resume(reopened))["answer"] == "all noted"
 
 
-async def test_damage_is_copied_as_damage(here: World, path: str) -> None:
+async def test_damage_is_copied_as_damage(on_file: World, path: str) -> None:
     """The checksum of a copy is made anew, but not where the original's was wrong."""
-    here.register("a", note_the_turn, "react")
-    await here.run("turn 1", agent="a")
+    on_file.register("a", note_the_turn, "react")
+    await on_file.run("turn 1", agent="a")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             "UPDATE checkpoints SET checkpoint = CAST(substr(checkpoint, 1, length(checkpoint) - 1) || x'00' AS BLOB)"
             " WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
         )
-    await fork(here.database, "s", (await taken(here))[0]["checkpoint_id"], "f")
+    await fork(on_file.database, "s", (await taken(on_file))[0]["checkpoint_id"], "f")
     for thread_id in ("s", "f"):
         with pytest.raises(DamagedCheckpoint):
-            await here.app.history(thread_id)
+            await on_file.app.history(thread_id)
 
 
 async def test_a_task_that_failed_is_paused_in_its_fork(here: World) -> None:
@@ -478,12 +477,12 @@ async def test_a_fork_is_the_thread_that_was_used_last(here: World) -> None:
     assert [thread["thread_id"] for thread in await here.app.threads()] == ["f", "t", "s"]
 
 
-async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(database: Database) -> None:
+async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store: Store) -> None:
     """It has checkpoints, in a graph within a graph too, and no tasks."""
-    graph = compiled(Steps(), FencedSqliteSaver(database))
+    graph = compiled(Steps(), saver_of(store))
     whole = await run(graph, HELLO)
-    for name, snapshot in enumerate(await snapshots(database, "s")):
-        assert await fork(database, "s", snapshot["checkpoint_id"], str(name)) is None
+    for name, snapshot in enumerate(await snapshots(store, "s")):
+        assert await fork(store, "s", snapshot["checkpoint_id"], str(name)) is None
         if snapshot["next"] or snapshot["inside"]:
             await run(graph, None, str(name))
         copied = (await graph.aget_state(config_of(str(name)))).values

@@ -4,24 +4,24 @@ import asyncio
 
 import pytest
 
-from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.leases import Lease, Renewal, renew
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.tables.leases import Lease, Renewal, renew
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 
-from .conftest import Clock, locked
+from .conftest import Clock, Store, locked
 
 
-async def test_a_held_thread_is_busy_for_others_and_for_its_owner(database: Database, other: Database) -> None:
-    await Lease(database).acquire("s", "me")
+async def test_a_held_thread_is_busy_for_others_and_for_its_owner(store: Store, second: Store) -> None:
+    await Lease(store).acquire("s", "me")
     with pytest.raises(ThreadBusy):
-        await Lease(other).acquire("s", "you")
+        await Lease(second).acquire("s", "you")
     with pytest.raises(ThreadBusy):
-        await Lease(database).acquire("s", "me")
-    assert await Lease(other).acquire("another", "you") == 1
+        await Lease(store).acquire("s", "me")
+    assert await Lease(second).acquire("another", "you") == 1
 
 
-async def test_the_fence_grows_with_every_owner(database: Database, clock: Clock) -> None:
-    lease = Lease(database, clock)
+async def test_the_fence_grows_with_every_owner(store: Store, clock: Clock) -> None:
+    lease = Lease(store, clock)
     first = await lease.acquire("s", "me")
     await lease.release("s", first)
     second = await lease.acquire("s", "you")
@@ -31,11 +31,11 @@ async def test_the_fence_grows_with_every_owner(database: Database, clock: Clock
     assert await lease.holder("s") == "her"
 
 
-async def test_a_lease_ends_at_its_time_unless_renewed(database: Database, other: Database, clock: Clock) -> None:
-    mine, yours = Lease(database, clock), Lease(other, clock)
+async def test_a_lease_ends_at_its_time_unless_renewed(store: Store, second: Store, clock: Clock) -> None:
+    mine, yours = Lease(store, clock), Lease(second, clock)
     fence = await mine.acquire("s", "me", ttl=10)
     clock.now += 9
-    assert await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert await store.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     clock.now += 9
     with pytest.raises(ThreadBusy):
         await yours.acquire("s", "you")
@@ -44,26 +44,26 @@ async def test_a_lease_ends_at_its_time_unless_renewed(database: Database, other
     assert await yours.acquire("s", "you") > fence
 
 
-async def test_an_expired_lease_that_nobody_took_can_be_renewed(database: Database, clock: Clock) -> None:
-    lease = Lease(database, clock)
+async def test_an_expired_lease_that_nobody_took_can_be_renewed(store: Store, clock: Clock) -> None:
+    lease = Lease(store, clock)
     fence = await lease.acquire("s", "me", ttl=10)
     clock.now += 60
-    assert await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert await store.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     assert await lease.holder("s") == "me"
 
 
-async def test_a_lost_lease_is_neither_renewed_nor_released(database: Database, other: Database, clock: Clock) -> None:
-    mine, yours = Lease(database, clock), Lease(other, clock)
+async def test_a_lost_lease_is_neither_renewed_nor_released(store: Store, second: Store, clock: Clock) -> None:
+    mine, yours = Lease(store, clock), Lease(second, clock)
     fence = await mine.acquire("s", "me")
     clock.now += 16
     await yours.acquire("s", "you")
-    assert not await database.write(lambda connection: renew(connection, "s", fence, clock() + 10))
+    assert not await store.write(lambda connection: renew(connection, "s", fence, clock() + 10))
     await mine.release("s", fence)
     assert await yours.holder("s") == "you"
 
 
-async def test_who_stands_in_line_comes_before_who_does_not(database: Database, other: Database, clock: Clock) -> None:
-    mine, yours = Lease(database, clock), Lease(other, clock)
+async def test_who_stands_in_line_comes_before_who_does_not(store: Store, second: Store, clock: Clock) -> None:
+    mine, yours = Lease(store, clock), Lease(second, clock)
     fence = await mine.acquire("s", "me")
     first, second = await yours.join_queue("s"), await mine.join_queue("s")
     await mine.release("s", fence)
@@ -77,10 +77,8 @@ async def test_who_stands_in_line_comes_before_who_does_not(database: Database, 
     assert await mine.acquire("s", "me", place=second) > fence
 
 
-async def test_a_place_in_line_lasts_as_long_as_somebody_asks(
-    database: Database, other: Database, clock: Clock
-) -> None:
-    mine, yours = Lease(database, clock), Lease(other, clock)
+async def test_a_place_in_line_lasts_as_long_as_somebody_asks(store: Store, second: Store, clock: Clock) -> None:
+    mine, yours = Lease(store, clock), Lease(second, clock)
     fence = await mine.acquire("s", "me", ttl=60)
     alive, dead = await yours.join_queue("s"), await yours.join_queue("s")
     for _ in range(3):
@@ -95,7 +93,7 @@ async def test_a_place_in_line_lasts_as_long_as_somebody_asks(
     assert await mine.acquire("s", "me") > fence
 
 
-async def test_two_connections_race_and_one_wins_each_thread(database: Database, other: Database) -> None:
+async def test_two_connections_race_and_one_wins_each_thread(store: Store, second: Store) -> None:
     async def take(lease: Lease, thread: str, owner: str) -> str | None:
         try:
             await lease.acquire(thread, owner)
@@ -103,7 +101,7 @@ async def test_two_connections_race_and_one_wins_each_thread(database: Database,
             return None
         return owner
 
-    leases = {"me": Lease(database), "you": Lease(other)}
+    leases = {"me": Lease(store), "you": Lease(second)}
     for n in range(48):
         winners = await asyncio.gather(*(take(lease, f"s{n}", owner) for owner, lease in leases.items()))
         assert len([w for w in winners if w]) == 1
@@ -111,9 +109,9 @@ async def test_two_connections_race_and_one_wins_each_thread(database: Database,
 
 
 async def test_many_leases_are_renewed_at_once_and_the_lost_ones_named(
-    database: Database, other: Database, clock: Clock
+    store: Store, second: Store, clock: Clock
 ) -> None:
-    mine, yours, renewal = Lease(database, clock), Lease(other, clock), Renewal(database, clock)
+    mine, yours, renewal = Lease(store, clock), Lease(second, clock), Renewal(store, clock)
     fences = {name: await mine.acquire(name, "me", ttl=10) for name in ("a", "b")}
     clock.now += 11
     await yours.acquire("b", "you", ttl=10)

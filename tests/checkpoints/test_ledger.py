@@ -5,55 +5,55 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.ledger import LedgerConflict, ToolLedger
+from segue.checkpoints.sqlite.database import open_database
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.ledger import LedgerConflict, ToolLedger
 from segue.core.errors import DamagedRow, DatabaseUnavailable, StaleOwner
 from segue.core.tools import CallKey, Claim, Ledger
 
-from .conftest import Clock, locked
+from .conftest import Clock, Store, locked
 from .damage import damage
 
 KEY = CallKey("t1", "trace", 0)
 
 
-async def ledger_of(database: Database, thread_id: str = "s") -> ToolLedger:
+async def ledger_of(database: Store, thread_id: str = "s") -> ToolLedger:
     return ToolLedger(database, thread_id, await Lease(database).acquire(thread_id, "me"))
 
 
-async def test_a_call_is_fresh_once_and_finished_ever_after(database: Database, other: Database) -> None:
-    ledger: Ledger = await ledger_of(database)
+async def test_a_call_is_fresh_once_and_finished_ever_after(store: Store, second: Store) -> None:
+    ledger: Ledger = await ledger_of(store)
     assert await ledger.claim(KEY, "refund", {"order": "4711", "amount": 10}) == Claim("fresh")
     await ledger.settle(KEY, {"success": {"refunded": 10, "note": "谢谢"}})
     again = await ledger.claim(KEY, "refund", {"amount": 10, "order": "4711"})
     assert again == Claim("finished", {"success": {"refunded": 10, "note": "谢谢"}})
-    assert (await ToolLedger(other, "s").read(KEY) or {})["outcome"] == again.outcome
+    assert (await ToolLedger(second, "s").read(KEY) or {})["outcome"] == again.outcome
 
 
-async def test_calls_differ_by_thread_task_scope_and_index(database: Database) -> None:
+async def test_calls_differ_by_thread_task_scope_and_index(database: Store) -> None:
     ledger, elsewhere = await ledger_of(database), await ledger_of(database, "s2")
     keys = [KEY, CallKey("t1", "trace", 1), CallKey("t1", "step#2", 0), CallKey("t2", "trace", 0)]
     claims = [await ledger.claim(key, "refund", {}) for key in keys]
     assert [*claims, await elsewhere.claim(KEY, "refund", {})] == [Claim("fresh")] * 5
 
 
-async def test_what_a_dead_owner_left_is_interrupted_until_settled(database: Database, other: Database) -> None:
+async def test_what_a_dead_owner_left_is_interrupted_until_settled(store: Store, second: Store) -> None:
     clock = Clock()
-    dead = ToolLedger(database, "s", await Lease(database, clock).acquire("s", "me"))
+    dead = ToolLedger(store, "s", await Lease(store, clock).acquire("s", "me"))
     await dead.claim(KEY, "refund", {})
     clock.now += 16
-    ledger = ToolLedger(other, "s", await Lease(other, clock).acquire("s", "you"))
+    ledger = ToolLedger(second, "s", await Lease(second, clock).acquire("s", "you"))
     assert await ledger.claim(KEY, "refund", {}) == Claim("interrupted")
     assert await ledger.claim(KEY, "refund", {}) == Claim("interrupted")
     await ledger.settle(KEY, {"error": "unknown_outcome"})
     assert await ledger.claim(KEY, "refund", {}) == Claim("finished", {"error": "unknown_outcome"})
 
 
-async def test_a_stale_owner_neither_claims_nor_settles(database: Database, other: Database, clock: Clock) -> None:
-    stale = ToolLedger(database, "s", await Lease(database, clock).acquire("s", "me"))
+async def test_a_stale_owner_neither_claims_nor_settles(store: Store, second: Store, clock: Clock) -> None:
+    stale = ToolLedger(store, "s", await Lease(store, clock).acquire("s", "me"))
     await stale.claim(KEY, "refund", {})
     clock.now += 16
-    ledger = ToolLedger(other, "s", await Lease(other, clock).acquire("s", "you"))
+    ledger = ToolLedger(second, "s", await Lease(second, clock).acquire("s", "you"))
     with pytest.raises(StaleOwner):
         await stale.settle(KEY, {"success": 1})
     with pytest.raises(StaleOwner):
@@ -62,30 +62,30 @@ async def test_a_stale_owner_neither_claims_nor_settles(database: Database, othe
     assert await ledger.claim(CallKey("t1", "trace", 1), "refund", {}) == Claim("fresh")
 
 
-async def test_a_released_owner_is_stale_as_well(database: Database) -> None:
-    lease = Lease(database)
+async def test_a_released_owner_is_stale_as_well(store: Store) -> None:
+    lease = Lease(store)
     fence = await lease.acquire("s", "me")
     await lease.release("s", fence)
     with pytest.raises(StaleOwner):
-        await ToolLedger(database, "s", fence).claim(KEY, "refund", {})
+        await ToolLedger(store, "s", fence).claim(KEY, "refund", {})
 
 
-async def test_a_ledger_without_a_fence_only_reads(database: Database) -> None:
-    await (await ledger_of(database)).claim(KEY, "refund", {})
-    reader = ToolLedger(database, "s")
+async def test_a_ledger_without_a_fence_only_reads(store: Store) -> None:
+    await (await ledger_of(store)).claim(KEY, "refund", {})
+    reader = ToolLedger(store, "s")
     assert (await reader.read(KEY) or {})["state"] == "running"
     with pytest.raises(StaleOwner):
         await reader.settle(KEY, {"success": 1})
 
 
-async def test_of_many_claims_at_once_one_is_fresh(database: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_of_many_claims_at_once_one_is_fresh(store: Store) -> None:
+    ledger = await ledger_of(store)
     claims = await asyncio.gather(*(ledger.claim(KEY, "refund", {}) for _ in range(30)))
     assert sorted(claim.state for claim in claims) == ["fresh"] + ["interrupted"] * 29
 
 
-async def test_another_call_under_the_same_key_is_refused(database: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_another_call_under_the_same_key_is_refused(store: Store) -> None:
+    ledger = await ledger_of(store)
     await ledger.claim(KEY, "refund", {"amount": 10})
     with pytest.raises(LedgerConflict, match="is now refund"):
         await ledger.claim(KEY, "refund", {"amount": 11})
@@ -93,8 +93,8 @@ async def test_another_call_under_the_same_key_is_refused(database: Database) ->
         await ledger.claim(KEY, "lookup", {"amount": 10})
 
 
-async def test_an_outcome_is_stored_once(database: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_an_outcome_is_stored_once(store: Store) -> None:
+    ledger = await ledger_of(store)
     with pytest.raises(LedgerConflict, match="never claimed"):
         await ledger.settle(KEY, {"success": 1})
     await ledger.claim(KEY, "refund", {})
@@ -105,13 +105,13 @@ async def test_an_outcome_is_stored_once(database: Database) -> None:
     assert (await ledger.read(KEY) or {})["outcome"] == {"success": 1}
 
 
-async def test_the_trace_lists_a_tasks_calls_in_order(database: Database, clock: Clock) -> None:
-    ledger = ToolLedger(database, "s", await Lease(database).acquire("s", "me"), clock)
+async def test_the_trace_lists_a_tasks_calls_in_order(store: Store, clock: Clock) -> None:
+    ledger = ToolLedger(store, "s", await Lease(store).acquire("s", "me"), clock)
     await ledger.claim(CallKey("t1", "z", 1), "lookup", {"b": 1, "a": [1.5, None]})
     clock.now += 2
     await ledger.settle(CallKey("t1", "z", 1), {"success": "found"})
     await ledger.claim(CallKey("t1", "a", 0), "refund", {})
-    await ledger.claim(CallKey("t2", "a", 0), "other", {})
+    await ledger.claim(CallKey("t2", "a", 0), "second", {})
     assert [call.json() for call in await ledger.calls("t1")] == [
         {
             "name": "lookup",
@@ -138,9 +138,9 @@ async def test_the_trace_lists_a_tasks_calls_in_order(database: Database, clock:
     assert await ledger.read(CallKey("t1", "z", 0)) is None
 
 
-async def test_a_claim_whose_caller_was_cancelled_is_taken_back(database: Database, other: Database) -> None:
-    ledger = await ledger_of(database)
-    with locked(other.path):
+async def test_a_claim_whose_caller_was_cancelled_is_taken_back(store: Store, address: str) -> None:
+    ledger = await ledger_of(store)
+    with locked(address):
         claim = asyncio.ensure_future(ledger.claim(KEY, "refund", {}))
         await asyncio.sleep(0.05)
         claim.cancel()
@@ -150,10 +150,10 @@ async def test_a_claim_whose_caller_was_cancelled_is_taken_back(database: Databa
     assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
 
 
-async def test_an_outcome_is_stored_though_its_caller_was_cancelled(database: Database, other: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_an_outcome_is_stored_though_its_caller_was_cancelled(store: Store, address: str) -> None:
+    ledger = await ledger_of(store)
     await ledger.claim(KEY, "refund", {})
-    with locked(other.path):
+    with locked(address):
         settle = asyncio.ensure_future(ledger.settle(KEY, {"success": 1}))
         await asyncio.sleep(0.05)
         settle.cancel()
@@ -171,15 +171,15 @@ async def settled(ledger: ToolLedger, index: int, outcome: dict[str, object], na
     await ledger.settle(key, outcome)
 
 
-async def test_a_call_like_one_of_unknown_outcome_is_doubtful(database: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_a_call_like_one_of_unknown_outcome_is_doubtful(store: Store) -> None:
+    ledger = await ledger_of(store)
     await settled(ledger, 0, UNKNOWN)
     like = CallKey("t1", "later", 0)
     assert await ledger.claim(like, "refund", {"amount": 10, "order": "4711"}) == Claim("doubtful")
     assert await ledger.claim(like, "refund", {"amount": 10, "order": "4711"}) == Claim("interrupted")
 
 
-async def test_only_the_same_call_of_the_same_task_is_doubtful(database: Database) -> None:
+async def test_only_the_same_call_of_the_same_task_is_doubtful(database: Store) -> None:
     ledger, elsewhere = await ledger_of(database), await ledger_of(database, "s2")
     await settled(ledger, 0, UNKNOWN)
     await settled(ledger, 1, {"success": {"unknown_outcome": True}}, "lookup")
@@ -193,11 +193,11 @@ async def test_only_the_same_call_of_the_same_task_is_doubtful(database: Databas
     assert claims == [Claim("fresh")] * 4
 
 
-async def test_a_doubtful_claim_whose_caller_was_cancelled_is_taken_back(database: Database, other: Database) -> None:
-    ledger = await ledger_of(database)
+async def test_a_doubtful_claim_whose_caller_was_cancelled_is_taken_back(store: Store, address: str) -> None:
+    ledger = await ledger_of(store)
     await settled(ledger, 0, UNKNOWN)
     like = CallKey("t1", "later", 0)
-    with locked(other.path):
+    with locked(address):
         claim = asyncio.ensure_future(ledger.claim(like, "refund", {"order": "4711", "amount": 10}))
         await asyncio.sleep(0.05)
         claim.cancel()
@@ -215,7 +215,7 @@ async def test_a_locked_database_claims_nothing(path: str) -> None:
         assert await ledger.claim(KEY, "refund", {}) == Claim("fresh")
 
 
-async def test_a_damaged_call_is_none_that_was_interrupted(database: Database) -> None:
+async def test_a_damaged_call_is_none_that_was_interrupted(database: Store) -> None:
     ledger = await ledger_of(database)
     await ledger.claim(KEY, "refund", {})
     await ledger.settle(KEY, {"success": 1})

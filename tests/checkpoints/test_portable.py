@@ -13,18 +13,12 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
-from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 Row = dict[str, Any]
-
-
-@pytest.fixture
-async def here(path: str) -> AsyncIterator[World]:
-    async with world(path) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -141,7 +135,8 @@ async def test_every_task_comes_with_its_trace(here: World, elsewhere: World) ->
     assert old["calls"] == new["calls"]
     renamed = json.loads(json.dumps(old["events"]).replace(original["task_id"], row["task_id"]))
     assert new["events"] == renamed
-    assert {**old["task"], "thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"]} == {
+    expected = {"thread_id": "t", "task_id": row["task_id"], "copy_of": original["task_id"], "agent_digest": None}
+    assert {**old["task"], **expected} == {
         **new["task"],
         "updated_at": old["task"]["updated_at"],
     }

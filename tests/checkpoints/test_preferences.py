@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.preferences import Preferences
+from segue.checkpoints.tables.preferences import Preferences
 from segue.core.errors import InvalidAnswer, UnknownTask
 
+from .conftest import Store, opened
 from .damage import damage
 from .worlds import World, note_the_turn, snapshots, world
 
@@ -19,13 +19,13 @@ async def here(path: str) -> AsyncIterator[World]:
         yield opened
 
 
-async def test_a_default_mode_is_kept_by_user_and_can_be_taken_back(database: Database, path: str) -> None:
-    preferences = Preferences(database)
+async def test_a_default_mode_is_kept_by_user_and_can_be_taken_back(store: Store, address: str) -> None:
+    preferences = Preferences(store)
     assert await preferences.get("ana") == {"default_mode": "", "mode_history": []}
     await preferences.put("ana", "plan")
     await preferences.put("ben", "direct")
     await preferences.put("ana", "react")
-    async with await open_database(path) as again:
+    async with await opened(address) as again:
         assert await Preferences(again).default_mode("ana") == "react"
         assert await Preferences(again).default_mode("ben") == "direct"
     await preferences.put("ana", "")
@@ -59,9 +59,9 @@ async def test_a_rating_is_a_whole_number_from_1_to_5(here: World, rating: objec
     assert (await here.task(task_id))["rating"] is None
 
 
-async def test_what_is_not_there_cannot_be_rated(database: Database) -> None:
+async def test_what_is_not_there_cannot_be_rated(store: Store) -> None:
     with pytest.raises(UnknownTask):
-        await Preferences(database).rate("t1", 3)
+        await Preferences(store).rate("t1", 3)
 
 
 async def test_what_cannot_be_read_is_left_out(here: World, path: str) -> None:

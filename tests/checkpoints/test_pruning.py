@@ -1,7 +1,6 @@
 """Pruning: whatever is kept reads as before, wherever the cut is."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,13 @@ import segue
 from segue.core.errors import ConfigurationError, TaskError
 from segue.core.retention import Retention
 from segue.core.timeline import Place
-from segue.runtime.retention import Pruning
-from segue.runtime.rewind import config_of
+from segue.runtime.history.retention import Pruning
+from segue.runtime.history.rewind import config_of
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
 
 Json = dict[str, Any]
 NOTED = ("segue_ran", "segue_next", "segue_since", "counters_since_delta_snapshot")
-
-
-@pytest.fixture
-async def here(path: str) -> AsyncIterator[World]:
-    async with world(path) as opened:
-        yield opened
 
 
 async def reading(here: World) -> dict[str, Any]:

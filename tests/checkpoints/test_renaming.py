@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 
-from segue.checkpoints.sqlite.serializer import CheckedSerializer
-from segue.checkpoints.sqlite.sessions.new_ids import Renaming
+from segue.checkpoints.sessions.new_ids import Renaming
+from segue.checkpoints.state.serializer import CheckedSerializer
 from segue.core.errors import TaskError
 from segue.core.ids import Ids
 
@@ -60,7 +60,6 @@ def test_a_checksum_that_was_wrong_stays_wrong() -> None:
     broken = data.replace(OLD[:4].encode(), b"zzzz")
     assert Renaming([OLD]).typed(kind, broken)[0] == kind
     assert Renaming([OLD]).typed("msgpack", data)[0] == "msgpack"
-    assert Renaming([OLD]).typed(None, None) == (None, None)
 
 
 def test_numbers_and_none_stay_and_ids_of_another_kind_are_refused() -> None:

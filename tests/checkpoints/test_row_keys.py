@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.row_keys import check_newest
-from segue.checkpoints.sqlite.serializer import Undecodable
+from segue.checkpoints.state.compression import Undecodable
+from segue.checkpoints.state.row_keys import check_newest
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 
 from .damage import copied

@@ -1,29 +1,28 @@
 """The saver when the owner of a thread changes, dies, or cannot write."""
 
 import asyncio
-import sqlite3
 from typing import Any
 
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.leases import Lease
+from segue.checkpoints.sqlite.database import SqliteConnection
+from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseUnavailable, StaleOwner
 
-from .conftest import Clock
+from .conftest import Clock, Store
 from .graphs import ALL, HELLO, Crash, Place, Steps, Talk, chain, compiled, config_of, run
 
 
-async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: Database, clock: Clock) -> None:
+async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, second: Store, clock: Clock) -> None:
     steps, stopped = Steps(), Steps()
     fence = await Lease(place.database, clock).acquire("s", "me")
     place.saver.hold("s", fence)
 
     async def overtaken(state: Talk) -> Any:
         clock.now += 16
-        await Lease(other, clock).acquire("s", "you")
+        await Lease(second, clock).acquire("s", "you")
         return await steps.node("second")(state)
 
     nodes = {"first": steps.node("first"), "second": overtaken, "last": stopped.node("last")}
@@ -38,14 +37,14 @@ async def test_a_stale_owner_is_stopped_at_its_next_write(place: Place, other: D
         await place.saver.adelete_thread("s")
 
 
-async def test_the_new_owner_goes_on(place: Place, other: Database) -> None:
+async def test_the_new_owner_goes_on(place: Place, second: Store) -> None:
     lease, steps = Lease(place.database), Steps(crashing={"third"})
     stale = await lease.acquire("s", "me", ttl=0)
     place.saver.hold("s", stale)
     with pytest.raises(Crash):
         await run(compiled(steps, place.saver), HELLO)
-    successor = Place(other)
-    successor.saver.hold("s", await Lease(other).acquire("s", "you"))
+    successor = Place(second)
+    successor.saver.hold("s", await Lease(second).acquire("s", "you"))
     steps.crashing.clear()
     await run(compiled(steps, successor.saver), None)
     assert await place.texts() == ALL
@@ -55,8 +54,18 @@ async def test_the_new_owner_goes_on(place: Place, other: Database) -> None:
     await run(compiled(steps, place.saver), HELLO)
 
 
-def refuse(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
+def refuse(connection: Any) -> None:
+    if isinstance(connection, SqliteConnection):
+        connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'refused'); END")
+        return
+    body = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'refused'; END$$"
+    connection.execute(body)
+    connection.execute("CREATE TRIGGER refuse BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse()")
+
+
+def allow(connection: Any) -> None:
+    on = "" if isinstance(connection, SqliteConnection) else " ON events"
+    connection.execute(f"DROP TRIGGER refuse{on}")
 
 
 async def test_no_question_passes_a_step_that_could_not_be_saved(place: Place) -> None:
@@ -70,7 +79,7 @@ async def test_no_question_passes_a_step_that_could_not_be_saved(place: Place) -
     graph.add_edge(START, "first")
     graph.add_edge(START, "ask")
     await place.database.write(refuse)
-    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
+    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused[^)]*\).*: resume its task"):
         await run(graph.compile(checkpointer=place.saver), HELLO)
 
 
@@ -80,11 +89,11 @@ async def test_no_checkpoint_passes_a_step_that_could_not_be_saved(place: Place)
         checkpointer=place.saver
     )
     await place.database.write(refuse)
-    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused\): resume its task"):
+    with pytest.raises(DatabaseUnavailable, match=r"could not be saved \(refused[^)]*\).*: resume its task"):
         await run(wired, HELLO)
     assert (await wired.aget_state(config_of())).next == ("first",)
     assert (steps.ran, place.told) == (["first"], [])
-    await place.database.write(lambda db: db.execute("DROP TRIGGER refuse"))
+    await place.database.write(allow)
     await run(wired, None)
     assert await place.texts() == ["first 0", "first 1", "last 0", "last 1"]
     assert steps.ran == ["first", "first", "last"]

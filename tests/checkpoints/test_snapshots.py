@@ -1,28 +1,20 @@
 """The list of a thread's snapshots, held against what LangGraph itself says of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import StateSnapshot
 
-from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 from segue.core.errors import UnknownThread
 from segue.runtime.runner import thread_config
 
-from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run
-from .worlds import World, look_at_once, note_the_turn, note_up_to, snapshots, world
+from .conftest import Store
+from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run, saver_of
+from .worlds import World, look_at_once, note_the_turn, note_up_to, snapshots
 
 Row = dict[str, Any]
-
-
-@pytest.fixture
-async def here(path: str) -> AsyncIterator[World]:
-    async with world(path) as opened:
-        yield opened
 
 
 async def history(here: World) -> list[StateSnapshot]:
@@ -116,15 +108,15 @@ async def test_an_update_from_outside_is_read_from_the_state(here: World) -> Non
     await check_against_langgraph(here, found)
 
 
-async def test_an_update_that_lets_another_node_run_says_so(database: Database) -> None:
-    graph = compiled(Steps(), FencedSqliteSaver(database))
+async def test_an_update_that_lets_another_node_run_says_so(store: Store) -> None:
+    graph = compiled(Steps(), saver_of(store))
     await run(graph, HELLO)
     await graph.aupdate_state(config_of(), {"done": ["first"]}, as_node="first")
-    newest, *_ = await snapshots(database, "s")
+    newest, *_ = await snapshots(store, "s")
     assert (newest["source"], newest["nodes"], newest["next"]) == ("update", [], ["inner"])
 
 
-async def test_an_update_beside_a_step_that_was_cut_off_says_what_the_state_says(database: Database) -> None:
+async def test_an_update_beside_a_step_that_was_cut_off_says_what_the_state_says(store: Store) -> None:
     """`first` had ended and called `last` when its neighbour crashed; the update goes on without either."""
     steps = Steps(crashing={"second"})
     graph = StateGraph(Talk)
@@ -134,12 +126,12 @@ async def test_an_update_beside_a_step_that_was_cut_off_says_what_the_state_says
     graph.add_edge(START, "second")
     graph.add_edge("first", "last")
     graph.add_edge("third", END)
-    ready = graph.compile(checkpointer=FencedSqliteSaver(database))
+    ready = graph.compile(checkpointer=saver_of(store))
     with pytest.raises(Crash):
         await run(ready, HELLO)
     await ready.aupdate_state(config_of(), {"done": ["third"]}, as_node="third")
     state = await ready.aget_state(config_of())
-    newest, *_ = await snapshots(database, "s")
+    newest, *_ = await snapshots(store, "s")
     assert (newest["source"], tuple(newest["next"])) == ("update", state.next)
 
 

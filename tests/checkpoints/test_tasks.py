@@ -4,16 +4,17 @@ from itertools import product
 
 import pytest
 
-from segue.checkpoints.sqlite.database import Database
-from segue.checkpoints.sqlite.event_log import EventLog
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.tasks import Tasks
-from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask
+from segue.checkpoints.sessions.threads import Threads
+from segue.checkpoints.sqlite.database import SqliteDatabase
+from segue.checkpoints.tables.event_log import EventLog
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.tasks import Tasks
+from segue.core.errors import IllegalTransition, StaleOwner, TaskError, UnknownTask, UnknownThread
 from segue.core.events import Paused, Steered
-from segue.core.records import NewTask, Task
+from segue.core.records import NewTask, Session, Task
 from segue.core.task_status import ACTIVE, ENDED, OPEN, TASK_TRANSITIONS, TaskStatus, next_status
 
-from .conftest import Clock
+from .conftest import Clock, Store
 
 
 async def create(
@@ -31,8 +32,8 @@ async def create(
     return await tasks.create(new, fence=fence)
 
 
-async def test_a_created_task_is_pending_and_the_same_when_read(database: Database, clock: Clock) -> None:
-    tasks = Tasks(database, clock)
+async def test_a_created_task_is_pending_and_the_same_when_read(store: Store, clock: Clock) -> None:
+    tasks = Tasks(store, clock)
     created = await create(tasks, "t1")
     assert created == await tasks.get("t1")
     assert created.json() == {
@@ -52,21 +53,25 @@ async def test_a_created_task_is_pending_and_the_same_when_read(database: Databa
         "answer": None,
         "rating": None,
         "copy_of": None,
+        "agents_file": None,
+        "agent_digest": None,
+        "attachments": [],
+        "client_tools": [],
         "created_at": 1000.0,
         "updated_at": 1000.0,
     }
 
 
-async def test_an_unknown_task_is_named(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_an_unknown_task_is_named(store: Store) -> None:
+    tasks = Tasks(store)
     with pytest.raises(UnknownTask, match="'t9'"):
         await tasks.get("t9")
     with pytest.raises(UnknownTask, match="'t9'"):
         await tasks.move("t9", TaskStatus.RUNNING)
 
 
-async def test_a_status_comes_with_result_and_error(database: Database, clock: Clock) -> None:
-    tasks = Tasks(database, clock)
+async def test_a_status_comes_with_result_and_error(store: Store, clock: Clock) -> None:
+    tasks = Tasks(store, clock)
     await create(tasks, "t1")
     await tasks.move("t1", TaskStatus.RUNNING)
     clock.now += 5
@@ -78,13 +83,13 @@ async def test_a_status_comes_with_result_and_error(database: Database, clock: C
     assert again == await tasks.get("t1")
 
 
-async def test_an_illegal_transition_changes_nothing(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_an_illegal_transition_changes_nothing(store: Store) -> None:
+    tasks = Tasks(store)
     before = await create(tasks, "t1")
     with pytest.raises(IllegalTransition, match="'pending' to 'done'"):
         await tasks.move("t1", TaskStatus.DONE, result={"answer": "x"}, events=[Paused(task_id="t1")])
     assert await tasks.get("t1") == before
-    assert await EventLog(database).read("t1") == []
+    assert await EventLog(store).read("t1") == []
 
 
 def test_the_table_is_what_the_documents_say() -> None:
@@ -110,13 +115,13 @@ def test_the_table_is_what_the_documents_say() -> None:
                 next_status(old, new)
 
 
-async def test_a_stale_owner_sets_no_status(database: Database, other: Database, clock: Clock) -> None:
-    tasks = Tasks(database)
+async def test_a_stale_owner_sets_no_status(store: Store, second: Store, clock: Clock) -> None:
+    tasks = Tasks(store)
     await create(tasks, "t1")
-    stale = await Lease(database, clock).acquire("s", "me")
+    stale = await Lease(store, clock).acquire("s", "me")
     await tasks.move("t1", TaskStatus.RUNNING, fence=stale)
     clock.now += 16
-    fence = await Lease(other, clock).acquire("s", "you")
+    fence = await Lease(second, clock).acquire("s", "you")
     with pytest.raises(StaleOwner):
         await tasks.move("t1", TaskStatus.DONE, fence=stale)
     assert (await tasks.get("t1")).status == "running"
@@ -124,25 +129,25 @@ async def test_a_stale_owner_sets_no_status(database: Database, other: Database,
         await create(tasks, "t2", fence=stale)
     with pytest.raises(UnknownTask):
         await tasks.get("t2")
-    assert (await Tasks(other).move("t1", TaskStatus.DONE, fence=fence))[0].status == "done"
-    assert [event.data["new"] for event in await EventLog(other).read("t1")] == ["running", "done"]
+    assert (await Tasks(second).move("t1", TaskStatus.DONE, fence=fence))[0].status == "done"
+    assert [event.data["new"] for event in await EventLog(second).read("t1")] == ["running", "done"]
 
 
-async def test_a_change_and_what_is_told_of_it_are_one_transaction(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_a_change_and_what_is_told_of_it_are_one_transaction(store: Store) -> None:
+    tasks = Tasks(store)
     await create(tasks, "t1")
     row, told = await tasks.move(
         "t1", TaskStatus.RUNNING, events=[Paused(task_id="t1", reason="asked")], wanted="pause"
     )
     assert [event.type for event in told] == ["state_changed", "paused"]
-    assert told == await EventLog(database).read("t1")
+    assert told == await EventLog(store).read("t1")
     assert row.wanted == "pause"
     row, told = await tasks.move("t1", None, wanted=None)
     assert (row.status, row.wanted, told) == ("running", None, [])
 
 
-async def test_what_other_processes_want_is_found(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_what_other_processes_want_is_found(store: Store) -> None:
+    tasks = Tasks(store)
     for task_id in ("t1", "t2", "t3"):
         await create(tasks, task_id)
     await tasks.move("t1", None, wanted="pause")
@@ -151,8 +156,8 @@ async def test_what_other_processes_want_is_found(database: Database) -> None:
     assert await tasks.requested(["t1", "t2", "t3"]) == {"t1": "pause", "t2": "cancel"}
 
 
-async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_notes_are_kept_in_order_until_the_task_has_ended(store: Store) -> None:
+    tasks = Tasks(store)
     await create(tasks, "t1")
     for text in ("to Xi'an", "并且便宜"):
         row, told = await tasks.add_note("t1", text, Steered(task_id="t1", message=text))
@@ -163,8 +168,8 @@ async def test_notes_are_kept_in_order_until_the_task_has_ended(database: Databa
         await tasks.add_note("t1", "more", Steered(task_id="t1", message="more"))
 
 
-async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) -> None:
-    tasks = Tasks(database)
+async def test_a_task_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    tasks = Tasks(store)
     for task_id in ("abcdef-1", "abcdef-2", "x%zzzz-1"):
         await create(tasks, task_id)
     assert await tasks.find("abcdef-2") == "abcdef-2"
@@ -178,8 +183,8 @@ async def test_a_task_is_found_by_the_beginning_of_its_id(database: Database) ->
         await tasks.find("abcdeg")
 
 
-async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(database: Database, clock: Clock) -> None:
-    tasks, lease = Tasks(database, clock), Lease(database, clock)
+async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(store: Store, clock: Clock) -> None:
+    tasks, lease = Tasks(store, clock), Lease(store, clock)
     for task_id, thread_id in (("t1", "s1"), ("t2", "s2"), ("t3", "s3")):
         await create(tasks, task_id, thread_id)
     await lease.acquire("s1", "dead", ttl=10)
@@ -189,7 +194,19 @@ async def test_unfinished_tasks_come_with_the_live_owner_of_their_thread(databas
     assert [(row.task_id, owner) for row, owner in await tasks.unfinished()] == [("t1", ""), ("t2", "alive")]
 
 
-async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
+async def test_tasks_are_counted_by_status_without_copies(store: Store, clock: Clock) -> None:
+    tasks = Tasks(store, clock)
+    assert await tasks.tally() == []
+    for number in range(4):
+        clock.now = 1000.0 + number
+        await create(tasks, f"t{number}", thread_id=f"s{number}")
+    await tasks.move("t1", TaskStatus.RUNNING)
+    await store.write(lambda db: db.execute("UPDATE tasks SET copy_of = 't9' WHERE task_id = 't0'"))
+    found = {row.status: (row.tasks, row.oldest) for row in await tasks.tally()}
+    assert found == {TaskStatus.PENDING: (2, 1002.0), TaskStatus.RUNNING: (1, 1003.0)}
+
+
+async def test_a_thread_has_its_tasks_in_order(database: Store) -> None:
     tasks = Tasks(database)
     assert await tasks.latest_of("s") is None
     for task_id in ("t2", "t1", "t3"):
@@ -201,8 +218,8 @@ async def test_a_thread_has_its_tasks_in_order(database: Database) -> None:
     assert latest.task_id == "t3"
 
 
-async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(database: Database, clock: Clock) -> None:
-    tasks = Tasks(database, clock)
+async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(store: Store, clock: Clock) -> None:
+    tasks = Tasks(store, clock)
     for n in range(7):
         await create(tasks, f"t{n}", thread_id=f"s{n % 2}", agent_id="even" if n % 2 == 0 else "odd")
 
@@ -218,7 +235,7 @@ async def test_tasks_are_listed_newest_first_by_agent_thread_and_page(database: 
     assert await ids(limit=3, before="t1") == ["t0"]
 
 
-async def test_threads_show_their_last_task(database: Database, clock: Clock) -> None:
+async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clock) -> None:
     tasks = Tasks(database, clock)
     assert await tasks.threads() == []
     await create(tasks, "t1", thread_id="old")
@@ -228,8 +245,27 @@ async def test_threads_show_their_last_task(database: Database, clock: Clock) ->
     await create(tasks, "t3", thread_id="new")
     clock.now += 1
     await tasks.move("t3", TaskStatus.RUNNING)
+    await Threads(database).create(Session("empty", "support", "offline", created_at=clock.now))
+    of_both = {"agent_id": "support", "mode": "react", "model": "offline", "default_agent": "", "default_model": ""}
+    chosen = {
+        "mode": "",
+        "default_agent": "support",
+        "default_model": "offline",
+        "status": "done",
+        "updated_at": 1003.0,
+    }
+    empty = {"thread_id": "empty", "turns": 0, "title": "", "message": ""}
+    new = {"thread_id": "new", "turns": 2, "title": "message of t2: 你好", "message": "message of t3: 你好"}
+    old = {"thread_id": "old", "turns": 1, "title": "message of t1: 你好", "message": "message of t1: 你好"}
     assert [thread.json() for thread in await tasks.threads()] == [
-        {"thread_id": "new", "turns": 2, "message": "message of t3: 你好", "status": "running", "updated_at": 1003.0},
-        {"thread_id": "old", "turns": 1, "message": "message of t1: 你好", "status": "pending", "updated_at": 1000.0},
+        {**new, **of_both, "status": "running", "updated_at": 1003.0},
+        {**empty, **of_both, **chosen, "updated_at": 1003.0},
+        {**old, **of_both, "status": "pending", "updated_at": 1000.0},
     ]
+    await tasks.name_thread("empty", "later")
+    for thread in await tasks.threads():
+        assert await tasks.thread(thread.thread_id) == thread
+    with pytest.raises(UnknownThread):
+        await tasks.thread("ne")
+    assert [thread.title for thread in await tasks.threads(search="late")] == ["later"]
     assert [thread.thread_id for thread in await tasks.threads(limit=1)] == ["new"]

@@ -8,13 +8,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
+import psycopg
 from langchain_core.messages import BaseMessage
 
 import segue
 from segue.app import App
-from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.sessions.snapshots import snapshots as stored_snapshots
+from segue.checkpoints.database import Database
+from segue.checkpoints.postgres.database import PostgresDatabase
+from segue.checkpoints.postgres.database import open_database as open_postgres
+from segue.checkpoints.sessions.snapshots import snapshots as stored_snapshots
+from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Agent
+from segue.core.databases import is_server
 from segue.core.records import Json
 from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
@@ -26,7 +31,7 @@ Hook = Callable[[int], Awaitable[None]]
 class World:
     """`effects` are the numbers that were noted, and when; `hook` is called in the middle of each noting."""
 
-    def __init__(self, app: App, database: Database) -> None:
+    def __init__(self, app: App, database: Database[Any]) -> None:
         self.app = app
         self.database = database
         self.effects: list[tuple[int, float]] = []
@@ -107,19 +112,31 @@ class World:
 
     def rows(self, thread_id: str) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that is stored of a thread."""
-        with closing(sqlite3.connect(self.database.path)) as connection:
-            statement = "SELECT * FROM {} WHERE thread_id = ? ORDER BY 1, 2, 3, 4, 5"
-            return {table: connection.execute(statement.format(table), (thread_id,)).fetchall() for table in TABLES}
+        with closing(self._connect()) as connection:
+            tables, statement = [*TABLES, self._beside], "SELECT * FROM {} WHERE thread_id = '{}' ORDER BY 1, 2, 3"
+            return {table: connection.execute(statement.format(table, thread_id)).fetchall() for table in tables}
+
+    @property
+    def _beside(self) -> str:
+        """The table of state that is stored beside the checkpoints."""
+        return "checkpoint_blobs" if isinstance(self.database, PostgresDatabase) else "texts"
+
+    def _connect(self) -> Any:
+        if isinstance(self.database, PostgresDatabase):
+            return psycopg.connect(self.database.address, options="-c search_path=segue")
+        return sqlite3.connect(self.database.url)
 
 
-async def snapshots(database: Database, thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+async def snapshots(database: Database[Any], thread_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
     """The public form of a thread's snapshots."""
     return [found.json() for found in await stored_snapshots(database, thread_id, limit, before)]
 
 
 @asynccontextmanager
-async def world(path: str) -> AsyncIterator[World]:
-    async with segue.open(path) as app, await open_database(path) as database:
+async def world(address: str) -> AsyncIterator[World]:
+    opening = open_postgres(address) if is_server(address) else open_database(address)
+    database: Database[Any] = await opening
+    async with segue.open(address) as app, database:
         yield World(app, database)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
     terminal = ask_at_terminal(pages, message="please store it, then refund it, then mail them")
     terminal.until("A call is waiting for your approval:")
     terminal.until("refund")
-    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.until("Your choice:")
     terminal.type("what\n")
-    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.until("Your choice:")
     terminal.type("e\n")
     terminal.until("arguments as JSON:")
     terminal.type('\x15{"amount": 5, \n')
@@ -51,7 +52,7 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
     terminal.type('\x15{"amount": 5, "note": "对不起"}\n')
     terminal.until("edited refund(amount=5")
     terminal.until("mail")
-    terminal.until("approve, edit or reject? [a/e/r]")
+    terminal.until("Your choice:")
     terminal.type("r\n")
     terminal.until("reason (may be empty):")
     terminal.type("too late\n")
@@ -60,7 +61,7 @@ def test_one_call_after_the_other_is_approved_edited_and_rejected_in_the_same_vi
     said = terminal.text
     assert 'rejected mail(to="ann")  too late' in said
     assert "☑ 1 Store" in said
-    assert "segue chat --session s1 --agents agents.toml --agent shop" in said
+    assert 'segue chat --session s1 "…"' in said
 
 
 @pytest.mark.slow
@@ -69,7 +70,7 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
     editor.write_text('#!/bin/sh\necho "[1]" > "$2"; [ -e second ] && echo \'{"amount": 7}\' > "$2"; touch second\n')
     editor.chmod(0o755)
     terminal = ask_at_terminal(pages, message="refund it", EDITOR=f"{editor} --flag")
-    terminal.until("[a/e/r]")
+    terminal.until("Your choice:")
     terminal.type("e\n")
     terminal.until("That is not a JSON object (it is a list)")
     terminal.type("\n")
@@ -80,22 +81,32 @@ def test_arguments_are_edited_in_the_editor_that_the_environment_names(pages: Sh
 @pytest.mark.slow
 def test_who_leaves_the_question_leaves_the_task_waiting(pages: Shell) -> None:
     terminal = ask_at_terminal(pages)
-    terminal.until("[a/e/r]")
+    terminal.until("Your choice:")
     terminal.press("\x04", until="The task is waiting for an answer.")
     assert terminal.end() == 3
     (task,) = pages.rows("tasks")
     assert task["status"] == "waiting"
     commands = [line.strip() for line in terminal.text.splitlines() if line.startswith("  segue answer ")]
-    assert commands[0] == f"segue answer {task['task_id']} --agents agents.toml"
+    assert commands[0] == f"segue answer {task['task_id'][:8]}"
 
     later = pages.at_terminal(*shlex.split(commands[0])[1:])
-    later.until("[a/e/r]")
+    later.until("Your choice:")
     later.type("a\n")
     later.until("mail")
-    later.until("[a/e/r]")
+    later.until("Your choice:")
     later.type("a\n")
     assert later.end() == 0
     assert effects(pages) == ["refund 50 sorry", "mail ann"]
+
+
+def test_a_changed_agent_is_named_on_standard_error_where_no_terminal_is(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    agents = pages.folder / "agents.toml"
+    agents.write_text(agents.read_text() + 'prompt = "Refund what was paid."\n')
+    answered = pages("answer", task_id, "--approve", "all")
+    assert answered.returncode == 0, answered.stderr
+    assert b"The agent was changed since the task began" in answered.stderr
+    assert b"changed" not in answered.stdout
 
 
 @pytest.mark.slow
@@ -103,7 +114,7 @@ def test_resuming_a_task_that_waits_asks_in_the_language_of_the_task(pages: Shel
     task_id = waiting(pages, "请 refund 一下")
     terminal = pages.at_terminal("resume", task_id, "--agents", "agents.toml")
     terminal.until("有一个调用等待您批准：")
-    terminal.until("批准、修改还是拒绝？[a/e/r]")
+    terminal.until("请选择：")
     terminal.type("a\n")
     assert terminal.end() == 0
     assert effects(pages) == ["refund 50 sorry"]
@@ -117,12 +128,12 @@ def test_without_a_terminal_what_waits_and_how_to_answer_is_printed(pages: Shell
     _, heading, call, *hints = asked.stderr.decode().splitlines()
     assert (heading, call) == ("A call is waiting for your approval:", "  0 refund")
     assert "The task is waiting for an answer." in hints
-    assert f"  segue answer {task['task_id']} --approve all --agents agents.toml" in hints
+    assert f"  segue answer {task['task_id'][:8]} --approve all" in hints
     assert effects(pages) == []
 
     refused = pages("chat", "hello", *SHOP)
-    assert refused.returncode == 1
-    assert f"  segue answer {task['task_id']} --agents agents.toml" in refused.stderr.decode().splitlines()
+    assert refused.returncode == 3
+    assert f"  segue answer {task['task_id'][:8]}" in refused.stderr.decode().splitlines()
     assert "--steer" not in refused.stderr.decode()
 
     again = pages("answer", task["task_id"][:6], "--agents", "agents.toml")
@@ -180,18 +191,60 @@ def test_the_history_says_that_a_task_is_under_way_and_how_to_see_what_it_did(pa
     assert said not in told
 
 
-def test_tasks_of_another_agents_file_are_left_alone_and_the_hints_name_it(pages: Shell) -> None:
-    task_id = waiting(pages)
-    assert f"  segue answer {task_id} --agents agents.toml\n" in pages("waiting").stdout.decode()
+def test_a_task_and_its_session_remember_their_agents_file(
+    pages: Shell, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    task_id = waiting(pages, "refund it")
+    elsewhere = replace(pages, folder=tmp_path_factory.mktemp("elsewhere"))
+    database = ("--db", str(pages.folder / "segue.db"))
+    hint = f"  segue answer {task_id[:8]} --approve all --db {database[1]}\n"
+    assert hint in elsewhere("waiting", *database).stdout.decode()
+    done = elsewhere(*shlex.split(hint)[1:])
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert effects(pages) == ["refund 50 sorry"]
+    again = elsewhere("chat", "-c", "refund it", *database)
+    assert again.returncode == 3, again.stderr
+    assert pages.rows("tasks")[0]["agent_id"] == "shop", "a session goes on with its agent"
+    with_another = elsewhere("chat", "hello", "--session", "s2", "--agent", "data", "--model", "offline", *database)
+    assert with_another.returncode == 0, with_another.stderr
+    assert elsewhere("chat", "-c", "hello", "--model", "offline", *database).returncode == 0
+    assert [row["agent_id"] for row in pages.rows("tasks")[:2]] == ["data", "data"]
+
+
+def test_a_task_whose_agents_file_is_gone_says_so_and_goes_on_with_another(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    (pages.folder / "agents.toml").rename(pages.folder / "moved.toml")
+    for words in (("answer", task_id, "--approve"), ("chat", "-c", "hello"), ("chat", "hello", "--session", "s1")):
+        refused = pages(*words)
+        said = refused.stderr.decode()
+        assert (refused.returncode, "is not there any more: name it with --agents." in said) == (2, True), said
+    assert "agents.toml 已不存在" in pages("resume", task_id, SEGUE_LANGUAGE="zh").stderr.decode()
+    assert pages("timeline", "s1").returncode == 0
+    assert pages("answer", task_id, "--approve", "--agents", "moved.toml").returncode == 0
+    assert pages("chat", "-c", "store it").returncode == 0, "the session remembers the file that it went on with"
+    assert effects(pages) == ["refund 50 sorry", "store done"]
+
+
+def test_all_tasks_are_resumed_each_with_its_own_agents_file(pages: Shell) -> None:
+    other = pages.folder / "other"
+    other.mkdir()
+    agents = (pages.folder / "agents.toml").read_text(encoding="utf-8")
+    (other / "own.toml").write_text(agents.replace('"shop"', '"stall"').replace("page_tools", "stall_tools"), "utf-8")
+    (other / "stall_tools.py").write_bytes((pages.folder / "page_tools.py").read_bytes())
+    for session, file, agent in (("s1", "agents.toml", "shop"), ("s2", "other/own.toml", "stall")):
+        asked = pages("chat", "store it, then refund it", "--agents", file, "--agent", agent, "--session", session)
+        assert asked.returncode == 3, asked.stderr
     damage(pages.folder / "segue.db", "UPDATE tasks SET status = 'running'")
-    hint = f"segue resume {task_id} --agents agents.toml\n"
-    assert hint in pages("tasks").stdout.decode()
-    skipped = pages("resume", "--all")
-    assert skipped.returncode == 0
-    assert hint in skipped.stdout.decode()
-    assert "1 task: 1 of another agents file." in skipped.stdout.decode()
-    (pages.folder / "agents.toml").rename(pages.folder / "agents.old")
-    assert f"segue resume {task_id} --agents FILE" in pages("tasks").stdout.decode()
+    hints = pages("tasks").stdout.decode()
+    assert all(f"  segue resume {row['task_id'][:8]}\n" in hints for row in pages.rows("tasks"))
+    resumed = pages("resume", "--all")
+    assert (resumed.returncode, "2 tasks: 2 waiting for an answer." in resumed.stdout.decode()) == (3, True), resumed
+    assert effects(pages) == ["store done", "store done"]
+    damage(pages.folder / "segue.db", "UPDATE tasks SET status = 'running'")
+    (other / "stall_tools.py").rename(other / "page_tools.py")
+    said = pages("resume", "--all").stdout.decode()
+    assert "each have a module page_tools: resume the tasks of one of them with --agents." in said
+    assert "1 of an agents file that cannot be used" in said
 
 
 def test_an_answer_that_does_not_fit_changes_nothing(pages: Shell) -> None:
@@ -216,14 +269,14 @@ def test_turn_by_turn_the_question_can_be_left_and_put_again(pages: Shell) -> No
     terminal = pages.at_terminal("chat", *SHOP)
     terminal.until("you>")
     terminal.type("refund it\n")
-    terminal.until("[a/e/r]")
+    terminal.until("Your choice:")
     terminal.press("\x03", until="The task is waiting for an answer.")
     terminal.until("you>")
     terminal.type("hello\n")
     terminal.until("Here: /resume asks you again, /cancel cancels it.")
     terminal.until("you>")
     terminal.type("/resume\n")
-    terminal.until("[a/e/r]")
+    terminal.until("Your choice:")
     terminal.type("a\n")
     terminal.until("you>")
     terminal.type("/exit\n")
@@ -236,12 +289,11 @@ def test_after_rows_were_repaired_the_next_command_answers_or_names_the_agent(pa
     task_id = waiting(pages, "refund it")
     damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
-    assert lines[-2:] == ["To continue:", f"segue answer {task_id} --agents agents.toml"]
+    assert lines[-2:] == ["To continue:", f"segue answer {task_id[:8]}"]
     pages("answer", task_id, "--approve", *SHOP[:2])
     damage(pages.folder / "segue.db", "UPDATE tasks SET notes = '{'")
     lines = pages("recover", "s1", *SHOP[:2]).stdout.decode().splitlines()
-    assert lines[-2] == "continue this session, from any process:"
-    assert "--agent shop" in lines[-1]
+    assert lines[-2:] == ["continue this session, from any process:", 'segue chat --session s1 "…"']
 
 
 def asked_question(pages: Shell) -> str:
@@ -261,7 +313,7 @@ def test_the_inbox_shows_questions_and_approvals_and_how_to_answer_them(pages: S
     question = asked_question(pages)
     pages("chat", "please refund it", "--agents", "agents.toml", "--agent", "shop", "--session", "s2")
     shown = pages("waiting").stdout.decode()
-    for text in ("Which colour?", f"segue answer {question} ANSWER", f"segue answer {question} --finish"):
+    for text in ("Which colour?", f"segue answer {question[:8]} ANSWER", f"segue answer {question[:8]} --finish"):
         assert text in shown
     assert "A call is waiting for your approval:" in shown and "refund" in shown and "--approve all" in shown
     assert "有一个问题等待您回答" in pages("waiting", SEGUE_LANGUAGE="zh").stdout.decode()
@@ -276,3 +328,30 @@ def test_a_question_is_answered_from_the_command_line(pages: Shell) -> None:
     assert done.returncode == 0, done.stderr
     assert "answered: blue" in pages("trace", question).stdout.decode()
     assert b"No task waits for an answer." in pages("waiting").stdout
+
+
+def test_a_tool_that_is_always_allowed_runs_without_a_question_until_that_is_revoked(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    done = pages("answer", task_id, "--always", "session", *SHOP[:2])
+    assert done.returncode == 0, done.stderr
+    again = pages("chat", "please refund it", *SHOP)
+    assert (again.returncode, len(effects(pages))) == (0, 2)
+    traced = pages("trace", pages.rows("tasks")[0]["task_id"]).stdout.decode()
+    assert "approved refund  always allowed in this session" in traced
+    assert 'approved refund(amount=50, note="sorry")  always in this session' in pages("trace", task_id).stdout.decode()
+    for listed in (pages("permissions"), pages("permissions", "s1"), pages("permissions", "list", "s1")):
+        assert {"s1", "shop", "refund", "session"} <= {*listed.stdout.decode().split()}, listed.stderr
+    assert pages("permissions", "nowhere").returncode == 2
+    assert pages("permissions", "revoke", "s1", "mail").returncode == 2
+    revoked = pages("permissions", "revoke", "s1", "refund")
+    assert (revoked.returncode, revoked.stdout) == (0, b"Permissions revoked: 1. These tools ask again.\n")
+    assert pages("permissions").stdout == b"No tool is always allowed.\n"
+    assert pages("chat", "refund it", *SHOP).returncode == 3
+
+
+def test_only_what_is_approved_can_be_allowed_always(pages: Shell) -> None:
+    task_id = waiting(pages, "refund it")
+    refused = pages("answer", task_id, "--always", "session", "--reject", "no", *SHOP[:2])
+    assert (refused.returncode, b"Two options apply to all calls" in refused.stderr) == (2, True)
+    assert pages("answer", task_id, "--always", "for-ever", *SHOP[:2]).returncode == 2
+    assert effects(pages) == []

@@ -1,6 +1,10 @@
 """What a person is asked about calls, and what becomes of what is typed."""
 
 import io
+import os
+import pty
+import select
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +132,53 @@ def test_what_was_wrong_with_the_last_answer_and_what_may_have_happened_already_
 
 def test_a_person_who_writes_chinese_is_asked_in_chinese() -> None:
     assert "有 3 个调用等待您批准" in ask("A", language="zh")[1]
+
+
+@pytest.mark.parametrize(("key", "scope"), [("t", "task"), ("s", "session")])
+def test_a_tool_is_allowed_always_and_its_other_calls_are_not_asked_about(key: str, scope: str) -> None:
+    calls = [{**CALLS[0], "index": index} for index in range(3)]
+    calls[2]["unknown_outcome"] = True
+    verdicts, shown = ask(key, "r", "look first", calls=calls)
+    assert verdicts == [
+        {"index": 0, "verdict": "approve", "always": scope},
+        {"index": 1, "verdict": "approve"},
+        {"index": 2, "verdict": "reject", "reason": "look first"},
+    ]
+    assert "1 refund" not in shown
+
+
+def test_a_call_without_arguments_is_not_allowed_always_with_any() -> None:
+    assert ask("S", "T", "a", calls=CALLS[2:])[0] == APPROVED[2:]
+
+
+def test_a_tool_is_allowed_always_only_with_these_arguments() -> None:
+    calls = [{**CALLS[0], "index": index} for index in range(3)]
+    calls[2]["arguments"] = {"amount": 99}
+    verdicts, shown = ask("S", "a", calls=calls)
+    assert verdicts == [
+        {"index": 0, "verdict": "approve", "always": "session", "only": calls[0]["arguments"]},
+        {"index": 1, "verdict": "approve"},
+        {"index": 2, "verdict": "approve"},
+    ]
+    assert "1 refund" not in shown
+
+
+@pytest.mark.parametrize("question", [{"kind": "approval", "calls": CALLS[:1]}, {"kind": "question", "question": "?"}])
+def test_what_was_typed_before_the_question_is_no_answer(
+    question: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    unread: list[bool] = []
+
+    def read(_: str) -> str:
+        unread.append(bool(select.select([sys.stdin], [], [], 0)[0]))
+        return "a"
+
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        os.write(ours, b"a\n")
+        assert select.select([stdin], [], [], 5)[0]
+        Questioner(Console(file=io.StringIO()), "en", read, {}).ask(question)
+        monkeypatch.undo()
+    os.close(ours)
+    assert unread == [False]

@@ -42,6 +42,8 @@ def run(*words: str, code: int = 0) -> str:
 def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     said = run("record", "s1", "--out", "s1.yaml", *AT)
     assert "s1.yaml is written: turns 1, model calls 2, tool calls 1." in said
+    assert "s1.yaml already exists: replace it with --force" in run("record", "s1", "--out", "s1.yaml", *AT, code=2)
+    assert "s1.yaml is written" in run("record", "s1", "--out", "s1.yaml", "--force", *AT)
     assert "It replays as recorded: turns 1, model calls 2" in run("replay", "s1.yaml", "--agents", "agents.toml")
     assert (folder / "effects").read_text(encoding="utf-8") == "17\n"
 
@@ -63,7 +65,6 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
     ("words", "code", "why"),
     [
         (["record", "nobody", *AT], 2, "There is no session 'nobody'"),
-        (["record", "s1", "--db", "segue.db"], 2, "give the file with --agents FILE"),
         (["record", "s1", "--redact", "pin", *AT], 2, "There is nothing to redact"),
         (
             ["record", "s1", "--out", "agents.toml/s1.yaml", *AT],
@@ -73,7 +74,7 @@ def test_a_session_is_recorded_replayed_and_continued(folder: Path) -> None:
         (["replay", "none.yaml"], 2, "The cassette none.yaml cannot be read: No such file or directory."),
         (["replay", "none.yaml", "--model", "offline"], 2, "needs --from"),
     ],
-    ids=["session", "agent", "redact", "out", "file", "option"],
+    ids=["session", "redact", "out", "file", "option"],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_is_written(
     words: list[str], code: int, why: str, folder: Path

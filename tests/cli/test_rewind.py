@@ -1,6 +1,7 @@
 """Going back on the command line, as a person does it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,9 @@ def test_one_goes_back_before_a_call_undoes_it_and_compares() -> None:
     assert f"  segue undo {first_id()}" in forked
     assert run("undo", first_id()).stdout == "Undone: parcel(): brought back the parcel\n"
     assert run("undo", f"s/{first_id()}").stdout == "No call after the snapshot can be undone.\n"
+    assert "↳ " in next(line for line in run("sessions").stdout.splitlines() if line.startswith("f "))
     assert "effects stay" not in run("fork", first_id(), "--to", "g").stdout
+    assert run("fork", "s", "--to", "h").stdout.splitlines()[-1] == '  segue chat --session h "…"'
     compared = run("diff", "f", "s").stdout
     assert "+ parcel()  the parcel" in compared
     assert run("diff", "s", "s").stdout.endswith("The two snapshots do not differ.\n")
@@ -75,6 +78,12 @@ def test_an_edited_message_continues_in_a_new_session() -> None:
     assert "Undone: parcel()" in edited.stderr
     assert "you: hello" in run("history", "e").stdout
     assert "you: send a parcel" in run("history", "s").stdout
+
+
+def test_an_edit_whose_output_is_piped_names_the_session_that_it_began() -> None:
+    edited = run("edit", f"s/{first_id()}", "--message", "hello")
+    (name,) = re.findall(r"The new session is (\S+)\.", edited.stderr)
+    assert "you: hello" in run("history", name).stdout
 
 
 def test_a_failed_undo_ends_the_command_and_may_be_repeated(tmp_path: Path) -> None:
@@ -117,9 +126,19 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
     assert (broken := run("import", "broken.json")).exit_code == 2 and "not valid JSON" in broken.stderr
 
 
+def test_sessions_are_copied_to_another_database() -> None:
+    first, again = run("copy", "segue.db", "other.db"), run("copy", "segue.db", "other.db", "s", "--json")
+    assert (first.stdout, first.stderr) == ("Sessions copied: 1; there already: 0; not copied: 0.\n", "1/1 s: copied\n")
+    assert json.loads(again.stdout) == {"copied": [], "present": ["s"], "refused": {}}
+    assert "you: send a parcel" in run("history", "s", "--db", "other.db").stdout
+    assert (missing := run("copy", "missing.db", "other.db")).exit_code != 0 and "to copy from" in missing.stderr
+    assert (unknown := run("copy", "segue.db", "other.db", "nobody")).exit_code == 1 and "nobody" in unknown.stderr
+
+
 def test_older_snapshots_are_pruned() -> None:
     many = len(json.loads(run("timeline", "s", "--json").stdout))
     assert run("prune", "--keep", "1h").stdout == "Snapshots removed: 0; sessions changed: 0.\n"
+    assert run("prune", "--last", "2", "--dry-run").stdout.startswith("Snapshots to remove: ")
     assert many > 2 and run("prune", "--last", "2").stdout.endswith("; sessions changed: 1.\n")
     assert len(json.loads(run("timeline", "s", "--json").stdout)) == 2
     assert "you: send a parcel" in run("history", "s").stdout

@@ -111,11 +111,42 @@ def test_a_batch_that_cannot_be_held_leaves_its_folder_free(given: list[str], sa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (["--user", "rule_user"], "name one, such as --workflow travel_change"),
+        (["--user", "llm_profile", "--model", "offline"], "name one as user_model"),
+        (["--bot", "react_bot", "--model", "offline"], "name one as bot_model"),
+        (["--api", "backend"], "name one, such as --workflow travel_change"),
+    ],
+)
+def test_a_participant_that_cannot_take_part_is_refused_before_anything_is_shown(
+    given: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    refused = CliRunner().invoke(app, ["simulate", *given])
+
+    assert (refused.exit_code, refused.stdout) == (2, "") and said in refused.stderr
+    assert not (folder / "logs").exists()
+
+
+def test_an_unknown_field_of_a_configuration_is_named_with_the_one_that_is_meant(folder: Path) -> None:
+    (folder / "c.yaml").write_text("bot_mod: dummy_bot\n", encoding="utf-8")
+
+    refused = CliRunner().invoke(app, ["simulate", "--config", "c.yaml"])
+
+    assert refused.exit_code == 2
+    assert "The conversation's configuration c.yaml has no field 'bot_mod'; use one of: bot_mode." in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
         (["--out", "o"], "it belongs to a batch"),
         (["--workers", "2"], "it belongs to a batch"),
         (["--say", "hello"], "the user is dummy_user"),
         (["--workflow", "travel_change", "--say", "hello", "--n", "2"], "the user is rule_user"),
         (["--user", "scripted_user"], "scripted_user has nothing to say"),
+        (["--goal", "a refund"], "--goal is for a user that a language model plays, and the user is dummy_user"),
+        (["--workflow", "travel_change", "--persona", "in a hurry"], "--persona is for a user that a language model"),
     ],
 )
 def test_options_without_effect_are_refused(given: list[str], said: str) -> None:
@@ -135,6 +166,7 @@ def test_the_language_of_the_workflow_comes_before_that_of_the_environment(
     assert read_log("x.jsonl").language == language
 
 
+@pytest.mark.slow
 def test_a_finished_batch_that_is_run_again_shows_all_its_conversations() -> None:
     batch = ["simulate", "--n", "1", "--out", "o"]
     CliRunner().invoke(app, batch)

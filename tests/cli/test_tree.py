@@ -3,8 +3,10 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from segue.cli.views.lines import SIGNS, event_lines
 from segue.cli.views.trace_tree import trace_tree
 from segue.core.events import (
     Action,
@@ -30,6 +32,7 @@ from segue.core.events import (
     to_dict,
 )
 from segue.prompts.language import language_of
+from segue.runtime.projection import Projection
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "abcdef0123456789", "iteration": 1}
@@ -369,3 +372,18 @@ def test_an_action_and_its_calls_name_the_plans_step() -> None:
     )
     assert "action: CALL_TOOL step 2" in lines
     assert any(line.endswith("add()  0.50 s  step 2") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("language", "in_tree", "in_view"),
+    [
+        ("en", "resumed with a changed agent", "The agent was changed"),
+        ("zh", "已用更改后的智能体继续", "智能体自任务开始以来已更改"),
+    ],
+)
+def test_a_task_that_goes_on_with_a_changed_agent_says_so(language: str, in_tree: str, in_view: str) -> None:
+    changed = Resumed(agent_changed=True, **TASK)
+    assert in_tree in drawn([changed], message="退款" if language == "zh" else "refund")
+    (line,) = event_lines(changed, Projection(), SIGNS, language)
+    assert line.plain.startswith(in_view)
+    assert event_lines(Resumed(**TASK), Projection(), SIGNS, language) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.cli.dialog.verdicts import answer_of, with_bare_approvals
+from segue.cli.dialog.verdicts import Decisions, answer_of, with_bare_approvals
 from segue.core.errors import InvalidAnswer
 
 ONE = [{"index": 3, "name": "refund", "arguments": {"amount": 50}}]
@@ -17,7 +17,7 @@ def no(reason: str = "") -> dict[str, Any]:
 
 
 def verdicts(calls: list[dict[str, Any]], approve: tuple[str, ...] = (), **more: tuple[str, ...]) -> dict[int, Any]:
-    given = answer_of(calls, approve, more.get("edit", ()), more.get("reject", ()))["verdicts"]
+    given = answer_of(calls, Decisions(approve, more.get("edit", ()), more.get("reject", ())))["verdicts"]
     return {verdict.pop("index"): verdict for verdict in given}
 
 
@@ -91,3 +91,22 @@ def test_an_approval_that_stands_alone_is_for_all_calls() -> None:
 def test_arguments_that_are_nested_too_deeply_are_refused(deep: str) -> None:
     with pytest.raises(InvalidAnswer, match="more than 100 levels deep"):
         verdicts(ONE, edit=('{"a":' + deep,))
+
+
+def test_always_is_for_what_is_approved_and_approves_what_no_option_names() -> None:
+    always = {"verdict": "approve", "always": "task"}
+    for decisions, expected in (
+        (Decisions(always="task"), [always, always]),
+        (Decisions(reject=("1=no",), always="task"), [always, no("no")]),
+        (Decisions(approve=("0",), reject=("no",), always="task"), [always, no("no")]),
+    ):
+        given = answer_of(TWO, decisions)["verdicts"]
+        assert given == [{"index": index, **verdict} for index, verdict in enumerate(expected)]
+
+
+def test_only_names_values_and_what_they_begin_with() -> None:
+    only = ("order_id=17", "note=sorry", "command=git *", "code=1e")
+    (given,) = answer_of(ONE, Decisions(always="session", only=only))["verdicts"]
+    assert given["only"] == {"order_id": 17, "note": "sorry", "command": {"prefix": "git "}, "code": "1e"}
+    with pytest.raises(InvalidAnswer, match="has no value"):
+        answer_of(ONE, Decisions(always="session", only=("order_id",)))

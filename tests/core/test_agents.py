@@ -1,5 +1,6 @@
 """Agents: their bounds, and their file."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 
 from segue.core.agents import Agent, Budget, load_agents
 from segue.core.errors import ConfigurationError
+from segue.registry import Registry
 
 GOOD = """
 [[agent]]
@@ -133,3 +135,10 @@ def test_an_agent_id_may_have_dots_dashes_and_any_script(agent_id: str) -> None:
 def test_a_budget_that_allows_nothing_is_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(bounds))):
         Budget(**bounds)
+
+
+def test_a_module_in_the_files_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "tools_of_the_folder.py").write_text('def hello() -> str:\n    """Greet."""\n    return "hi"\n')
+    (agent,) = load_agents(written(tmp_path, '[[agent]]\nagent_id = "a"\ntools = ["tools_of_the_folder:hello"]\n'))
+    assert list(Registry().tools_for(agent)) == ["hello"]

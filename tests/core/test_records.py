@@ -21,6 +21,10 @@ TASK: dict[str, Any] = {
     },
     **{"message": "hello", "error": None, "result": {"answer": "hi"}, "created_at": 1.0, "updated_at": 2.0},
     **{"wanted": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
+    "agents_file": None,
+    "agent_digest": None,
+    "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
+    "client_tools": [{"type": "function", "function": {"name": "show"}}],
 }
 CALL: dict[str, Any] = {
     **{"thread_id": "s", "task_id": "t", "scope": "r", "idx": 0, "name": "add", "arguments": {"n": 1}, "state": "done"},
@@ -53,6 +57,7 @@ def test_the_public_forms() -> None:
         (Task, TASK, "result", "{", "is not valid JSON"),
         (Task, TASK, "result", "[]", "should be a valid dictionary"),
         (Task, TASK, "notes", "[1]", "should be a valid string"),
+        (Task, TASK, "attachments", '[{"name": "a"}]', "Field required"),
         (Task, TASK, "answer", "{\"a\": 1}", "should be an answer"),
         (Task, TASK, "rating", 6, "should be 1, 2, 3, 4 or 5"),
         (Task, TASK, "wanted", "stop", "should be 'pause' or 'cancel'"),

@@ -133,7 +133,7 @@ def _repeat(harness: Harness, text: str, folder: Path) -> int:
 def _play(harness: Harness, run: Run) -> Outcome:
     if run.scenario in commands.COMMANDS:
         return commands.play(harness, run)
-    return stale.play(harness, run) if run.blows[0].startswith(stale.ASLEEP) else harness.play(run)
+    return stale.play(harness, run) if stale.is_stale(run) else harness.play(run)
 
 
 def _say(text: str) -> None:

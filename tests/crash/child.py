@@ -32,8 +32,9 @@ class Orders:
 
     `at` maps points to kill, stop or pause; `pages` is how much the database may grow; `pause_after` the numbers of
     the durable events after which a pause is asked for; `leave` ends the process once it paused; `without` switches
-    off the ledger or the lease; `unknown` are labels whose calls count as interrupted; `ttl` shortens the lease;
-    `unrenewed` is how many of its renewals fail; with `power` it is noted how much of the log is on the disk.
+    off the ledger or the lease; `unknown` are labels whose calls count as interrupted; `ttl` shortens the lease,
+    `lock_timeout` the wait for SQLite's lock; `unrenewed` is how many of its renewals fail; with `power` it is noted
+    how much of the log is on the disk.
     """
 
     scenario: str
@@ -45,6 +46,7 @@ class Orders:
     without: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     ttl: float | None = None
+    lock_timeout: float | None = None
     unrenewed: int = 0
     power: bool = False
 
@@ -58,7 +60,7 @@ def carry_on(given: Mapping[str, Any]) -> None:
     folder = Path(orders.folder)
     traps = Traps(orders.at, orders.pages, folder if orders.power else None)
     traps.install()
-    controls.apply(orders.without, orders.unknown, orders.ttl)
+    controls.apply(orders.without, orders.unknown, orders.ttl, orders.lock_timeout)
     controls.fail_renewals(orders.unrenewed)
     report: dict[str, Any] = {"error": None}
     began = time.monotonic()

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from segue.checkpoints.sqlite import leases
-from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.checkpoints.sqlite import database
+from segue.checkpoints.tables import leases
+from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.context import Services
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import CallKey, Claim
@@ -14,7 +15,9 @@ NO_LEDGER = "ledger"
 NO_LEASE = "lease"
 
 
-def apply(without: Collection[str], unknown: Collection[str], ttl: float | None) -> None:
+def apply(
+    without: Collection[str], unknown: Collection[str], ttl: float | None, lock_timeout: float | None = None
+) -> None:
     if NO_LEDGER in without:
         _drop_ledger()
     if NO_LEASE in without:
@@ -23,6 +26,8 @@ def apply(without: Collection[str], unknown: Collection[str], ttl: float | None)
         _interrupt(frozenset(unknown))
     if ttl is not None:
         _shorten(ttl)
+    if lock_timeout is not None:
+        _give_up_after(lock_timeout)
 
 
 def _drop_ledger() -> None:
@@ -40,8 +45,8 @@ def _give_everyone_the_lease() -> None:
 
     async def acquire(self: leases.Lease, thread_id: str, owner: str, **_: Any) -> int:
         put = "INSERT OR REPLACE INTO leases (thread_id, owner, fence, expires_at) VALUES (?, ?, 1, 9e9)"
-        database: Any = self
-        await database._database.write(lambda connection: connection.execute(put, (thread_id, owner)))
+        lease: Any = self
+        await lease._database.write(lambda connection: connection.execute(put, (thread_id, owner)))
         return 1
 
     async def release(self: leases.Lease, thread_id: str, fence: int) -> None:
@@ -70,6 +75,11 @@ def _shorten(ttl: float) -> None:
         real(self, *arguments, **{**options, "ttl": ttl})
 
     Heartbeat.__init__ = start  # type: ignore[method-assign]
+
+
+def _give_up_after(seconds: float) -> None:
+    """Wait no longer for SQLite's lock."""
+    database.open_database.__defaults__ = (seconds,)
 
 
 def fail_renewals(count: int) -> None:

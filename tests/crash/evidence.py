@@ -83,9 +83,15 @@ def contents(folder: Path) -> dict[str, list[Any]]:
         return {table: sorted(map(repr, db.execute(f"SELECT * FROM {table}"))) for table in tables}
 
 
+def is_leased(folder: Path, session: str) -> bool:
+    """Whether an owner has the session's lease, expired or not, and did not release it."""
+    with closing(_opened(folder / "segue.db")) as db:
+        return bool(db.execute("SELECT 1 FROM leases WHERE thread_id = ? AND owner != ''", (session,)).fetchone())
+
+
 def rows_of(database: Path, session: str) -> Rows:
     """A session's rows in the tables that hold it, from a copy: to open what a killed process left is to repair it."""
-    found: Rows = {table: [] for table in ("tasks", "events", "calls", "checkpoints", "writes")}
+    found: Rows = {table: [] for table in ("tasks", "events", "calls", "checkpoints", "writes", "texts")}
     with tempfile.TemporaryDirectory() as folder:
         for file in (Path(f"{database}{suffix}") for suffix in ("", "-wal", "-journal")):
             if file.exists():

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from . import commands, disk, flips, heartbeats, kills, load, pauses, races, report, stale, switched_off, undos
-from .harness import Harness, Outcome
+from .harness import Harness, Outcome, Run
+from .harness import report as report_of
 from .points import KINDS, RANDOM
 from .scenarios import SCENARIOS
 
@@ -74,7 +75,18 @@ def test_a_full_disk_is_told_and_nothing_is_lost(harness: Harness) -> None:
 
 
 def test_an_owner_that_lost_its_lease_writes_nothing(harness: Harness) -> None:
-    nothing_is_wrong(stale.measure(harness, 4, 1, ["react_json"]))
+    outcomes = stale.measure(harness, 4, 1, ["react_json"])
+    assert any(outcome.ends[-1].startswith("StaleOwner: ") for outcome in outcomes)
+    nothing_is_wrong(outcomes)
+
+
+def test_an_owner_that_sleeps_between_two_tasks_has_no_lease_to_lose(harness: Harness) -> None:
+    written = report_of(harness.reference("react_json"))["written"]
+    taken = [place for place, (_, *what) in enumerate(written, start=1) if what == ["INSERT", "leases"]]
+    assert len(taken) == 2
+    slept = stale.play(harness, Run("react_json", (f"asleep@write:{taken[1] - 1}",)))
+    nothing_is_wrong([slept])
+    assert slept.ends == ["well"]
 
 
 def test_a_lease_that_cannot_be_renewed_for_a_while_loses_nothing(harness: Harness) -> None:

@@ -27,14 +27,21 @@ _SYNCHRONOUS = re.compile(r"PRAGMA synchronous *= *(FULL|NORMAL|OFF)")
 _OF_A_CLOCK = "segue-heartbeat"
 """Threads that write when their time has come: they would shift the count."""
 
+_STOPPED_AT = {"stop": "BEGIN", "freeze": "COMMIT"}
+"""The statement at which an owner is stopped: before it takes SQLite's lock, or while it holds it.
+
+How many transactions are committed together differs from run to run: the point's number alone does not tell which.
+"""
+
 Connect = Callable[..., sqlite3.Connection]
 
 
 class Traps:
     """Counts the points that this process reaches, and does what was ordered for them.
 
-    `orders` maps points to kill, stop or pause; `pages` is how many more pages the database may have. With `marked`
-    it is noted in that folder how much of the write-ahead log is on the disk, and the log is kept whole.
+    `orders` maps points to kill, stop, freeze (stop inside a transaction) or pause; `pages` is how many more pages the
+    database may have. With `marked` it is noted in that folder how much of the write-ahead log is on the disk, and the
+    log is kept whole.
     """
 
     def __init__(self, orders: Mapping[str, str], pages: int | None = None, marked: Path | None = None) -> None:
@@ -47,6 +54,7 @@ class Traps:
         self._connections = itertools.count(1)
         self.written: list[tuple[int, str, str]] = []
         """(connection, verb, table) of every write so far."""
+        self._stop_at = ""
         self.models = 0
         self.on_pause: Callable[[], None] = lambda: None
 
@@ -57,8 +65,7 @@ class Traps:
                 os.kill(os.getpid(), signal.SIGKILL)
                 time.sleep(60)  # the signal comes before that
             case "stop":
-                os.kill(os.getpid(), signal.SIGSTOP)
-                time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later
+                _stop()
             case "pause":
                 self.on_pause()
 
@@ -93,10 +100,22 @@ class Traps:
         self.written.append((connection, found[1], found[2]))
         if self._marked is not None and found[1] == "COMMIT" and connection not in self._unsynced:
             power.mark(self._marked)
-        self.reach(f"write:{place}")
+        order = self._orders.get(f"write:{place}", "")
+        if order in _STOPPED_AT:
+            self._stop_at = _STOPPED_AT[order]
+        else:
+            self.reach(f"write:{place}")
+        if self._stop_at == found[1]:
+            self._stop_at = ""
+            _stop()
 
     def _bound(self, connection: sqlite3.Connection, more: int) -> None:
         """Let the file grow by `more` pages from what it has when this process first opens it."""
         if self._most_pages is None:
             self._most_pages = max(1, int(connection.execute("PRAGMA page_count").fetchone()[0]) + more)
         connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
+
+
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.1)  # it stops in here: another thread may get the signal, and a moment later

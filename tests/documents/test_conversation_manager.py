@@ -88,7 +88,9 @@ def test_a_file_configures_the_conversation_and_options_override_it(tmp_path: Pa
     assert of_yaml == load_config(tmp_path / "talk.toml", conversation_turn_limit=4)
     assert "[USER] hi\n[BOT] bot response..." in shown.stdout
     assert (of_yaml.script, of_yaml.conversation_turn_limit, of_yaml.bot_action_limit) == (("hi",), 4, 5)
-    with pytest.raises(ConfigurationError, match=r"wrong\.toml: bot_action_limits"):
+    with pytest.raises(
+        ConfigurationError, match=r"wrong\.toml has no field 'bot_action_limits'; use one of: bot_action_limit\."
+    ):
         load_config(tmp_path / "wrong.toml")
 
 

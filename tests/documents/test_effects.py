@@ -71,11 +71,6 @@ async def outcome_after(database: Path, check: Callable[..., Any] | None, mode: 
     return shop, call["outcome"]
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "segue.db"
-
-
 @pytest.mark.parametrize("mode", SCRIPTS)
 async def test_what_a_check_finds_settles_an_interrupted_call(database: Path, mode: str) -> None:
     asked: list[tuple[str, CallContext]] = []

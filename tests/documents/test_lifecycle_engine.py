@@ -279,7 +279,7 @@ async def test_a_second_run_at_once_is_refused_and_changes_nothing(shop: Worksho
 
 async def test_there_is_nothing_to_go_on_with_at_first_and_after_a_reset(shop: Workshop) -> None:
     engine = shop.engine(chain(2))
-    with pytest.raises(EngineBusy, match="nothing to go on with"):
+    with pytest.raises(EngineBusy, match="nothing to continue"):
         await rest(engine.run())
     run = engine.run("go")
     await until(run, "task_completed", "t1")

@@ -80,6 +80,7 @@ PROSE = "It is sunny in Beijing."
 async def test_plain_prose_is_the_answer_after_three_unreadable_replies(chat: Chat) -> None:
     talk = await chat([Text('{"observe": '), Text(""), Text(PROSE)], mode="react")
     assert talk.result["answer"] == talk.text("token") == PROSE and talk.result["success"]
+    assert talk.result["malformed"] is True
     assert "the text of the last one is the answer" in talk.of_type("error")[-1]["message"]
 
 

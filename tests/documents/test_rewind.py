@@ -1,8 +1,9 @@
 """Going back: the timeline, forks into a task, differences, edits, and undoing through the ledger."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,39 @@ async def test_an_edited_plan_is_carried_out() -> None:
         task = await app.edit("s", after_call(timeline, 1)["id"], session_id="e", state={"plan": plan})
         assert (await ended(app, task))["status"] == "done"
         assert hotel.effects == ["book 1", "book 2", "book 7"]
+
+
+async def test_an_edit_that_is_killed_before_its_changes_are_stored_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with booked("plan", ["booked"]) as (app, hotel, timeline):
+        graph, left = app.rewind._runner.graph, tmp_path / "left.db"
+        update = graph.aupdate_state
+
+        async def copying(*arguments: Any, **options: Any) -> Any:
+            with (
+                closing(sqlite3.connect(app.rewind._storage.database.path)) as file,
+                closing(sqlite3.connect(left)) as to,
+            ):
+                file.backup(to)  # what a kill leaves at this moment
+                to.execute("DELETE FROM leases")  # a dead owner's are taken over
+                to.commit()
+            return await update(*arguments, **options)
+
+        monkeypatch.setattr(graph, "aupdate_state", copying)
+        plan = [
+            {"step_id": "1", "action": "book", "params": {"number": 1}, "status": "running"},
+            {"step_id": "2", "action": "book", "params": {"number": 7}},
+        ]
+        task = await app.edit("s", after_call(timeline, 1)["id"], session_id="e", state={"plan": plan})
+        assert (await ended(app, task))["status"] == "done"
+    async with segue.open(left, agents=[hotel.agent("react", [answer("hello")])]) as app:
+        assert await app.resumable() == []
+        with pytest.raises(TaskError, match="is to be cancelled"):
+            await app.resume(task["task_id"])
+        assert (await app.ask("hello", session_id="e", agent="a"))["answer"] == "hello"
+        assert [each["status"] for each in await app.tasks(session_id="e")] == ["done", "cancelled"]
+    assert hotel.effects == ["book 1", "book 2", "book 7"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.agents import Budget
 from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey

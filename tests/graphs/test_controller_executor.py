@@ -14,7 +14,7 @@ from segue.core.agents import Budget
 from segue.core.errors import ConfigurationError, MemoryUnavailable
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit
 from segue.core.memory import Memory, MemoryEntry
-from segue.core.tokens import tokens
+from segue.core.prompt_size import tokens
 from segue.graphs.controller_executor import build_controller_executor
 from segue.memory.transient import TransientMemory
 from segue.tools.registry import tool

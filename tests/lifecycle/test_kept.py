@@ -15,17 +15,12 @@ from segue.lifecycle import ConversationEngine, EngineState
 from tests.lifecycle.conftest import GOAL, Planner, Workshop, agent_of, chain, rest, soon, task, told, until
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    return tmp_path / "segue.db"
+def opened(database: Path, shop: Workshop, count: int = 3) -> Any:
+    return segue.open(database, agents=[agent_of(shop, chain(count))])
 
 
-def opened(db: Path, shop: Workshop, count: int = 3) -> Any:
-    return segue.open(db, agents=[agent_of(shop, chain(count))])
-
-
-async def test_a_run_is_a_task_with_a_trace_and_a_history(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop, 2) as app:
+async def test_a_run_is_a_task_with_a_trace_and_a_history(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop, 2) as app:
         engine = ConversationEngine(app=app, agent="worker", session_id="s")
         events = await rest(engine.run(GOAL))
         (row,) = await app.tasks()
@@ -41,8 +36,8 @@ async def test_a_run_is_a_task_with_a_trace_and_a_history(db: Path, shop: Worksh
     assert [event["type"] for event in trace["events"]].count("answer") == 1
 
 
-async def test_the_background_comes_no_further_than_what_was_told(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app:
+async def test_the_background_comes_no_further_than_what_was_told(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app:
         run = ConversationEngine(app=app, agent="worker").run(GOAL)
         await until(run, "task_started", "t1")
         await asyncio.sleep(0.1)
@@ -60,22 +55,22 @@ async def soon_status(app: App, status: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_another_opening_resumes_what_an_engine_left(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app:
+async def test_another_opening_resumes_what_an_engine_left(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app:
         run = ConversationEngine(app=app, agent="worker").run(GOAL)
         await until(run, "task_completed", "t1")
         await run.aclose()
         assert (await app.tasks())[0]["status"] == "paused"
-    async with opened(db, shop) as app:
+    async with opened(database, shop) as app:
         (row,) = await app.resumable()
         result = await app.resume(row["task_id"])
     assert shop.done == ["t1", "t2", "t3"]
     assert result["success"] and result["answer"] == "made t3"
 
 
-async def test_an_engine_goes_on_with_a_task_that_the_app_paused(db: Path, shop: Workshop) -> None:
+async def test_an_engine_goes_on_with_a_task_that_the_app_paused(database: Path, shop: Workshop) -> None:
     shop.hold("t2")
-    async with opened(db, shop) as app:
+    async with opened(database, shop) as app:
         row = await app.start(GOAL, agent="worker", mode="lifecycle")
         await soon(lambda: "t2" in shop.begun and shop.begun["t2"].is_set())
         await app.pause(row["task_id"])
@@ -88,15 +83,15 @@ async def test_an_engine_goes_on_with_a_task_that_the_app_paused(db: Path, shop:
     assert engine.completed_tasks == 3 and shop.done == ["t1", "t2", "t3"]
 
 
-async def test_a_snapshot_of_a_kept_run_leads_back_to_its_task(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app:
+async def test_a_snapshot_of_a_kept_run_leads_back_to_its_task(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app:
         first = ConversationEngine(app=app, agent="worker")
         run = first.run(GOAL)
         await until(run, "task_completed", "t1")
         snapshot = json.loads(json.dumps(first.create_snapshot()))
         await until(run, "task_completed", "t2")  # the database is further than the snapshot
         await run.aclose()
-    async with opened(db, shop) as app:
+    async with opened(database, shop) as app:
         second = ConversationEngine(app=app)
         assert second.restore_from_snapshot(snapshot) is True
         await rest(second.run(None))
@@ -104,8 +99,8 @@ async def test_a_snapshot_of_a_kept_run_leads_back_to_its_task(db: Path, shop: W
     assert shop.done == ["t1", "t2", "t3"] and second.completed_tasks == 3
 
 
-async def test_paused_from_elsewhere_the_engine_says_so_and_waits(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app, opened(db, shop) as other:
+async def test_paused_from_elsewhere_the_engine_says_so_and_waits(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app, opened(database, shop) as other:
         engine = ConversationEngine(app=app, agent="worker")
         run = engine.run(GOAL)
         await until(run, "task_completed", "t1")
@@ -119,8 +114,8 @@ async def test_paused_from_elsewhere_the_engine_says_so_and_waits(db: Path, shop
     assert shop.done == ["t1", "t2", "t3"]
 
 
-async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app, opened(db, shop) as other:
+async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app, opened(database, shop) as other:
         engine = ConversationEngine(app=app, agent="worker")
         run = engine.run(GOAL)
         await until(run, "task_completed", "t1")
@@ -130,8 +125,8 @@ async def test_cancelled_from_elsewhere_the_run_ends_in_an_error(db: Path, shop:
     assert shop.done == ["t1"] and engine.state is EngineState.ERROR
 
 
-async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, shop: Workshop) -> None:
-    async with opened(db, shop) as app:
+async def test_a_busy_session_is_refused_and_the_engine_stays_idle(database: Path, shop: Workshop) -> None:
+    async with opened(database, shop) as app:
         first = ConversationEngine(app=app, agent="worker", session_id="s").run(GOAL)
         await until(first, "task_started")
         second = ConversationEngine(app=app, agent="worker", session_id="s")
@@ -141,24 +136,24 @@ async def test_a_busy_session_is_refused_and_the_engine_stays_idle(db: Path, sho
         await rest(first)
 
 
-async def test_a_mode_of_ones_own_may_have_a_coordinator_and_a_planner(db: Path, shop: Workshop) -> None:
+async def test_a_mode_of_ones_own_may_have_a_coordinator_and_a_planner(database: Path, shop: Workshop) -> None:
     graph = build_lifecycle(decompose=Planner([chain(2)]).decompose_goal, concurrency=2)
-    async with segue.open(db, agents=[agent_of(shop, [])], modes={"mine": graph}) as app:
+    async with segue.open(database, agents=[agent_of(shop, [])], modes={"mine": graph}) as app:
         engine = ConversationEngine(app=app, agent="worker", mode="mine")
         await rest(engine.run("anything"))
     assert shop.done == ["t1", "t2"]
 
 
-async def test_a_small_budget_of_rounds_does_not_bound_the_number_of_tasks(db: Path, shop: Workshop) -> None:
+async def test_a_small_budget_of_rounds_does_not_bound_the_number_of_tasks(database: Path, shop: Workshop) -> None:
     tasks = [task(str(n)) for n in range(6)]
     agent = agent_of(shop, tasks, max_iteration=2, budget=segue.Budget(tool_calls=1))
-    async with segue.open(db, agents=[agent]) as app:
+    async with segue.open(database, agents=[agent]) as app:
         result = await app.ask(GOAL, agent="worker", mode="lifecycle")
     assert result["success"] and len(shop.done) == 6
 
 
-async def test_with_an_app_what_belongs_to_its_agent_is_refused(db: Path) -> None:
-    async with segue.open(db) as app:
+async def test_with_an_app_what_belongs_to_its_agent_is_refused(database: Path) -> None:
+    async with segue.open(database) as app:
         with pytest.raises(ConfigurationError, match="build_lifecycle"):
             ConversationEngine(llm="offline", app=app)
         engine = ConversationEngine(app=app)

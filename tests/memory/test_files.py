@@ -136,13 +136,13 @@ def test_a_task_is_forgotten_and_free_text_and_other_tasks_stay(files: MemoryFil
 
 def test_writers_in_threads_lose_and_repeat_nothing(tmp_path: Path) -> None:
     def write(task: int) -> None:
-        own = MemoryFiles(tmp_path / "default", Limits())
+        own = MemoryFiles(tmp_path / "default")
         for number in (1, 2, 2, 3):
             own.append("logs.md", entry(number, task_id=f"task-{task}"))
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(write, range(6)))
-    keys = [each.key for each in entries(MemoryFiles(tmp_path / "default", Limits()))]
+    keys = [each.key for each in entries(MemoryFiles(tmp_path / "default"))]
     assert sorted(keys) == sorted(f"task-{task}:{number}" for task in range(6) for number in (1, 2, 3))
 
 
@@ -162,7 +162,7 @@ WRITER = """
     from segue.memory.files import Limits, MemoryFiles
     from tests.memory.fakes import entry
 
-    files = MemoryFiles(Path(sys.argv[1]), Limits())
+    files = MemoryFiles(Path(sys.argv[1]))
     task, crash = sys.argv[2], sys.argv[3]
     if crash:
         real = getattr(os, crash)
@@ -183,7 +183,7 @@ def written(folder: Path, tasks: list[str], crash: str = "") -> Iterator[int]:
 def test_writers_in_processes_lose_and_repeat_nothing(tmp_path: Path) -> None:
     tasks = ["a", "b", "a"]
     assert list(written(tmp_path, tasks)) == [0] * 3
-    keys = [each.key for each in entries(MemoryFiles(tmp_path, Limits()))]
+    keys = [each.key for each in entries(MemoryFiles(tmp_path))]
     assert sorted(keys) == sorted(f"{task}:{number}" for task in "ab" for number in range(1, 6))
 
 
@@ -191,7 +191,7 @@ def test_writers_in_processes_lose_and_repeat_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL here")
 @pytest.mark.parametrize("at", ["fsync", "replace"])
 def test_a_crash_in_the_middle_of_a_write_leaves_the_old_file(tmp_path: Path, at: str) -> None:
-    files = MemoryFiles(tmp_path, Limits())
+    files = MemoryFiles(tmp_path)
     files.append("logs.md", entry(1))
     assert list(written(tmp_path, ["other"], at)) == [-signal.SIGKILL]
     assert entries(files) == [entry(1)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.core.tokens import tokens
+from segue.core.prompt_size import tokens
 from segue.memory.entries import as_markdown
 from segue.memory.folder import MemoryFolder
 

@@ -1,5 +1,6 @@
 """The offline planner: what it calls, what it answers, and what it says that it did not use."""
 
+import asyncio
 import json
 from typing import Annotated, Any, Literal
 
@@ -287,6 +288,14 @@ async def test_a_reply_is_streamed_in_pieces_and_always_the_same() -> None:
         texts = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
         assert len(texts) > 5 and "".join(texts) == whole.text
         assert whole == await reply_to(asked)
+
+
+async def test_a_pace_holds_the_pieces_back() -> None:
+    asked = request("renew L-017 for 2 weeks", LIBRARY, native=False)
+    began = asyncio.get_running_loop().time()
+    *_, whole = [piece async for piece in OfflinePlanner(pace=2_000).stream(asked)]
+    assert asyncio.get_running_loop().time() - began >= len(whole.text) / 2_000
+    assert whole == await reply_to(asked)
 
 
 @tool(read_only=True, keywords=["刷", "paint"])

@@ -161,7 +161,7 @@ LIFECYCLE = (
         "src/segue/passages/index.py",
         """f" {' '.join(run[0])} \"""",
         "run[0]",
-        "tests/lifecycle/coordinators/test_folder.py::"
+        "tests/lifecycle/test_coordinators.py::"
         "test_two_characters_of_chinese_and_english_words_are_found_the_best_first",
     ),
 )

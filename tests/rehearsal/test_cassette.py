@@ -100,6 +100,16 @@ async def approves(bench: Bench) -> None:
     await bench.ask("thanks", mode="direct")
 
 
+async def allows_always(bench: Bench) -> None:
+    """A person allows a tool in the session, and revokes that before the last turn."""
+    waiting = await bench.ask("pay")
+    await bench.app.answer(waiting["task_id"], [{"index": 0, "verdict": "approve", "always": "session"}])
+    await bench.ask("pay again")
+    await bench.app.revoke("s")
+    waiting = await bench.ask("pay once more")
+    await bench.app.answer(waiting["task_id"], "reject")
+
+
 async def steers(bench: Bench) -> None:
     """Two messages join the task while it is paused between two calls, or between two rounds."""
     await bench.ask("go")
@@ -226,6 +236,18 @@ SESSIONS: dict[str, tuple[dict[str, Any], Drive, list[Scripted]]] = {
             Text(answer("not paid")),
             Text(call_tool(("pay", {"amount": 9}))),
             Text("Bye"),
+        ],
+    ),
+    "a tool that is always allowed": (
+        {},
+        allows_always,
+        [
+            *(Text(call_tool(("pay", {"amount": amount}))) for amount in (7, 8)),
+            Text(answer("paid")),
+            Text(call_tool(("pay", {"amount": 9}))),
+            Text(answer("paid again")),
+            Text(call_tool(("pay", {"amount": 10}))),
+            Text(answer("not paid")),
         ],
     ),
     "steered between rounds": (

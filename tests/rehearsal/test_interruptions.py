@@ -56,6 +56,15 @@ async def undisturbed(config: ConversationConfig) -> str:
         return transcript(await converse(app, config))
 
 
+async def test_a_timeline_tells_what_was_said() -> None:
+    async with segue.open(":memory:") as app:
+        Counted().enter(app)
+        await converse(app, TRAVEL, conversation_id="talk")
+        told = [each for entry in await app.timeline("talk") for each in entry["happened"]]
+    assert [each["type"].upper() for each in told[:-1]] == ROLES[: len(told) - 1]
+    assert [each["text"] for each in told if each["type"] == "user"][:2] == SCRIPT
+
+
 async def test_a_failure_in_the_middle_is_gone_on_from_in_another_app(tmp_path: Path) -> None:
     def fail(conversation: Conversation) -> None:
         if len(conversation.results) == 1 and not failures:

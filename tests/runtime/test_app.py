@@ -1,7 +1,6 @@
 """The app over a real database: threads, tasks, events, and going on in another opening of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 import segue
 from segue.app import App
+from segue.checkpoints.sqlite.storage import open_sqlite
 from segue.core.agents import Agent, Budget
 from segue.core.errors import (
     ConfigurationError,
@@ -29,17 +29,6 @@ from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text
 
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "segue.db"
-
-
-@pytest.fixture
-async def app(database: Path) -> AsyncIterator[App]:
-    async with segue.open(database) as opened:
-        yield opened
 
 
 def stored_bytes(database: Path) -> int:
@@ -126,6 +115,8 @@ async def test_a_listener_that_leaves_does_not_stop_the_task(app: App) -> None:
     task_id = (await app.tasks())[0]["task_id"]
     rest = [event async for event in app.follow(task_id, after=event.seq)]
     assert types(rest)[-1] == "state_changed"
+    statuses = [status for event in rest if event.type == "state_changed" for status in (event.old, event.new)]
+    assert {type(status) for status in statuses} == {str}
     assert counter.effects == [1]
     replay = [event async for event in app.follow(task_id)]
     assert [event.seq for event in replay] == list(range(1, len(replay) + 1))
@@ -145,6 +136,22 @@ async def test_one_running_task_a_thread(app: App, database: Path) -> None:
     counter.gate.set()
     assert types([event async for event in app.follow(row["task_id"])])[-1] == "state_changed"
     assert len(await app.tasks()) == 1
+
+
+async def test_a_session_whose_task_has_ended_is_waited_for_until_its_owner_lets_it_go(
+    app: App, database: Path
+) -> None:
+    app.register(agent_of([answer("one"), answer("two")]))
+    await app.ask("go", session_id="s", agent="a")
+    leases = (storage := await open_sqlite(str(database))).leases
+    fence = await leases.acquire("s", "another machine:1:owner")
+    with pytest.raises(ThreadBusy):
+        await app.ask("more", session_id="s", agent="a")
+    asked = asyncio.create_task(app.ask("more", session_id="s", agent="a"))
+    await asyncio.sleep(0.1)
+    await leases.release("s", fence)
+    assert (await asked).answer == "two"
+    await storage.close()
 
 
 async def test_a_paused_task_goes_on_elsewhere_and_nothing_runs_twice(database: Path) -> None:

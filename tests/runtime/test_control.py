@@ -22,17 +22,6 @@ from tests.loopback_wire import Wire
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "segue.db"
-
-
-@pytest.fixture
-async def app(database: Path) -> AsyncIterator[App]:
-    async with segue.open(database) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def other(database: Path, app: App) -> AsyncIterator[App]:
     """Another opening of the same database, as another process has it."""
     async with segue.open(database) as opened:

@@ -14,11 +14,6 @@ from segue.core.errors import InvalidAnswer, TaskError
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "segue.db"
-
-
 class Till:
     """A tool that pays, if a person agrees, and one that looks."""
 

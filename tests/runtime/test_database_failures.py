@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.errors import DatabaseUnavailable
 from segue.core.tools import Claim
 from segue.graphs.direct import build_direct
@@ -26,15 +26,15 @@ async def world(tmp_path: Path) -> AsyncIterator[worlds.World]:
 
 async def full(world: worlds.World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, and stays so."""
-    writer = world.app._storage.database._writer
-    connect = writer._connect
+    session = world.app._storage.database._writer._session
+    connect = session._connect
 
     def bounded() -> sqlite3.Connection:
         connection = connect()
         connection.execute("PRAGMA max_page_count = 1")
         return connection
 
-    monkeypatch.setattr(writer, "_connect", bounded)
+    monkeypatch.setattr(session, "_connect", bounded)
     await world.app._storage.database.write(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
 
 

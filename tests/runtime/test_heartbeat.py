@@ -63,7 +63,7 @@ def test_a_lost_lease_is_reported_once() -> None:
     watched.storage.lost = {"a"}
     assert watched.heartbeat.beat() and watched.heartbeat.beat()
     assert watched.said == [("lost", "a")]
-    assert (watched.heartbeat.keeps("a"), watched.heartbeat.keeps("b")) == (False, True)
+    assert (watched.heartbeat.fence_of("a"), watched.heartbeat.fence_of("b")) == (False, True)
     watched.heartbeat.close()
 
 

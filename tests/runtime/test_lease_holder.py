@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import segue
-from segue.checkpoints.sqlite import storage
+from segue.checkpoints import storage
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
@@ -16,6 +16,7 @@ from segue.core.events import Paused
 from segue.runtime import lease_holder
 from segue.runtime.heartbeat import Heartbeat
 from segue.runtime.lease_holder import LeaseHolder
+from segue.runtime.notices import Notices
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 TTL = 0.6
@@ -28,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 def holder(database: Database) -> LeaseHolder:
-    return LeaseHolder(SqliteStorage(database), lambda _: None, lambda *_: None, ttl=TTL)
+    return LeaseHolder(SqliteStorage(database), Notices(None), lambda _: None, lambda *_: None, ttl=TTL)
 
 
 async def jump(database: Database) -> None:

@@ -36,6 +36,25 @@ CASES: dict[str, tuple[str, str, list[Any], str, str, str]] = {
 }
 
 
+async def test_who_follows_late_gets_the_answer_from_its_beginning(app: App) -> None:
+    go = asyncio.Event()
+    async with LoopbackServer([Gate("an answer ", "in two halves", go)]) as server:
+        app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url))
+        task_id = (await app.start("go", agent="a", mode="direct"))["task_id"]
+        async with asyncio.timeout(20):
+            async for event in app.follow(task_id):
+                if event.type == "token":
+                    break
+            late, without = [app.follow(task_id, so_far=so_far) for so_far in (True, False)]
+            heard: list[str] = []
+            async for event in late:
+                if event.type == "token":
+                    heard.append(event.content)
+                    go.set()
+            assert "".join(heard) == "an answer in two halves"
+            assert not [event async for event in without if event.type == "token"], "it is over, the answer is an event"
+
+
 @pytest.mark.parametrize("case", CASES)
 async def test_the_first_half_is_seen_before_the_second_is_sent(app: App, case: str) -> None:
     protocol, mode, before, first, rest, kind = CASES[case]

@@ -21,6 +21,14 @@ def own_agents() -> list[Agent]:
     return []
 
 
+@pytest.fixture(scope="module", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An empty data folder in place of the working directory's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEGUE_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, own_agents: list[Agent]) -> Iterator[Served]:
     """A service with two tenants, over a database in a file."""

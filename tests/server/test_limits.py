@@ -20,13 +20,13 @@ from segue.server import ServerSettings
 from segue.server.keys import Keys
 from segue.server.middleware.body_limit import depth
 
-from .serving import ALPHA, BETA, KEYS, SECONDS, Held, Served, chat, start, wait_until
+from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, start, wait_until
 from .test_streams import from_last
 
 SMALL = ServerSettings(
     keys=KEYS, chats_a_minute=3, requests_a_minute=8, streams=1, body_bytes=2000, body_seconds=0.3, resume=False
 )
-ROOMY = dataclasses.replace(SMALL, chats_a_minute=1000, requests_a_minute=1000)
+ROOMY = dataclasses.replace(SMALL, import_bytes=4000, chats_a_minute=1000, requests_a_minute=1000)
 ALONE = dataclasses.replace(ROOMY, keys=Keys())
 
 
@@ -71,6 +71,10 @@ def test_a_body_that_is_too_long_or_never_arrives_is_refused(serve: Any) -> None
         problem(chunked, 413, "BodyTooLong")
         assert chat(client, "x" * 1000)[-1]["type"] == "done"
         assert client.get("/api/sessions").json()["items"][0]["turns"] == 1, "what was refused was not stored"
+        document = {"document": {"messages": "x" * 2000}}
+        assert client.post("/api/sessions/import", json=document).status_code == 422
+        long = client.post("/api/sessions/import", json={"document": {"messages": "x" * 4000}})
+        assert "SEGUE_IMPORT_MB" in problem(long, 413, "FileTooLong")
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
         lines = ("POST /api/chat HTTP/1.1", "Host: x", f"Authorization: {ALPHA['Authorization']}", "Content-Length: 9")
         slow.sendall("\r\n".join([*lines, "", "{"]).encode())
@@ -145,13 +149,13 @@ def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None
 def test_probes_do_not_write_to_the_database_each_time(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve(ROOMY)
     app, written = served.service.app, []
-    check = app.check_writable
+    check = app.queries.check_writable
 
     async def counted() -> None:
         written.append(1)
         await check()
 
-    monkeypatch.setattr(app, "check_writable", counted)
+    monkeypatch.setattr(app.queries, "check_writable", counted)
     with served.client() as client:
         began = time.monotonic()
         assert {client.get("/readyz").status_code for _ in range(30)} == {200}
@@ -197,7 +201,7 @@ def test_a_message_beyond_the_agents_budget_is_refused(client: httpx.Client) -> 
 def test_only_json_is_accepted_which_another_sites_page_cannot_send_unasked(client: httpx.Client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         response = client.post("/api/chat", content=b'{"message": "x"}', headers={"Content-Type": kind})
-        problem(response, 422, "InvalidRequest")
+        assert "sent with Content-Type: application/json" in problem(response, 422, "InvalidRequest")
 
 
 def test_too_many_chats_and_too_many_requests_say_when_to_come_back(serve: Any) -> None:
@@ -289,7 +293,8 @@ def test_pages_that_are_named_may_read(serve: Any) -> None:
     with served.client(headers={"Origin": page}) as client:
         answered = client.get("/api/modes")
         assert answered.headers["access-control-allow-origin"] == page
-        asked = client.options("/api/chat", headers={"Access-Control-Request-Method": "POST"})
+        wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "idempotency-key"}
+        asked = client.options("/api/chat", headers=wanted)
         assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == page
         refused = client.get("/api/modes", headers={"Origin": "https://other.example"})
         problem(refused, 403, "WrongOrigin")
@@ -298,12 +303,13 @@ def test_pages_that_are_named_may_read(serve: Any) -> None:
 def test_a_service_that_stops_takes_on_nothing_new_and_says_so(serve: Any, held: Held) -> None:
     served = serve(ROOMY)
     with served.client(headers=ALPHA) as client:
-        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.get("/readyz").json() == READY
         task_id = chat(client)[0]["task_id"]
         served.service.drained = served.do(a_task())
         for method, path, body in (
             ("GET", "/readyz", None),
             ("POST", "/api/chat", {"message": "x"}),
+            ("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
             ("POST", f"/api/tasks/{task_id}/resume", None),
             ("POST", f"/api/tasks/{task_id}/answer", {"verdicts": "approve"}),
         ):
@@ -321,7 +327,7 @@ async def a_task() -> Any:
 
 async def query_only(served: Served, on: bool) -> None:
     """Let the service's database be written no more, or again."""
-    served.service.app._storage.database._writer._connection.execute(f"PRAGMA query_only = {int(on)}")
+    served.service.app._storage.database._writer._session._connection.execute(f"PRAGMA query_only = {int(on)}")
 
 
 def test_a_database_that_cannot_be_written_is_not_ready(tmp_path: Path) -> None:

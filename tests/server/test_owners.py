@@ -13,10 +13,10 @@ from tests.memory.fakes import entry
 from .serving import ALPHA, BETA, Json, Served, chat, frames_of
 
 DOCUMENT = create_app(":memory:").openapi()
-MAKES_ITS_OWN = {"prefer"}
+MAKES_ITS_OWN = {"prefer", "preferences"}
 """What a tenant stores under a name is its own, whoever else has one of that name."""
-SHARED = {"name", "agent_id"}
-"""Graphs and agents are the service's, not a tenant's."""
+SHARED = {"name", "agent_id", "model"}
+"""Graphs, agents and models are the service's, not a tenant's."""
 ALSO = {"edit": {"message": "another message"}}
 """What a body must hold by a rule that no schema says."""
 ROUTES = [
@@ -66,12 +66,16 @@ def query_of(operation: Json) -> Json:
 
 @pytest.fixture(scope="module")
 def ids(served: Served) -> Iterator[Json]:
-    """Ids of alpha's: a session with a task, a user with preferences, and a memory file."""
+    """Ids of alpha's: a session with a task and a file, a user with preferences, a memory file, and an upload."""
     served.do(served.service.app.memory.of("alpha:default").append("logs.md", entry()))
     with served.client(headers=ALPHA) as client:
-        done = chat(client, "帮我规划北京3日游", session_id="mine", user_id="ann", mode="plan")[-1]["result"]
+        sent, kept = (client.post("/api/attachments?name=a.txt", content=text).json() for text in (b"one", b"two"))
+        asked = {"session_id": "mine", "user_id": "ann", "mode": "plan", "attachments": [sent["upload_id"]]}
+        done = chat(client, "帮我规划北京3日游", **asked)[-1]["result"]
         client.put("/api/users/ann/preferences", json={"default_mode": "direct"}).raise_for_status()
-        yield {"task_id": done["task_id"], "session_id": "mine", "user_id": "ann", "file": "logs.md"}
+        own = {"task_id": done["task_id"], "response_id": f"resp_{done['task_id']}", "session_id": "mine"}
+        uploads = {"upload_id": kept["upload_id"], "file_id": f"file-{kept['upload_id']}"}
+        yield {**own, "user_id": "ann", "file": "logs.md", "digest": sent["digest"], **uploads}
 
 
 def everything(client: httpx.Client, ids: Json) -> Json:
@@ -103,7 +107,8 @@ def test_an_id_of_anothers_or_nobodys_is_not_found(
     for address, headers in asked:
         answered = client.request(method, address, params=query_of(operation), json=body, headers=headers)
         assert answered.status_code == 404, f"{method} {address}: {answered.text}"
-        assert answered.json()["error"]["type"] == "NotFound"
+        error = answered.json()["error"]
+        assert error.get("code", error["type"]) in ("NotFound", "model_not_found")
 
 
 def test_what_another_tenant_tries_changes_nothing(client: httpx.Client, ids: Json) -> None:
@@ -119,6 +124,8 @@ def test_the_same_names_are_different_things_to_different_tenants(client: httpx.
     chat(client, "你好", headers=BETA, session_id="mine", user_id="ann")
     assert client.get("/api/sessions/mine/history", headers=BETA).json()["items"][0]["content"] == "你好"
     assert len(client.get("/api/sessions/mine/tasks").json()["items"]) == 1
+    used = client.get("/api/users/ann/preferences", headers=BETA).json()["mode_history"]
+    assert {row["query"] for row in used} == {"你好"}
     client.put("/api/users/ann/preferences", json={"default_mode": "react"}, headers=BETA).raise_for_status()
     assert client.get("/api/users/ann/preferences").json()["default_mode"] == "direct"
     listed = client.get("/api/sessions", headers=BETA).json()["items"]
@@ -153,6 +160,8 @@ def test_the_document_tells_of_keys_errors_and_examples() -> None:
     error = {"$ref": "#/components/schemas/ErrorBody"}
     for path, operations in DOCUMENT["paths"].items():
         for operation in operations.values():
+            said = [answer["content"] for status, answer in operation["responses"].items() if status >= "400"]
+            assert all([*content] == ["application/json"] for content in said), path
             if path.startswith("/api/"):
                 assert operation["security"] == [{"HTTPBearer": []}]
                 for status in ("401", "404", "413", "422", "429", "503"):

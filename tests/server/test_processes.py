@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from typer.testing import CliRunner
 
@@ -24,6 +25,7 @@ __all__ = ["pages", "shell"]
 
 START_SECONDS = 90
 """A service of several processes starts slowly on a busy machine."""
+ONCE = {"Idempotency-Key": "k"}
 ASKED = {"message": "please fetch it, then store it", "agent_id": "pages", "session_id": "s"}
 
 
@@ -76,6 +78,12 @@ def is_ready(url: str) -> bool:
 def serve(pages: Shell) -> Iterator[Callable[..., Process]]:
     """Starts services in the folder of the shell, which kills what is left of them."""
     yield lambda *options, **environ: Process(pages, *options, **environ)
+
+
+def openai_client(http: httpx.Client) -> openai.OpenAI:
+    return openai.OpenAI(
+        base_url=f"{http.base_url}/v1".replace("//v1", "/v1"), api_key="none", http_client=httpx.Client(trust_env=False)
+    )
 
 
 def effects(shell: Shell) -> list[str]:
@@ -151,6 +159,51 @@ def test_what_reaches_no_boundary_in_time_and_what_is_killed_goes_on_as_well(
         result = ending([form for _, form in follow(client, killed)])
         assert (result["status"], [call["name"] for call in result["unknown_outcomes"]]) == ("done", ["fetch"])
     assert effects(pages) == ["fetch begun", "store done", "fetch begun", "store done"]
+
+
+@pytest.mark.slow
+def test_openais_client_goes_on_with_a_response_of_a_service_that_was_killed(
+    pages: Shell, serve: Callable[..., Process]
+) -> None:
+    first = serve()
+    with first.client() as http, openai_client(http) as client:
+        response = client.responses.create(
+            model="shop:plan", input="please fetch it, then refund it", background=True, stream=True
+        )
+        seen = []
+        for event in response:
+            seen.append(event)
+            if event.type == "response.mcp_call.in_progress":
+                break
+        pages.until("effects", "fetch begun")
+        first.stop(signal.SIGKILL)
+    assert seen[0].type == "response.created"
+    response_id, last = seen[0].response.id, seen[-1].sequence_number
+
+    second = serve()
+    with second.client() as http, openai_client(http) as client:
+        rest = [*client.responses.retrieve(response_id, stream=True, starting_after=last)]
+        whole = [*client.responses.retrieve(response_id, stream=True)]
+        assert [(e.sequence_number, e.type) for e in (*seen, *rest)] == [(e.sequence_number, e.type) for e in whole]
+        asked = client.responses.retrieve(response_id)
+        assert asked.status == "completed"
+        (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+        decision: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+        done = client.responses.create(
+            model="shop", input=[decision], previous_response_id=response_id, background=True, extra_headers=ONCE
+        )
+        second.stop(signal.SIGKILL)
+
+    with serve().client() as http, openai_client(http) as client:
+        again = client.responses.create(
+            model="shop", input=[decision], previous_response_id=response_id, background=True, extra_headers=ONCE
+        )
+        assert again.id == done.id
+        wait_until(lambda: client.responses.retrieve(done.id).status == "completed")
+        (call,) = [item for item in client.responses.retrieve(done.id).output if item.type == "mcp_call"]
+        assert call.approval_request_id == request.id
+    assert effects(pages).count("fetch begun") == 1
+    assert len([line for line in effects(pages) if line.startswith("refund")]) <= 1, "else its outcome is unknown"
 
 
 @pytest.mark.slow

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import segue
+from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.rehearsal import converse
+from segue.runtime.takeover import is_hopeless
 from segue.server import ServerSettings
 from segue.server import auto_resume as resuming
-from segue.server.auto_resume import _is_hopeless
 from tests.rehearsal.test_interruptions import KILLED
+from tests.runtime.polling_workers import PollingWorkers
 
 from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
@@ -65,6 +67,20 @@ def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypa
         wait_until(lambda: status(client, task_id) == "done")
 
 
+def test_what_was_left_to_workers_that_are_gone_goes_on_here(
+    database: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(database))
+    task_id = cut_off(database, status="pending")
+    agents = [held.agent("a", from_last)]
+    with Served(database, agents=agents) as served, served.client() as client:
+        assert not served.service.resuming, "after one look, a worker may be about to start anew"
+        assert status(client, task_id) == "pending"
+    monkeypatch.setattr(resuming, "LOOK_EVERY", 0.02)
+    with Served(database, agents=agents) as served, served.client() as client:
+        wait_until(lambda: status(client, task_id) == "done")
+
+
 def test_a_fork_that_nobody_resumed_does_not_go_on_by_itself(database: Path, held: Held) -> None:
     agents = [held.agent("a", from_last)]
     with Served(database, agents=agents) as served, served.client() as client:
@@ -92,7 +108,8 @@ async def closed_after_the_first_call(database: Path) -> None:
             converse(app, KILLED, conversation_id="talk", on_utterance=lambda u: called.set() if u.is_action else None)
         )
         await called.wait()
-    await talk
+        await app.drain(60)
+        await talk
     async with segue.open(database) as app:
         assert [row["thread_id"] for row in await app.resumable()] == ["talk"]
 
@@ -133,4 +150,4 @@ def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Hel
     ],
 )
 def test_a_task_that_comes_to_nothing_again_and_again_is_left_alone(told: str, hopeless: bool) -> None:
-    assert _is_hopeless({"type": kind} for kind in told.split()) is hopeless
+    assert is_hopeless(told.split()) is hopeless

@@ -63,6 +63,27 @@ def test_a_fork_names_the_effects_and_they_are_undone_once(client: httpx.Client,
     assert client.post("/api/sessions/s/undo", json=body).json() == {"undone": [], "effects": []}
 
 
+def test_a_forks_timeline_names_its_origin(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    assert not any(entry["forked_from"] for entry in timeline)
+    origin = {"session_id": "s", "checkpoint_id": timeline[0]["checkpoint_id"]}
+    made = client.post("/api/sessions/s/fork", json={"checkpoint_id": origin["checkpoint_id"]}).json()
+    entries = client.get(f"/api/sessions/{made['session_id']}/timeline").json()["items"]
+    assert entries[-1]["forked_from"] == origin
+
+
+def test_a_fork_is_marked_in_the_list_of_sessions(client: httpx.Client, timeline: Sequence[Json]) -> None:
+    def forked(session: str, name: str) -> str:
+        place = client.get(f"/api/sessions/{session}/timeline").json()["items"][-1]["id"]
+        client.post(f"/api/sessions/{session}/fork", json={"checkpoint_id": place, "session_id": name})
+        rows = client.get("/api/sessions").json()["items"]
+        return str(next(row["title"] for row in rows if row["session_id"] == name))
+
+    assert forked("s", "m") == "↳ send a parcel"
+    client.patch("/api/sessions/m", json={"title": "my parcel"})
+    assert forked("m", "m2") == "↳ my parcel"
+    assert forked("m2", "m3") == "↳ my parcel"
+
+
 def test_an_edit_starts_a_task(client: httpx.Client, timeline: Sequence[Json]) -> None:
     body = {"checkpoint_id": timeline[0]["id"], "session_id": "e", "message": "hello"}
     task = client.post("/api/sessions/s/edit", json=body)
@@ -90,3 +111,16 @@ def test_a_session_is_exported_and_imported(client: httpx.Client, timeline: Sequ
     assert (imported.status_code, imported.json()["session_id"]) == (201, "i")
     assert client.get("/api/sessions/i/history").json() == client.get("/api/sessions/s/history").json()
     assert client.post("/api/sessions/import", json={"document": {}}).status_code == 422
+
+
+def test_a_dry_run_says_what_a_pruning_then_removes(client: httpx.Client, served: Served) -> None:
+    chat(client, "hello", session_id="p", mode="react")
+    asked = {"retention": "1"}
+    expected = client.post("/api/sessions/p/prune", json={**asked, "dry_run": True}).json()["snapshots"]
+    assert expected > 0 and len(client.get("/api/sessions/p/timeline").json()["items"]) > 1
+    assert client.post("/api/sessions/p/prune", json=asked).json() == {"snapshots": expected}
+    assert len(client.get("/api/sessions/p/timeline").json()["items"]) == 1
+    for body in ({}, {"retention": "soon"}, {"retention": "0"}):
+        assert client.post("/api/sessions/p/prune", json=body).status_code == 422
+    with served.client(headers=BETA) as stranger:
+        assert stranger.post("/api/sessions/p/prune", json=asked).status_code == 404

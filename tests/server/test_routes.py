@@ -13,7 +13,7 @@ from segue.graphs.react import graph as react_graph
 from segue.server.errors import status_of
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
-from .serving import ALPHA, Held, Json, Served, ServerSettings, chat, follow, types
+from .serving import ALPHA, READY, Held, Json, Served, ServerSettings, chat, follow, types
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,21 @@ def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
 def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> None:
     agents = client.get("/api/agents").json()["items"]
     assert [agent["agent_id"] for agent in agents] == ["travel", "data", "noter", "quiet"]
-    assert {*agents[0]} == {"agent_id", "description", "mode", "max_iteration", "default"}
+    travel, data, noter = agents[0], agents[1], agents[2]
+    assert (travel["default"], travel["model"], travel["reads_files"], travel["error"]) == (True, "offline", False, "")
+    assert travel["mode"] == "auto" and travel["modes"] == client.get("/api/modes").json()["items"]
+    assert (data["default"], data["reads_files"]) == (False, True)
+    assert [(tool["name"], tool["needs_approval"]) for tool in noter["tools"]] == [("hold", False), ("note", False)]
+    assert noter["tools"][0]["description"] == "Wait until it is let go."
     (task,) = client.get("/api/agents/noter/tasks").json()["items"]
     assert task["task_id"] == noted["task_id"]
+
+
+def test_which_model_answers_is_said_everywhere(client: httpx.Client, noted: Json, planned: Json) -> None:
+    offline, scripted = client.get("/api/models").json()["items"]
+    assert offline == {"model": "offline", "offline": True, "default": True, "agents": ["travel", "data"]}
+    assert (scripted["offline"], scripted["default"], scripted["agents"]) == (False, False, ["noter", "quiet"])
+    assert (planned["model"], noted["model"]) == ("offline", scripted["model"])
 
 
 def test_lists_page_by_page(client: httpx.Client) -> None:
@@ -101,6 +113,35 @@ def test_sessions_and_their_histories(client: httpx.Client, noted: Json) -> None
     assert len(client.get("/api/sessions", params={"limit": 1}).json()["items"]) == 1
 
 
+def test_a_session_is_renamed_and_found(client: httpx.Client) -> None:
+    for name, message in (("first", "Trains to Xi'an"), ("second", "成都的美食")):
+        chat(client, message, agent_id="quiet", session_id=name)
+        chat(client, "And then?", agent_id="quiet", session_id=name)
+
+    def found(text: str) -> dict[str, str]:
+        items = client.get("/api/sessions", params={"q": text}).json()["items"]
+        return {session["session_id"]: session["title"] for session in items}
+
+    assert found("TRAINS") == {"first": "Trains to Xi'an"} and found("美食") == {"second": "成都的美食"}
+    assert found("then?") == {} and found(" ")["first"] == "Trains to Xi'an"
+    assert client.patch("/api/sessions/first", json={"title": "  Spring\n100% "}).status_code == 204
+    assert found("spring") == found("0%") == found("xi'an") == {"first": "Spring 100%"}
+    (session,) = client.get("/api/sessions", params={"q": "spring"}).json()["items"]
+    assert (session["turns"], session["message"], session["agent_id"]) == (2, "And then?", "quiet")
+    assert client.patch("/api/sessions/first", json={"title": ""}).status_code == 204
+    assert found("spring") == {} and found("xi'an") == {"first": "Trains to Xi'an"}
+    assert client.patch("/api/sessions/nowhere", json={"title": "x"}).status_code == 404
+    assert client.patch("/api/sessions/first", json={"title": "x" * 201}).status_code == 422
+
+
+def test_a_deleted_session_leaves_no_title(client: httpx.Client) -> None:
+    chat(client, "one", agent_id="quiet", session_id="named")
+    client.patch("/api/sessions/named", json={"title": "Kept?"})
+    assert client.delete("/api/sessions/named").status_code == 204
+    chat(client, "two", agent_id="quiet", session_id="named")
+    assert client.get("/api/sessions", params={"q": "two"}).json()["items"][0]["title"] == "two"
+
+
 def test_snapshots_and_a_fork_of_one(client: httpx.Client, noted: Json) -> None:
     page = client.get("/api/sessions/notes/snapshots", params={"limit": 2}).json()
     assert len(page["items"]) == 2 and page["next"] == page["items"][-1]["checkpoint_id"]
@@ -118,7 +159,7 @@ def test_snapshots_and_a_fork_of_one(client: httpx.Client, noted: Json) -> None:
 
 
 def test_a_users_mode_is_used_where_a_message_names_none(client: httpx.Client) -> None:
-    assert client.get("/api/users/bea/preferences").status_code == 404
+    assert client.get("/api/users/bea/preferences").json() == {"default_mode": "", "mode_history": []}
     path = "/api/users/bea/preferences"
     assert client.put(path, json={"default_mode": "direct"}).json()["default_mode"] == "direct"
     assert chat(client, "今天想聊聊", user_id="bea")[-1]["result"]["mode"] == "direct"
@@ -186,7 +227,11 @@ def test_modes_and_graphs(client: httpx.Client) -> None:
     modes = ["direct", "react", "plan", "plan_react", "lifecycle", "controller", "auto"]
     assert client.get("/api/modes").json()["items"] == modes
     drawn = client.get("/api/graphs/react").json()
-    assert drawn == {"name": "react", "mermaid": react_graph.get_graph().draw_mermaid()}
+    assert drawn["mermaid"] == react_graph.get_graph().draw_mermaid()
+    assert {node["name"] for node in drawn["nodes"]} == {*react_graph.get_graph().nodes}
+    assert {(edge["source"], edge["target"]) for edge in drawn["edges"] if edge["conditional"]} >= {
+        ("CALL_LLM", "PLAN")
+    }
 
 
 def test_a_mode_and_a_default_agent_of_ones_own_are_offered(tmp_path: Path, held: Held) -> None:
@@ -199,6 +244,8 @@ def test_a_mode_and_a_default_agent_of_ones_own_are_offered(tmp_path: Path, held
     options = {"agents": [agent], "modes": {"shout": shout}}
     with Served(tmp_path / "segue.db", own, **options) as served, served.client() as client:
         assert "shout" in client.get("/api/modes").json()["items"]
+        drawn = client.get("/api/graphs/shout").json()
+        assert [node["name"] for node in drawn["nodes"]] == ["__start__", "SHOUT", "__end__"]
         assert chat(client)[-1]["result"]["answer"] == "mine"
         agents = client.get("/api/agents").json()["items"]
         assert [agent["agent_id"] for agent in agents if agent["default"]] == ["mine"]
@@ -207,9 +254,8 @@ def test_a_mode_and_a_default_agent_of_ones_own_are_offered(tmp_path: Path, held
 def test_probes_need_no_key(served: Served) -> None:
     with served.client() as client:
         assert client.get("/healthz").json() == {"status": "alive"}
-        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.get("/readyz").json() == READY
         assert client.get("/openapi.json").status_code == 200
-        assert client.get("/docs").status_code == 404, "the usual page loads its scripts from elsewhere"
 
 
 def test_a_session_whose_name_is_chinese_can_be_used(client: httpx.Client) -> None:

@@ -255,3 +255,23 @@ def test_heartbeats_fill_the_silence(held: Held, tmp_path: Path) -> None:
         frames = raw.decode().split("\n\n")
         assert all(frame.startswith((": heartbeat", "id: ", "data: ")) for frame in frames if frame)
         assert json.loads(frames[-2].removeprefix("data: "))["type"] == "done"
+
+
+def test_the_first_read_of_a_browser_ends_in_a_comment(client: httpx.Client) -> None:
+    browser = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
+    with client.stream("POST", "/api/chat", json={"message": "hello"}, headers=browser) as response:
+        padding, _, frames = response.read().partition(b"\n")
+    assert len(padding) >= 4095 and padding.startswith(b":")
+    assert frames.startswith(b"id: ")
+
+
+def test_the_same_idempotency_key_streams_the_same_task(client: httpx.Client) -> None:
+    body = {"message": "hello", "mode": "direct"}
+    tasks = [
+        client.post("/api/chat", json=body, headers={"Idempotency-Key": key}).headers["X-Task-Id"]
+        for key in ("k-1", "k-1", "k-2")
+    ]
+    assert tasks[0] == tasks[1] != tasks[2]
+    refused = client.post("/api/chat", json={**body, "message": "bye"}, headers={"Idempotency-Key": "k-1"})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (409, "KeyUsed")
+    assert "'k-1'" in refused.json()["error"]["message"]

@@ -89,7 +89,7 @@ async def test_the_command_gets_its_env_and_nothing_else_of_ours(
     monkeypatch.setenv("SEGUE_MODEL", "ours")
     server = shop(env={"SHOP_TOKEN": "s3cret"})
     tools = await tools_of(opened, server)
-    assert (await tools["whoami"].call({}))["result"].endswith(" s3cret nothing")
+    assert (await tools["whoami"].call({})).endswith(" s3cret nothing")
     assert "s3cret" not in repr(server)
 
 
@@ -113,7 +113,7 @@ async def test_a_death_is_the_calls_error_and_the_next_call_starts_the_server_ag
 
 async def test_a_call_that_may_run_twice_does_after_a_death(opened: McpTools, tmp_path: Path) -> None:
     tools = await tools_of(opened, shop())
-    assert await tools["die_once"].call({"marker": str(tmp_path / "died")}) == {"result": "survived"}
+    assert await tools["die_once"].call({"marker": str(tmp_path / "died")}) == "survived"
 
 
 async def test_a_call_that_kills_the_server_each_time_starts_it_again_once(opened: McpTools, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_request_carries_the_idempotency_key_of_its_call(opened: McpTool
     first, again, other = [
         (await run_call(tools, "key", {}, CallKey("t", "s", index), None, 10)).result["success"] for index in (0, 0, 1)
     ]
-    assert len(first["result"]) == 36
+    assert len(first) == 36
     assert first == again != other
 
 
@@ -224,7 +224,7 @@ async def test_a_call_of_a_server_waits_for_approval_and_runs_once_after_a_resta
         result = await app.answer(asked["task_id"], "approve")
         calls = (await app.trace(asked["task_id"]))["calls"]
     assert result["answer"] == "It is done."
-    assert [call["outcome"] for call in calls] == [{"success": {"result": "survived"}}]
+    assert [call["outcome"] for call in calls] == [{"success": "survived"}]
 
 
 async def test_a_call_of_a_server_that_a_person_rejects_never_reaches_it(tmp_path: Path) -> None:

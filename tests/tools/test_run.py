@@ -16,8 +16,8 @@ from langgraph.types import Command
 from pydantic import AfterValidator
 
 from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.sqlite.leases import Lease
-from segue.checkpoints.sqlite.ledger import ToolLedger
+from segue.checkpoints.tables.leases import Lease
+from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
 from segue.tools.calls import run as calls_run

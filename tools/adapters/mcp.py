@@ -127,7 +127,9 @@ def _meta() -> "RequestParamsMeta | None":
 
 
 def _value(result: "CallToolResult") -> Any:
-    return _text(result.content) if result.structured_content is None else result.structured_content
+    """The structured result; a text is taken out of the `result` that SDKs put it in."""
+    text, structured = _text(result.content), result.structured_content
+    return text if structured in (None, {"result": text}) else structured
 
 
 def _text(content: Iterable["ContentBlock"]) -> str:

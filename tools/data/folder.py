@@ -1,16 +1,18 @@
 """The one folder that the data tools read: its files, and which of them a name means."""
 
 import filecmp
+import io
 import os
 import re
 import shutil
 import stat
 import unicodedata
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from segue.core.errors import ConfigurationError
 from segue.prompts.data import listing, phrase
@@ -143,14 +145,26 @@ def import_file(source: str | Path, folder: str | Path) -> str:
     """
     path, target = Path(source).expanduser(), Path(folder).expanduser()
     _check_importable(path)
-    part = target / f".{uuid.uuid4().hex}.part"
-    try:
-        target.mkdir(parents=True, exist_ok=True)
+    with _writing(path, target):
         if path.resolve().parent == target.resolve() and not path.is_symlink() and _is_listed(path.name):
             return path.name
-        with path.open("rb") as read, part.open("xb") as write:
-            shutil.copyfileobj(read, write, 1 << 20)
-        return _placed(part, target, _clean_name(path.name))
+        with path.open("rb") as read:
+            return _stored(read, path.name, target)
+
+
+def store_file(name: str, content: bytes, folder: str | Path) -> str:
+    """As `import_file`, for content that was sent under a name; of a path only the last part counts."""
+    path, target = Path(re.split(r"[/\\]", name)[-1]), Path(folder)
+    _check_ending(path)
+    with _writing(path, target):
+        return _stored(io.BytesIO(content), path.name, target)
+
+
+@contextmanager
+def _writing(path: Path, target: Path) -> Iterator[None]:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise ConfigurationError(
             "The file {path} cannot be copied to {target}: {reason}.",
@@ -158,6 +172,14 @@ def import_file(source: str | Path, folder: str | Path) -> str:
             target=target,
             reason=error.strerror or error,
         ) from error
+
+
+def _stored(content: BinaryIO, name: str, target: Path) -> str:
+    part = target / f".{uuid.uuid4().hex}.part"
+    try:
+        with part.open("xb") as write:
+            shutil.copyfileobj(content, write, 1 << 20)
+        return _placed(part, target, _clean_name(name))
     finally:
         with suppress(OSError):
             part.unlink()
@@ -170,15 +192,19 @@ def _check_importable(path: Path) -> None:
         raise ConfigurationError("There is no file {path}: check its name.", path=path) from error
     if not stat.S_ISREG(facts.st_mode):
         raise ConfigurationError("{path} is not a regular file: name a CSV or Parquet file.", path=path)
+    _check_ending(path)
+    if facts.st_size > MOST_BYTES:
+        raise ConfigurationError(
+            "{path} is larger than {most} MB: split it, or save it as Parquet.", path=path, most=MOST_BYTES >> 20
+        )
+
+
+def _check_ending(path: Path) -> None:
     if not path.name.lower().endswith(SUFFIXES):
         raise ConfigurationError(
             "{path} cannot be read as data: save it as {suffixes} and name that file.",
             path=path,
             suffixes=", ".join(SUFFIXES),
-        )
-    if facts.st_size > MOST_BYTES:
-        raise ConfigurationError(
-            "{path} is larger than {most} MB: split it, or save it as Parquet.", path=path, most=MOST_BYTES >> 20
         )
 
 

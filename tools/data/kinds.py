@@ -32,7 +32,7 @@ def _time(*days: str) -> str:
 
 
 _COMPACT = "CASE WHEN regexp_full_match(v, '(19|20)[0-9]{6}') THEN try_strptime(v, '%Y%m%d') END"
-"""Days without separators, in a column whose name speaks of dates."""
+"""Days without separators, in a column whose name mentions dates."""
 _TIMES = (_time(), _time("%m/%d/%Y"), _time("%d/%m/%Y", "%d.%m.%Y"))
 """Dates with the year first, the month first, or the day first."""
 _IS_NUMBER = (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MOST_COLUMNS = 1_000
+MOST_TEXT = 1_500
+"""Characters of a list of tables."""
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _SEPARATORS = ",;\t|"
 _PIECE = 1 << 20
@@ -63,7 +65,7 @@ def peek(file: DataFile, language: Language = "en") -> tuple[Column, ...]:
         return load(connection, file, "data", language, whole=False)
 
 
-def tables_text(files: Iterable[DataFile], most: int = 1_500) -> str:
+def tables_text(files: Iterable[DataFile]) -> str:
     """The files as tables that a query can name, with their columns and what these hold; the first of too many."""
     tables: list[str] = []
     for file in files:
@@ -72,8 +74,8 @@ def tables_text(files: Iterable[DataFile], most: int = 1_500) -> str:
         except ValueError:
             continue  # a question about the file says why
         tables.append(f"{quoted(file.name)} ({columns})")
-        if len(text := "; ".join(tables)) > most:
-            return f"{text[:most]}…"
+        if len(text := "; ".join(tables)) > MOST_TEXT:
+            return f"{text[:MOST_TEXT]}…"
     return "; ".join(tables)
 
 

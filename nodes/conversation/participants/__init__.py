@@ -3,11 +3,10 @@
 from segue.core.participants import Participants
 
 from ..controllers import ApiDuplication, SessionLength
-from .dummies import DummyAPI, DummyBot, DummyUser
 from .http_api import HttpAPI
 from .person import PersonBot, PersonUser
 from .react_bot import ReactBot
-from .scripted_user import ScriptedUser
+from .scripted import DummyAPI, DummyBot, DummyUser, ScriptedUser
 from .simulated_api import SimulatedAPI
 from .simulated_user import OutOfWorkflowUser, SimulatedUser
 from .tools_api import ToolsAPI

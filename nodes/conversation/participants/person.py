@@ -19,7 +19,7 @@ _CALL = re.compile(r"\A\s*(\w[\w.-]*)\s*\((\{.*\})?\)\s*\Z", re.DOTALL)
 
 
 class PersonUser:
-    """A person speaks; END ends the conversation."""
+    """A person writes; END ends the conversation."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting

@@ -12,7 +12,7 @@ from segue.prompts.load import agent_prompt, render
 
 from ...shared.prompt_budget import truncate
 from ...shared.tool_schemas import described_specs
-from ..completion import complete
+from ..completion import complete, model_context
 from .action_text import read_output
 
 
@@ -20,6 +20,7 @@ class ReactBot:
     """Follows its agent's prompt, or the instructions that it is given."""
 
     def __init__(self, setting: Setting, instructions: str = "") -> None:
+        model_context(setting)  # it is refused here, before the conversation begins
         self._setting = setting
         self._instructions = instructions
 

@@ -14,9 +14,8 @@ from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 
 from ...shared.tool_schemas import described_specs
-from ..completion import complete
-from .call_check import refused
-from .specs import offered
+from ..completion import complete, model_context
+from .specs import offered, refused
 
 UNAVAILABLE = 503
 _REPLY = {
@@ -30,6 +29,7 @@ class SimulatedAPI:
     """Answers calls from their schemas and the calls so far; nothing is run."""
 
     def __init__(self, setting: Setting) -> None:
+        model_context(setting)  # it is refused here, before the conversation begins
         self._setting = setting
         self.specs: Sequence[Mapping[str, Any]] = offered(setting)
 

@@ -11,7 +11,7 @@ from segue.core.participants import Setting
 from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 
-from ..completion import complete, random_of
+from ..completion import complete, model_context, random_of
 
 _NAME = re.compile(r"\A\s*(?:\[USER\]|(?:User|用户)\s*[:：])\s*", re.IGNORECASE)
 _OTHER = re.compile(r"^\s*(?:\[BOT\]|(?:Assistant|助手)\s*[:：]).*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
@@ -22,6 +22,7 @@ class SimulatedUser:
     """Plays a persona with a goal, on a model of its own; it sees what the bot says, and no call."""
 
     def __init__(self, setting: Setting) -> None:
+        model_context(setting)  # it is refused here, before the conversation begins
         self._setting = setting
 
     async def process(self, conversation: Conversation) -> UserOutput:

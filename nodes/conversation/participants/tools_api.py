@@ -8,7 +8,7 @@ from segue.core.participants import Setting
 from segue.core.tools import CallKey, Tool
 from segue.tools.calls.run import run_call
 
-from .call_check import refused
+from .specs import refused
 
 FAILED = 500
 

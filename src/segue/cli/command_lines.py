@@ -2,14 +2,15 @@
 
 import os
 import shlex
-from collections.abc import Container
-from dataclasses import replace
-from pathlib import Path
 
+from ..core.databases import is_server, without_password
 from .settings import DEFAULT_DATABASE, Settings
 
 MOST = 200
 """Characters of a message that a command line repeats."""
+SHORT = 8
+"""Characters of a task's id in a command line."""
+_OF_TASK = ("resume", "answer", "pause", "cancel", "trace")
 
 
 def continue_command(settings: Settings, session_id: str) -> str:
@@ -28,26 +29,16 @@ def send_command(settings: Settings, message: str, *options: str) -> str:
     return f"{shlex.join(words)} {shlex.quote(message)}" if fits else f'{shlex.join(words)} "…"'
 
 
-def task_command(settings: Settings, verb: str, task_id: str, *options: str) -> str:
-    """Resume, answer, pause, cancel or trace a task, or recover a session."""
-    places = _database(settings) if verb == "trace" else _places(settings)
-    return shlex.join(["segue", verb, task_id, *options, *places])
+def task_command(settings: Settings, verb: str, name: str, *options: str) -> str:
+    """Resume, answer, pause, cancel or trace a task, which remembers its agents file, or recover a session."""
+    shown = name[:SHORT] if verb in _OF_TASK else name
+    return shlex.join(["segue", verb, shown, *options, *_database(settings)])
 
 
 def simulate_command(settings: Settings, session_id: str, log: str) -> str:
     """Continue a conversation, and its log."""
     logged = ["--log", log] if log else []
     return shlex.join(["segue", "simulate", "--session", session_id, *logged, *_places(settings)])
-
-
-def for_agent(settings: Settings, agent_id: str, known: Container[str]) -> Settings:
-    """The settings with the agents file that has an agent which is not known: one of this folder, else FILE."""
-    if agent_id in known:
-        return settings
-    from ..core.agents import agent_ids
-
-    found = (str(file) for file in sorted(Path().glob("*.toml")) if agent_id in agent_ids(file))
-    return replace(settings, agents_file=next(found, "FILE"))
 
 
 def doctor_command(settings: Settings) -> str:
@@ -61,7 +52,8 @@ def _places(settings: Settings) -> list[str]:
 
 def _database(settings: Settings) -> list[str]:
     default = settings.database == DEFAULT_DATABASE and not os.environ.get("SEGUE_DATABASE")
-    return [] if default else ["--db", settings.database]
+    known = is_server(settings.database) and settings.database == os.environ.get("SEGUE_DATABASE")
+    return [] if default or known else ["--db", without_password(settings.database)]
 
 
 def _chosen(settings: Settings) -> list[str]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from ..core.errors import (
+    AmbiguousTask,
     ConfigurationError,
     DamagedSession,
     DatabaseUnavailable,
@@ -27,13 +28,15 @@ from ..core.errors import (
 from ..prompts.errors import render
 from .command_lines import doctor_command, task_command
 from .settings import Settings
-from .views.consoles import OutputFailed, checked_output, complaints
+from .views.consoles import OutputFailed, ReaderGone, checked_output, complaints
 from .views.sanitize import printable
 
 FAILED = 1
 USAGE = 2
 WAITING = 3
 PAUSED = 130
+READER_GONE = 141
+"""As a program that SIGPIPE ended, which shells and `set -o pipefail` know."""
 EXIT_CODES = (
     "0 done, 1 failed, cancelled, or a key or package is missing, 2 an invalid option, message, file, agent, "
     "mode, model, session or task, 3 waiting for an answer, 130 paused"
@@ -42,7 +45,16 @@ EXIT_CODES = (
 WORKING = ("chat", "run", "resume", "answer", "demo")
 """Commands that run a task."""
 
-_USAGE = (ConfigurationError, InvalidAnswer, InvalidMessage, NothingStored, UnknownSnapshot, UnknownTask, UnknownThread)
+_USAGE = (
+    AmbiguousTask,
+    ConfigurationError,
+    InvalidAnswer,
+    InvalidMessage,
+    NothingStored,
+    UnknownSnapshot,
+    UnknownTask,
+    UnknownThread,
+)
 """What another command line, or another agents file, would correct."""
 _MISSING = (MissingExtra, MissingKey, ToolServerUnavailable)
 """What would not."""
@@ -85,7 +97,10 @@ def _hints(error: SegueError, settings: Settings) -> list[str]:
 
 
 class OutputGroup(TyperGroup):
-    """Commands that end with a sentence where standard output is closed or its disk is full."""
+    """Commands that end with a sentence where standard output is closed or its disk is full.
+
+    One that only lists ends without a word where its reader has read enough, as in `segue tasks | head`.
+    """
 
     command = ""
     """The one that was called."""
@@ -101,6 +116,8 @@ class OutputGroup(TyperGroup):
             with checked_output():
                 return super().main(*given, **options)
         except OutputFailed as error:
+            if isinstance(error, ReaderGone) and self.command not in WORKING:
+                raise SystemExit(READER_GONE) from error
             settings = Settings()
             hints = [settings.say("task_is_paused")] if self.command in WORKING else []
             complain(settings.say("output_failed", why=error), *hints)

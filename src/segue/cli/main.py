@@ -1,6 +1,8 @@
 """The command line: the commands that start, change or stop a task, and the registration of all others."""
 
+import gc
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -8,17 +10,20 @@ from typer.core import TyperCommand
 
 from . import options
 from .commands import inspect, rewind
+from .commands.copy import copy
 from .commands.inbox import waiting
 from .commands.inspect import ask
 from .commands.memory import memory
+from .commands.permissions import permissions
 from .commands.record import record, replay
 from .commands.report import report
 from .commands.simulate import simulate
 from .commands.start import demo, init
 from .commands.workflows import workflows
-from .dialog.verdicts import with_bare_approvals
+from .dialog.verdicts import Decisions, with_bare_approvals
 from .exits import EXIT_CODES, OutputGroup, remark, report_errors
 from .latest import LATEST, named
+from .remembered import continued, for_task
 from .settings import DEFAULT_DATABASE, Settings
 from .views.consoles import piped_text
 from .views.sanitize import from_shell
@@ -32,10 +37,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+MOST_NEW = 10_000
+"""New objects after which garbage is looked for: the imports of a start create many, which all stay."""
+
 
 def main() -> None:
     """The entry point of the console script."""
-    app(prog_name="segue")
+    gc.set_threshold(MOST_NEW)
+    try:
+        app(prog_name="segue")
+    finally:
+        gc.freeze()  # else the end of the process begins with a search of all that was imported
 
 
 def _print_version(requested: bool) -> None:
@@ -75,21 +87,26 @@ def chat(
             "--interactive", help="A conversation, one message a line, also where standard input is no terminal."
         ),
     ] = False,
+    files: options.MessageFiles = None,
     *,
     shared: options.MessageOptions,
 ) -> None:
     """Send a message, or start an interactive conversation."""
-    settings = shared.settings(mode)
+    settings = continued(shared.settings(mode))
     with report_errors(settings):
         if interactive or (message is None and sys.stdin.isatty()):
             _check_alone(message, shared)
+            if files:
+                raise typer.BadParameter("it needs a MESSAGE; in a conversation write /file PATH", param_hint="--file")
             from .commands.chat import converse
 
             raise typer.Exit(converse(settings))
         from .dialog.loop import one_shot
 
+        settings = replace(settings, files=tuple(map(str, files or ())))
         text = read_message(settings, message)
-        raise typer.Exit(one_shot(settings, text, as_json=shared.as_json, steer=shared.steer))
+        code = one_shot(settings, text, as_json=shared.as_json, steer=shared.steer, files=settings.files)
+        raise typer.Exit(code)
 
 
 def _check_alone(message: str | None, shared: options.MessageOptions) -> None:
@@ -112,7 +129,7 @@ def run(
 
     Ctrl-C pauses the task; `segue resume` continues it.
     """
-    settings = shared.settings()
+    settings = continued(shared.settings())
     with report_errors(settings):
         from .commands.run import run_goal
 
@@ -153,7 +170,8 @@ def resume(
             raise typer.Exit(resume_all(settings, as_json=as_json))
         from .dialog.loop import resumed
 
-        raise typer.Exit(resumed(settings, task_id or LATEST, as_json=as_json))
+        name = task_id or LATEST
+        raise typer.Exit(resumed(for_task(settings, name), name, as_json=as_json))
 
 
 class _AnswerCommand(TyperCommand):
@@ -172,6 +190,8 @@ def answer(
     approve: options.Approve = None,
     edit: options.Edit = None,
     reject: options.Reject = None,
+    always: options.Always = None,
+    only: options.Only = None,
     question: options.Question = "",
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
@@ -183,18 +203,20 @@ def answer(
     option names its call by the number shown with it, or applies to every call that no other
     option names. Without either you are asked.
     """
-    settings = Settings(db, agents)
     if last and text is None:
         task_id, text = None, task_id
     name = named(task_id, last)
     answer_to: dict[str, Any] | None = {"manual_finish": True} if finish else None if text is None else {"answer": text}
-    if (text is not None) + finish + any((approve, edit, reject)) > 1:
+    if (text is not None) + finish + any((approve, edit, reject, always, only)) > 1:
         raise typer.BadParameter("give a text, --finish, or what becomes of the calls", param_hint="ANSWER")
+    if only and not always:
+        raise typer.BadParameter("it needs --always task or --always session", param_hint="--only")
+    settings = for_task(Settings(db, agents), name)
     with report_errors(settings):
         from .dialog.loop import answered
 
-        verdicts = (approve or (), edit or (), reject or ())
-        raise typer.Exit(answered(settings, name, verdicts, answer_to, question, as_json=as_json))
+        decisions = Decisions(approve or (), edit or (), reject or (), always or "", only or ())
+        raise typer.Exit(answered(settings, name, decisions, answer_to, question, as_json=as_json))
 
 
 @app.command()
@@ -269,6 +291,8 @@ def serve(
     port: options.Port = 8000,
     workers: options.Workers = 1,
     retention: options.Retention = "",
+    rehearsals: options.Rehearsals = "",
+    require_model: options.RequireModel = False,
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
@@ -279,7 +303,39 @@ def serve(
     with report_errors():
         from .commands.serve import serve as answer_over_http
 
-        answer_over_http(Settings(db, agents), host, port, workers, retention)
+        answer_over_http(Settings(db, agents), host, port, workers, retention, rehearsals, require_model=require_model)
+
+
+@app.command()
+def worker(
+    concurrency: options.Concurrency = 4,
+    grace: options.Grace = 30.0,
+    metrics_port: options.MetricsPort = 0,
+    agents: options.Agents = "",
+    db: options.Database = DEFAULT_DATABASE,
+) -> None:
+    """Run the tasks that other processes leave to workers over a PostgreSQL database.
+
+    Ctrl-C or SIGTERM hands its tasks over to the other workers; the second one stops them where they are.
+    """
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        from .commands.worker import work
+
+        work(settings, concurrency, grace, metrics_port)
+
+
+@app.command()
+def mcp(agents: options.Agents = "", db: options.Database = DEFAULT_DATABASE) -> None:
+    """Serve the agents as tools of an MCP server on standard input and output.
+
+    `segue serve` does so over HTTP, at /mcp.
+    """
+    settings = Settings(db, agents)
+    with report_errors(settings):
+        from .commands.mcp import serve_stdio
+
+        serve_stdio(settings)
 
 
 app.command()(simulate)
@@ -296,6 +352,7 @@ for command in (
     rewind.undo,
     rewind.prune,
     rewind.export,
+    copy,
     inspect.graph,
     inspect.modes,
     inspect.agents,
@@ -310,3 +367,4 @@ for command in (
 app.command("threads", hidden=True)(inspect.sessions)
 app.command("import")(rewind.import_)
 app.add_typer(memory)
+app.add_typer(permissions)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -40,7 +40,12 @@ Language = Annotated[
         help="The language of the answer; by default that of the message.",
     ),
 ]
-Database = Annotated[str, typer.Option("--db", envvar="SEGUE_DATABASE", metavar="FILE", help="The database.")]
+Database = Annotated[
+    str,
+    typer.Option(
+        "--db", envvar="SEGUE_DATABASE", metavar="DATABASE", help="A SQLite file, or postgresql://USER@HOST/NAME."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one event per line, then the result.")]
 JsonOfResumed = Annotated[
     bool,
@@ -57,6 +62,14 @@ Files = Annotated[
         metavar="FILE",
         help="A CSV, TSV or Parquet file, which is copied into the data folder ($SEGUE_DATA, or ./data); "
         "may be repeated. The default agent is then `data`.",
+    ),
+]
+MessageFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Text, an image or a PDF that goes along with the message; may be repeated.",
     ),
 ]
 TASK_ID: Any = typer.Argument(
@@ -104,6 +117,23 @@ Reject = Annotated[
         help="Reject a call, and say why: '1=too expensive', or 'too expensive' for all.",
     ),
 ]
+Always = Annotated[
+    Literal["task", "session"] | None,
+    typer.Option(
+        "--always",
+        help="Also allow the approved tools for the rest of the task or of its session; approves every call that no "
+        "other option names.",
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="NAME=VALUE",
+        help="With --always: only for calls with this argument; 'NAME=PREFIX*' is for those that begin so, 'NAME=*' "
+        "for any. Name each argument of the call.",
+    ),
+]
 Host = Annotated[str, typer.Option("--host", envvar="SEGUE_HOST", help="The address to listen on.")]
 Port = Annotated[
     int,
@@ -116,6 +146,29 @@ Retention = Annotated[
         envvar="SEGUE_RETENTION",
         metavar="AGE|N",
         help="Merge older snapshots every hour: keep those of 30d, or the last N of each session.",
+    ),
+]
+RequireModel = Annotated[
+    bool, typer.Option("--require-model", help="Do not start where an agent would be answered by the offline planner.")
+]
+Rehearsals = Annotated[
+    str,
+    typer.Option(
+        "--rehearsals",
+        envvar="SEGUE_REHEARSALS",
+        metavar="FOLDER",
+        help="Show the batches of `segue simulate` in this folder.",
+    ),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=1000, help="Tasks that it runs at once.")]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", min=0, metavar="SECONDS", help="How long a step may take to end when the worker stops."),
+]
+MetricsPort = Annotated[
+    int,
+    typer.Option(
+        "--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics to this machine at PORT."
     ),
 ]
 Workers = Annotated[

@@ -1,13 +1,13 @@
 """Settings of a command: the options that the commands share."""
 
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.databases import foreign_scheme, is_server
 from ..core.errors import DatabaseUnavailable
 from ..prompts.language import Language, language_named, language_of
 from ..prompts.terminal import sentence
@@ -53,7 +53,7 @@ class Settings:
         return sentence(name, self.language_for(""), **slots)
 
     def agents(self) -> "list[Agent]":
-        """Read the agents file; modules that its tools name are also looked for beside it.
+        """Read the agents file.
 
         Raises:
             ConfigurationError: naming the file, the agent and the field that is wrong.
@@ -62,7 +62,6 @@ class Settings:
 
         if not self.agents_file:
             return []
-        self._look_beside()
         return load_agents(self.agents_file)
 
     def modes(self) -> "dict[str, Any]":
@@ -76,13 +75,7 @@ class Settings:
 
         if not self.agents_file:
             return {}
-        self._look_beside()
         return {**load_modes(self.agents_file), **load_flows(self.agents_file)}
-
-    def _look_beside(self) -> None:
-        folder = str(Path(self.agents_file).resolve().parent)
-        if folder not in sys.path:
-            sys.path.append(folder)
 
     def chosen_agent(self) -> str:
         """The agent that was asked for, else the first one of the agents file, else the default one's empty name."""
@@ -90,8 +83,18 @@ class Settings:
             return self.agent
         return next((agent.agent_id for agent in self.agents()), "")
 
+    @property
+    def names_agents(self) -> bool:
+        """Whether an agents file is named on the command line, and not by the environment alone."""
+        return bool(self.agents_file) and self.agents_file != os.environ.get("SEGUE_AGENTS")
+
+    @property
+    def agents_path(self) -> str:
+        """The absolute path of the agents file; empty where there is none."""
+        return str(Path(self.agents_file).resolve()) if self.agents_file else ""
+
     @asynccontextmanager
-    async def opened(self) -> "AsyncIterator[App]":
+    async def opened(self, max_running: int | None = None) -> "AsyncIterator[App]":
         """Open the app over the database.
 
         Raises:
@@ -99,7 +102,9 @@ class Settings:
         """
         from ..entry import open as open_app
 
-        async with open_app(self.database, agents=self.agents(), modes=self.modes()) as app:
+        opening = open_app(self.database, agents=self.agents(), modes=self.modes(), max_running=max_running)
+        async with opening as app:
+            app.registry.agents_file = self.agents_path
             yield app
 
     @asynccontextmanager
@@ -111,14 +116,18 @@ class Settings:
         """
         from ..rehearsal.segue_bot import attach
 
-        self._check_there()
-        async with self.opened() as app:
-            attach(app)
-            yield app
-
-    def _check_there(self) -> None:
-        if not self.database.startswith(("file:", ":memory:")) and not Path(self.database).exists():
+        if not self.is_there and not foreign_scheme(self.database):
             raise DatabaseUnavailable(
                 "There is no database {path} yet: `segue chat` creates it, or name another one with --db.",
                 path=self.database,
             )
+        async with self.opened() as app:
+            attach(app)
+            yield app
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the database exists."""
+        return (
+            is_server(self.database) or self.database.startswith(("file:", ":memory:")) or Path(self.database).exists()
+        )

@@ -1,6 +1,7 @@
 """Agents: a model, tools, a prompt and the limits of their tasks."""
 
 import importlib
+import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool_calls: int = Field(default=100, ge=0)
+    """Tool calls of a task."""
     parallel_calls: int = Field(default=4, ge=1)
     """Read-only calls that run at once; the others of their batch or wave follow, in order."""
     seconds: float = Field(default=1800, gt=0)
@@ -46,6 +48,8 @@ class Budget(BaseModel):
     """Characters of reasoning in one reply; with more, it is truncated."""
     result_chars: int = Field(default=4_000, ge=100)
     """Characters of one tool result in a prompt."""
+    file_tokens: int = Field(default=12_000, ge=0)
+    """Tokens of the files in a prompt, the newest first; what does not fit is truncated, or only named."""
 
 
 class Prices(BaseModel):
@@ -54,25 +58,33 @@ class Prices(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0)
+    """Of the prompts' tokens."""
     output: float = Field(ge=0)
+    """Of the replies' tokens."""
     currency: str = "USD"
+    """What the prices and costs are in."""
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
         return (self.input * input_tokens + self.output * output_tokens) / 1_000_000
 
 
 class McpServer(BaseModel):
-    """An MCP server whose tools an agent has: a command that is spoken to over stdin and stdout, or a URL."""
+    """An MCP server whose tools an agent has: a command that communicates over stdin and stdout, or a URL."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[\w.-]{1,64}$")
+    """How errors and `segue doctor` call it."""
     command: str = ""
+    """The program to start; it communicates over stdin and stdout."""
     args: Items[str] = ()
+    """The program's arguments."""
     env: dict[str, SecretStr] = {}
     """Set for the command beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours."""
     url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    """The server's address, in place of a command."""
     headers: dict[str, SecretStr] = {}
+    """Sent with each request to the url."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds of one call, instead of the agent's `tool_seconds`; and of connecting, instead of 30."""
     tools: Items[str] | None = None
@@ -80,6 +92,7 @@ class McpServer(BaseModel):
     read_only: Items[str] = ()
     """Tools that change nothing, beside those that the server itself marks so."""
     needs_approval: Items[str] = ()
+    """Tools that wait for a person."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -98,12 +111,17 @@ class Agent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     agent_id: str = Field(pattern=r"^[\w.-]{1,64}$")
+    """Its name in commands, requests and lists."""
     description: str = ""
+    """What it is for, as lists and other agents' controllers show it."""
     model: Any = None
-    """`openai:<name>`, `local:<path.gguf>`, `offline`, a LangChain chat model object, or None: see `chosen_model`."""
+    """`openai:<name>`, `local:<path.gguf>`, `offline`, or a LangChain chat model; None: the environment decides."""
     base_url: str | None = None
+    """The address of its endpoint; by default OPENAI_BASE_URL, else OpenAI's."""
     api_key: SecretStr | None = None
+    """The key of its endpoint; by default OPENAI_API_KEY."""
     temperature: float | None = None
+    """Sent with each request, where it is set."""
     seed: int | None = None
     """Sent to endpoints that sample by a seed."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -119,6 +137,8 @@ class Agent(BaseModel):
 
     Its former name, `silence`, is accepted as well.
     """
+    accepts: Items[Literal["image", "pdf"]] | None = None
+    """Files that the model reads beside text; None: SEGUE_ACCEPTS, else what is known of a model of that name."""
     tools: Items[Any] = ()
     """LangChain tools, plain typed functions, names of tool sets, or `module:attribute`."""
     mcp: Items[McpServer] = ()
@@ -128,12 +148,15 @@ class Agent(BaseModel):
     protocol: Literal["json", "native"] = "json"
     """How the model says what to do: the json envelope, or the endpoint's own tool calls."""
     mode: str = "auto"
+    """The mode of messages that name none."""
     auto: Literal["rules", "model"] | None = None
     """Who picks the mode where the rules do not tell: `model` asks the model first; None: SEGUE_AUTO, else `rules`."""
     language: Literal["zh", "en"] | None = None
     """The language of its prompts and answers; None: the user's."""
     max_iteration: int = Field(default=30, ge=1)
+    """Rounds of a task."""
     budget: Budget = Budget()
+    """What bounds its tasks."""
     prices: Prices | None = None
     """With it, results and traces say what a task cost."""
     system_first: bool = False
@@ -168,14 +191,6 @@ def load_agents(path: str | Path) -> list[Agent]:
     return agents
 
 
-def agent_ids(file: Path) -> list[str]:
-    """The agents that a file names; none where it is no agents file. Nothing is imported."""
-    try:
-        return [agent["agent_id"] for agent in tomllib.loads(file.read_text(encoding="utf-8"))["agent"]]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return []
-
-
 def load_modes(path: str | Path) -> dict[str, Any]:
     """Graphs of one's own from the same file: a `[modes]` table of `name = "module:graph"`.
 
@@ -191,7 +206,7 @@ def load_modes(path: str | Path) -> dict[str, Any]:
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """The tables of an agents file.
+    """The tables of an agents file; modules that it names are then also looked for in its folder.
 
     Raises:
         ConfigurationError: it cannot be read, or has other tables.
@@ -203,10 +218,13 @@ def read_file(file: Path) -> dict[str, Any]:
             raise ConfigurationError(
                 "The agents file {file} has '{unknown}'; it may have {may}.", file=file, unknown=min(unknown), may=may
             )
-        return whole
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ConfigurationError("The agents file {file} cannot be read: {error}.", file=file, error=why) from error
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return whole
 
 
 def _agent_of(table: dict[str, Any], file: Path) -> Agent:

@@ -2,20 +2,28 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .decision import check_storable
 from .errors import InvalidAnswer
+from .permission_rule import MOST_BYTES, PermissionRule
 
-FORM = '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", "arguments"?: {…}, "reason"?: "…"}]}'
+FORM: Final = (
+    '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject", "arguments"?: {…}, "reason"?: "…", '
+    '"always"?: "task" | "session", "only"?: {…}}]}'
+)
 MOST_PROBLEMS = 10
 """Problems that a refusal lists; the others are only counted."""
 
 
 class Verdict(BaseModel):
-    """What a person decided about one call; the `arguments` of an edit take the place of the call's own."""
+    """What a person decided about one call; the `arguments` of an edit take the place of the call's own.
+
+    With `always` its tool needs no further approval in this task, or in this session; with `only` just for calls whose
+    arguments match: each is named there, with its value or with `{"prefix": "…"}`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -23,6 +31,8 @@ class Verdict(BaseModel):
     verdict: Literal["approve", "edit", "reject"]
     arguments: dict[str, Any] | None = None
     reason: str = ""
+    always: Literal["task", "session"] | None = None
+    only: dict[str, Any] | None = None
 
     @field_validator("reason", mode="before")
     @classmethod
@@ -107,8 +117,27 @@ def _misfit(verdict: Verdict, call: Mapping[str, Any]) -> str:
         return "an edit needs arguments"
     if verdict.verdict == "approve" and changed:
         return "it is approved with other arguments, which only an edit can give"
+    if verdict.always and verdict.verdict != "approve":
+        return "only a call that is approved as it is can be allowed always"
     try:
-        check_storable([verdict.arguments, verdict.reason])
+        check_storable([verdict.arguments, verdict.reason, verdict.only])
     except (TypeError, ValueError, RecursionError) as error:
         return f"its arguments or its reason cannot be stored: {error}"
+    return _bad_rule(verdict, call)
+
+
+def _bad_rule(verdict: Verdict, call: Mapping[str, Any]) -> str:
+    """What is wrong with the calls that are to be allowed always; empty if nothing is."""
+    if verdict.only is None:
+        return ""
+    if not (verdict.always and verdict.only):
+        return '"only" names arguments, and goes with "always"'
+    rule = PermissionRule(call["name"], verdict.only)
+    if len(str(rule).encode()) > MOST_BYTES:
+        return f'"only" is longer than {MOST_BYTES} bytes: name a prefix of the long arguments'
+    if names := rule.mismatches(call["arguments"]):
+        return (
+            f'"only" does not match this call in {", ".join(names)}: '
+            'name each of its arguments, with its value or, for a text, {"prefix": "…"}'
+        )
     return ""

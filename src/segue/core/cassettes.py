@@ -1,3 +1,3 @@
-"""What the files of recorded sessions are called."""
+"""The file suffix of recorded sessions."""
 
 SUFFIX = ".cassette.yaml"

@@ -1,19 +1,21 @@
 """The context of a run: its JSON fields, and the services behind them."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from .agents import Agent
+from .errors import FileUnavailable
 from .events import Event
 from .ids import Ids
 from .memory import Memory
 from .models import Model
 from .participants import Participants
 from .prompt_size import SentPrompts
+from .renderings import Renderings
 from .tools import Ledger, Tool
 
 
@@ -76,9 +78,19 @@ class Agents(Protocol):
 
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
 
+    def accepted(self, agent: Agent, override: str = "") -> Collection[str]: ...
+
 
 async def _no_notes(task_id: str) -> Sequence[str]:
     return ()
+
+
+async def _no_files(digest: str) -> bytes:
+    raise FileUnavailable("missing", digest)
+
+
+async def _no_permissions(agent_id: str) -> Mapping[str, str]:
+    return {}
 
 
 def _unchanged(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -100,12 +112,20 @@ class Services:
     """When this run began, by the clock."""
     notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
     """What a person added to the unfinished task, oldest first."""
+    permissions: Callable[[str], Awaitable[Mapping[str, str]]] = _no_permissions
+    """The tools of an agent that a person allowed in this task or session: the scope by the tool's name."""
+    files: Callable[[str], Awaitable[bytes]] = _no_files
+    """The content of a message's file, by its digest."""
     pausing: Callable[[], bool] = lambda: False
     """Whether a pause is requested."""
     announced: Callable[[Iterable[Mapping[str, Any]]], list[dict[str, Any]]] = _unchanged
     """A node's durable events as they are stored: a part of a task says which one it is."""
+    client_tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Those that the task's client carries out."""
     prompts: SentPrompts = field(default_factory=SentPrompts)
     """The last prompts of this run."""
+    renderings: Renderings = field(default_factory=Renderings)
+    """Texts and sizes of what the state holds."""
 
     def __post_init__(self) -> None:
         self.began = self.began or self.clock()
@@ -117,4 +137,5 @@ class Services:
         return self.agents.model_for(agent, override)
 
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
-        return self.agents.tools_for(agent)
+        own = self.agents.tools_for(agent)
+        return {**own, **self.client_tools} if self.client_tools else own

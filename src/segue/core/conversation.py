@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .agents import Items
-from .errors import ConfigurationError
+from .errors import ConfigurationError, listed
 from .records import Json
 
 MODE = "conversation"
@@ -172,6 +173,14 @@ def config_of(values: Mapping[str, Any], source: str = "") -> ConversationConfig
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         of = f" {source}" if source else ""
+        if first["type"] == "extra_forbidden":
+            known = [*ConversationConfig.model_fields]
+            raise ConfigurationError(
+                "The conversation's configuration{of} has no field '{field}'; use one of: {known}.",
+                of=of,
+                field=where,
+                known=listed(get_close_matches(where, known, 1) or known),
+            ) from error
         raise ConfigurationError(
             "The conversation's configuration{of}: {where}: {reason}.", of=of, where=where, reason=first["msg"]
         ) from error

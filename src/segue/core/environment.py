@@ -28,5 +28,9 @@ def need_extra(what: str, extra: str, *packages: str) -> None:
     Raises:
         MissingExtra: naming the extra that `what` needs.
     """
-    if not all(map(find_spec, packages)):
+    try:
+        installed = all(map(find_spec, packages))
+    except ModuleNotFoundError:  # not even the package that one is part of
+        installed = False
+    if not installed:
         raise MissingExtra(what, extra)

@@ -1,7 +1,7 @@
 """Every error that Segue raises, named by what to do next.
 
 SegueError                  a RuntimeError, so that servers pass its sentence on
-├── InvalidMessage          the message is empty or too long: send another
+├── InvalidMessage          the message is empty or too long, or a file of it cannot be sent: send another
 ├── AppClosed               the app was used after it was closed: open it again
 ├── ConfigurationError      something is missing or misspelt: set it
 │   ├── UnknownAgent · UnknownMode · UnknownTool · UnknownLanguage · UnknownOption · UnknownModel · UnknownField
@@ -11,16 +11,18 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 ├── ModelError              the model did not answer: check the endpoint, then resume
 │   ├── ModelUnreachable · ModelRefused
 │   └── UnreadableReply     the reply is not a valid decision: the model is asked again
-├── MemoryUnavailable       a memory file cannot be read or written: the controller is told why
+├── MemoryUnavailable       a memory file cannot be read or written: the controller sees why
 │   ├── InvalidMemory       its name or its size is not allowed: use another
 │   └── UnknownMemory       there is no such memory file
 ├── InvalidPlan             the plan is not valid: the model is asked again with the reasons
 ├── IllegalTransition       a status cannot change in this way
 ├── TaskError
 │   ├── UnknownTask · UnknownThread · NothingStored
+│   ├── AmbiguousTask       the beginning of an id means several tasks, or is too short: write more of it
 │   ├── UnknownSnapshot     the session has no snapshot of that id
 │   │   └── UnknownPlace    no session and no snapshot has that name
 │   ├── ThreadExists        a session of that name exists: choose another name
+│   ├── KeyUsed             the idempotency key stands for another request: use a new one
 │   ├── InvalidExport       the document is not a valid export: nothing was stored
 │   ├── TaskUnfinished      the thread has a task to resume or cancel first
 │   ├── QuestionClosed      it was answered already, or another one took its place
@@ -32,6 +34,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
     │   └── DatabaseDamaged     the file itself is damaged: restore it from a copy
     ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
+    ├── FileUnavailable     the content of a message's file is missing or damaged: restore it from a copy
     ├── NothingReadable     no checkpoint of the session can be read: continue in a new one
     └── StaleOwner          this process lost its lease: nothing more may be written
 """
@@ -251,6 +254,10 @@ class TaskError(SegueError):
     """A task or thread is not in the state that the call needs."""
 
 
+class AmbiguousTask(TaskError):
+    """The text is the beginning of several tasks' ids, or too short to tell."""
+
+
 class UnknownTask(TaskError):
     """No task has that id."""
 
@@ -329,6 +336,15 @@ class ThreadExists(TaskError):
         )
 
 
+class KeyUsed(TaskError):
+    """The idempotency key was used for another request: use a new key for each."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            "The idempotency key '{key}' was used for another request: use a new key for each request.", key=key
+        )
+
+
 class InvalidExport(TaskError):
     """A document cannot be imported; nothing was stored."""
 
@@ -352,6 +368,7 @@ class TaskUnfinished(TaskError):
             choices=choices,
         )
         self.task_id = task_id
+        self.status = status
 
 
 class InvalidAnswer(TaskError):
@@ -438,6 +455,14 @@ class UnreadableState(DamagedSession):
             "Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
             "({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
         )
+
+
+class FileUnavailable(StorageError):
+    """The content of a message's file is missing or damaged."""
+
+    def __init__(self, state: str, path: object) -> None:
+        template = "The file {path} of a message is {state}: restore it from a copy, or send it again in a new message."
+        super().__init__(template, path=path, state=state)
 
 
 class NothingReadable(StorageError):

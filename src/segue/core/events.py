@@ -65,9 +65,10 @@ class Paused(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(Happening):
-    """The task continues from where it stopped."""
+    """The task continues from where it stopped; `agent_changed` if its agent is not the one that it began with."""
 
     type: Literal["resumed"] = "resumed"
+    agent_changed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +106,36 @@ class ApprovalRequested(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalGiven(Happening):
-    """A person decided: `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?}]."""
+    """A person decided.
+
+    `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?}].
+    """
 
     type: Literal["approval_given"] = "approval_given"
     verdicts: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermissionGranted(Happening):
+    """A person allowed a tool of an agent from here on; `scope` is task or session.
+
+    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`.
+    """
+
+    type: Literal["permission_granted"] = "permission_granted"
+    agent_id: str
+    tool: str
+    scope: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPermitted(Happening):
+    """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`)."""
+
+    type: Literal["call_permitted"] = "call_permitted"
+    index: int
+    name: str
+    scope: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,12 +194,16 @@ class Action(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall(Happening):
-    """A tool is about to run; `index` is the call's place in its recursion or step."""
+    """A tool is about to run; `index` is the call's place in its recursion or step.
+
+    `needs_approval` says that a person may have to approve a call of its batch first.
+    """
 
     type: Literal["tool_call"] = "tool_call"
     index: int
     name: str
     arguments: dict[str, Any]
+    needs_approval: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +319,7 @@ class QuestionAnswered(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Lifecycle(Happening):
-    """The lifecycle engine tells how far it is: `event_type` is an `EngineEventType`, `details` its data."""
+    """Progress of the lifecycle engine: `event_type` is an `EngineEventType`, `details` its data."""
 
     type: Literal["lifecycle"] = "lifecycle"
     event_type: str
@@ -361,6 +392,8 @@ RoundEvent = (
     | StepUpdate
     | NotesTaken
     | ApprovalGiven
+    | PermissionGranted
+    | CallPermitted
     | RoundStart
     | BranchStart
     | BranchEnd

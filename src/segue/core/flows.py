@@ -95,7 +95,7 @@ class BranchConfig(_Frozen):
     """A branch that is a graph, a flow or an agent of its own; exactly one of the three is given."""
 
     description: str = ""
-    """What it does, as the controller is told."""
+    """What it does, as the controller sees it."""
     agent: str = ""
     """The id of an agent, which works on the branch's goal in rounds of its own."""
     graph: Imported = None

@@ -1,4 +1,4 @@
-"""The names of things that can be looked up: thread, task, recursion, step."""
+"""Ids of threads, tasks and recursions."""
 
 import uuid
 from typing import NewType
@@ -18,7 +18,7 @@ class Ids:
         return TraceId(str(uuid.uuid4()))
 
     def origin(self) -> str:
-        """What the calls of a task are named by for their tools; forks keep it."""
+        """The part of the idempotency keys of a task's calls that forks keep."""
         return str(uuid.uuid4())
 
     def thread(self) -> ThreadId:

@@ -1,6 +1,6 @@
 """JSON schemas of tools, as a model should see them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 NOISE = ("examples", "keywords", "aliases")
@@ -35,3 +35,13 @@ def _part(key: str, part: Any, noise: Collection[str]) -> Any:
     if key in _NAMED and isinstance(part, Mapping):
         return {name: plain_schema(inner, noise) for name, inner in part.items()}
     return plain_schema(part, noise)
+
+
+def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Tool specs in OpenAI's format: without the `segue` key, and without what in a schema only Segue reads."""
+    return [{"type": "function", "function": _plain_function(tool["function"])} for tool in tools]
+
+
+def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    return {**function, "parameters": plain_schema(parameters, (*NOISE, "title"))}

@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryEntry:
-    """What a round leaves in a memory file; `key` identifies it for ever: the same key again is the same entry."""
+    """An entry that a round adds to a memory file. Entries with the same `key` are the same entry."""
 
     key: str
     task_id: str
@@ -25,7 +25,7 @@ class Memory(Protocol):
         """Add the entry to the file; one whose key is there already changes nothing.
 
         Raises:
-            MemoryUnavailable: with the reason, as the controller is told it.
+            MemoryUnavailable: with the reason, which the controller sees.
         """
         ...
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
+OFFLINE = "offline"
+"""The name of the offline planner: rules, not a language model."""
 Purpose = Literal["decide", "plan", "answer", "extract", "converse"]
 
 
@@ -18,7 +20,8 @@ class ModelRequest:
     `segue` key: {"keywords": [...], "title": str, "read_only": bool}. `native` binds the tools as function calls
     instead of asking for a schema.
     `nudge` is a user's message to close with, for an endpoint that refuses to go on from an assistant's. `seed` is
-    sent to endpoints that take one.
+    sent to endpoints that take one. `files` are the contents, by digest, of the files that messages name and that are
+    sent as parts.
     """
 
     purpose: Purpose
@@ -28,6 +31,7 @@ class ModelRequest:
     native: bool = False
     nudge: str = ""
     seed: int | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

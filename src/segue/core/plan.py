@@ -1,4 +1,4 @@
-"""One `Plan`, one `Step`, one `Status`: what the plan, react and lifecycle graphs share."""
+"""The plan that the plan, react and lifecycle graphs share: `Plan`, `Step` and `Status`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -193,12 +193,12 @@ def problems(steps: Sequence[Step], tools: Iterable[str] | None = None, max_step
     return found
 
 
-def validate(plan: Plan, tools: Iterable[str] | None = None, max_steps: int = MAX_STEPS) -> Plan:
+def validate(plan: Plan, tools: Iterable[str] | None = None) -> Plan:
     """Return the plan if it can run.
 
     Raises:
         InvalidPlan: with every problem found, so that one answer can correct all of them.
     """
-    if found := problems(plan.steps, tools, max_steps):
+    if found := problems(plan.steps, tools):
         raise InvalidPlan("The plan cannot run: " + "; ".join(found) + ".")
     return plan

@@ -1,6 +1,8 @@
-"""The size of a task's prompts, and how much of each is the beginning of the one before."""
+"""The size of prompts: a rough count of tokens, and how much of each prompt is the beginning of the one before."""
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +10,8 @@ from .models import ModelRequest
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+_WIDE = re.compile(r"[\u2e80-\uffef]+")
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,30 @@ class SentPrompts:
     """The last prompt for each purpose of a run."""
 
     def __init__(self) -> None:
-        self._last: dict[str, str] = {}
+        self._last: dict[str, list[str]] = {}
 
     def add(self, request: ModelRequest) -> PromptSize:
-        """Measure a prompt beside the last one for its purpose."""
+        """Measure a prompt, a line for each message, beside the last one for its purpose."""
         beside = [tool["function"] for tool in request.tools] if request.native else request.schema
-        text = "\n".join(_text(message) for message in request.messages)
-        before, self._last[request.purpose] = self._last.get(request.purpose, ""), text
-        return PromptSize(len(text) + (len(_json(beside)) if beside else 0), common_prefix(before, text))
+        texts = [f"{_text(message)}\n" for message in request.messages]
+        before, self._last[request.purpose] = self._last.get(request.purpose, []), texts
+        shared = min(_shared(before, texts), _chars(before), _chars(texts))
+        return PromptSize(_chars(texts) + (len(_json(beside)) if beside else 0), shared)
+
+
+def _chars(texts: Sequence[str]) -> int:
+    """Characters of all texts, without the last line's end."""
+    return sum(map(len, texts)) - bool(texts)
+
+
+def _shared(before: Sequence[str], texts: Sequence[str]) -> int:
+    """Characters of the beginning that two prompts share; most of their messages are the same."""
+    shared = 0
+    for one, other in zip(before, texts, strict=False):
+        if one != other:
+            return shared + common_prefix(one, other)
+        shared += len(one)
+    return shared
 
 
 def _text(message: "BaseMessage") -> str:
@@ -48,3 +68,9 @@ def common_prefix(first: str, second: str) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
     return low
+
+
+def tokens(text: str) -> int:
+    """A rough count that errs high: one a wide character, one for three others."""
+    wide = 0 if text.isascii() else sum(map(len, _WIDE.findall(text)))
+    return wide + (len(text) - wide + 2) // 3

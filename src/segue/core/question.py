@@ -16,6 +16,8 @@ ANSWER_FORMS: Mapping[str, str] = {
 """How each kind of question is answered."""
 API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
+CLIENT_CALL = "client_call"
+"""In a question: the call {"id", "name", "arguments"} that the task's client carries out; the answer is its result."""
 PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict
 from .task_status import TaskStatus
@@ -19,7 +20,7 @@ BEST: Final = 5
 """The highest rating; the lowest is 1."""
 _LAST = 2.5e11
 """Unix seconds, in the year 9892: a later time cannot be shown."""
-_STORED: Final = "stored as JSON text"
+STORED_AS_JSON: Final = "stored as JSON text"
 """Marks the fields whose columns hold JSON."""
 
 Name = Annotated[str, Field(min_length=1)]
@@ -34,6 +35,10 @@ def _answer(value: Json) -> Json:
     if value and not (isinstance(value.get("interrupt_id"), str) and "value" in value):
         raise ValueError("should be an answer")
     return value
+
+
+def _attachments(forms: list[Json]) -> list[Json]:
+    return [read_attachment(form).json() for form in forms]
 
 
 def _event(form: Json) -> Json:
@@ -52,7 +57,12 @@ def _event(form: Json) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class NewTask:
-    """What a task begins with; its language is decided once, and None in a row of an earlier release."""
+    """What a task begins with; its language is decided once, and None in a row of an earlier release.
+
+    `agents_file` is the path of the file that its agents come from, None where they come from none; `agent_digest`
+    identifies the agent's definition, None in a row of an earlier release. `attachments` are the message's files, in
+    the form of `Attachment.json`, `client_tools` the specifications of tools that its client carries out.
+    """
 
     task_id: Name
     thread_id: Name
@@ -62,6 +72,14 @@ class NewTask:
     model: str
     message: str
     language: Literal["zh", "en"] | None = None
+    agents_file: str | None = None
+    agent_digest: str | None = None
+    attachments: Annotated[
+        Annotated[list[Json], BeforeValidator(lambda forms: forms or []), AfterValidator(_attachments)], STORED_AS_JSON
+    ] = field(default_factory=list)
+    client_tools: Annotated[Annotated[list[Json], BeforeValidator(lambda forms: forms or [])], STORED_AS_JSON] = field(
+        default_factory=list
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +92,12 @@ class Task(NewTask):
 
     status: Status
     error: str | None
-    result: Annotated[Json | None, _STORED]
+    result: Annotated[Json | None, STORED_AS_JSON]
     created_at: Moment
     updated_at: Moment
     wanted: Literal["pause", "cancel"] | None
-    notes: Annotated[list[str], _STORED]
-    answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, _STORED]
+    notes: Annotated[list[str], STORED_AS_JSON]
+    answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
     rating: Literal[1, 2, 3, 4, 5] | None
     copy_of: str | None
 
@@ -88,19 +106,78 @@ class Task(NewTask):
         return _plain(self)
 
 
+@dataclass(frozen=True)
+class StatusTally:
+    """How many tasks have a status; `oldest` is when the one that has had it for longest was last changed."""
+
+    status: Status
+    tasks: Count
+    oldest: Moment
+
+
+FORK_MARK = "↳ "
+"""What the title of a fork begins with."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Thread:
-    """A thread as its newest task tells of it; `turns` is the number of its tasks."""
+    """A thread with the fields of its newest task; `turns` is the number of its tasks.
+
+    `title` is the one that a person gave it, else its first message; a fork begins with its original's. One without a
+    task is done, with empty texts.
+    """
 
     thread_id: Name
     turns: int
+    title: str
     message: str
+    agent_id: str
+    mode: str
+    model: str
     status: Status
     updated_at: Moment
+    default_agent: str
+    default_model: str
 
     def json(self) -> Json:
         """The public form."""
         return _plain(self)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What was chosen for a thread, which may have no task yet: where a message names none, its agent and model."""
+
+    thread_id: Name
+    agent_id: str = ""
+    model: str = ""
+    metadata: Annotated[dict[str, str], STORED_AS_JSON] = field(default_factory=dict)
+    created_at: Moment = 0.0
+
+
+@dataclass(frozen=True)
+class RequestKey:
+    """A client's idempotency key, with the digest of its request and what the client reads back of that.
+
+    `also` is another name of the request, which its protocol gives it.
+    """
+
+    key: str
+    digest: str
+    about: Json = field(default_factory=dict)
+    also: "RequestKey | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRequest:
+    """What a request did: it began a task, continued it after its event `seq`, or made a thread, with no task_id."""
+
+    key: str
+    task_id: str
+    thread_id: str
+    seq: int
+    digest: str
+    about: Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +207,67 @@ class WaitingTask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Permission:
+    """A tool of an agent that runs without approval in a session, or in one task of it.
+
+    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`. `task_id` is the task whose question was
+    answered so.
+    """
+
+    thread_id: str
+    agent_id: str
+    tool: str
+    scope: Literal["task", "session"]
+    task_id: str
+    granted_at: float
+
+    def json(self) -> Json:
+        """The public form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A process that runs the tasks of other processes: what it has, and how many it runs at once.
+
+    `agents` are the digests of its agents, by their ids.
+    """
+
+    owner: str
+    agents: Mapping[str, str]
+    modes: list[str]
+    concurrency: int
+    running: int = 0
+    started_at: float = 0.0
+    seen_at: float = 0.0
+
+    def has(self, agent_id: str, mode: str, digest: str | None = None) -> bool:
+        """Whether it can run a task of this agent and mode; with a digest, whether its agent is the same one."""
+        return agent_id in self.agents and mode in self.modes and digest in (None, self.agents[agent_id])
+
+    def json(self) -> Json:
+        """The public form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unowned:
+    """A task to run; its `owner` is the last one that did not let it go, alive unless its lease `expired`.
+
+    `orphaned`: no worker is there that has the agent as it was when the task began.
+    """
+
+    task_id: str
+    thread_id: str
+    agent_id: str
+    agent_digest: str | None
+    mode: str
+    owner: str
+    expired: bool
+    orphaned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """A tool call in the ledger; one that is `orphaned` is not in the thread's state any more."""
 
@@ -138,9 +276,9 @@ class Call:
     scope: Name
     idx: Count
     name: Name
-    arguments: Annotated[Json, _STORED]
+    arguments: Annotated[Json, STORED_AS_JSON]
     state: Literal["running", "done"]
-    outcome: Annotated[Json | None, _STORED]
+    outcome: Annotated[Json | None, STORED_AS_JSON]
     fence: Count
     started_at: Moment
     finished_at: Moment | None
@@ -163,7 +301,7 @@ class StoredEvent:
     thread_id: Name
     source: str | None
     ordinal: Count
-    event: Annotated[Annotated[Json, AfterValidator(_event)], _STORED]
+    event: Annotated[Annotated[Json, AfterValidator(_event)], STORED_AS_JSON]
 
     def numbered(self) -> Event:
         """The event itself, with its number."""
@@ -219,6 +357,15 @@ class Recovery:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class TaskTrace:
+    """Everything about a task, its events and calls in their order."""
+
+    task: Task
+    events: list[Event]
+    calls: list[Call]
+
+
 class Row(Protocol):
     """Values by name."""
 
@@ -236,7 +383,7 @@ class Column(NamedTuple):
 def _columns(kind: type) -> Mapping[str, Column]:
     hints, config = get_type_hints(kind, include_extras=True), ConfigDict(strict=True)
     return {
-        field.name: Column(TypeAdapter(hints[field.name], config=config), _STORED in get_args(hints[field.name]))
+        field.name: Column(TypeAdapter(hints[field.name], config=config), STORED_AS_JSON in get_args(hints[field.name]))
         for field in fields(kind)
     }
 
@@ -311,6 +458,8 @@ def described(kind: type, values: Mapping[str, Any]) -> str:
             return f"event {values.get('seq', '?')} of {task}"
         case "Call":
             return f"call {values.get('name', '?')} of {task}"
+        case "Session":
+            return "choice of agent and model"
     return task
 
 

@@ -9,7 +9,7 @@ from .records import Json
 class Result(Json):
     """What a message came to.
 
-    It is the prescribed dict: `result["answer"]` and `result.answer` are the same.
+    A dict: `result["answer"]` and `result.answer` are the same.
     """
 
     @property
@@ -19,6 +19,7 @@ class Result(Json):
 
     @property
     def success(self) -> bool:
+        """Whether it ended with an answer."""
         return bool(self.get("success"))
 
     @property
@@ -33,10 +34,12 @@ class Result(Json):
 
     @property
     def task_id(self) -> str:
+        """The task of the message."""
         return str(self.get("task_id", ""))
 
     @property
     def session_id(self) -> str:
+        """The conversation that it belongs to."""
         return str(self.get("session_id", ""))
 
     @property
@@ -68,6 +71,11 @@ class Result(Json):
     def error(self) -> str | None:
         """Why it failed."""
         return self.get("error")
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the answer is plain text of a model that did not keep to the protocol, three replies in a row."""
+        return bool(self.get("malformed"))
 
     @property
     def unknown_outcomes(self) -> list[Json]:

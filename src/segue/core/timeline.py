@@ -37,8 +37,9 @@ class TimelineEntry:
     """A snapshot with its place, and what happened since the entry before it.
 
     `turn` counts the session's messages from 1; `recursion` is 0 and `steps` are empty where it lies in none.
-    `happened` are {"type": message | plan | call | answer | …, …}. `effects` are those of the calls that led to it,
-    `effects_since` counts those of all later ones. `next` are the nodes that would run.
+    `happened` are {"type": message | plan | call | answer | …, …}, in a conversation user | bot | api.
+    `effects` are those of the calls that led to it, `effects_since` counts those of all later ones. `next` are the
+    nodes that would run.
     """
 
     checkpoint_id: str
@@ -83,7 +84,7 @@ class CallOrigin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class SnapshotDifference:
     """What differs between two snapshots; `state` and `plan` have the values on both sides.
 
     `state`: {"name", "a", "b"}; `plan`: {"step_id", "description", "a", "b"} with the statuses; `messages` and

@@ -20,7 +20,7 @@ def shown(conversation: Conversation) -> Iterator[Utterance]:
 
 
 def spoken(utterance: Utterance) -> str:
-    """What the transcript says of one utterance: its text, its call or its result."""
+    """The text of one utterance in a transcript: its words, its call or its result."""
     if utterance.role is Role.API:
         return as_text(utterance.data)
     if utterance.text or not utterance.action:
@@ -29,5 +29,5 @@ def spoken(utterance: Utterance) -> str:
 
 
 def as_text(data: Any) -> str:
-    """JSON data as text; a string stands for itself."""
+    """JSON data as text; a string is returned unchanged."""
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -144,9 +144,9 @@ class ConversationEngine:
         if self._live:
             raise EngineBusy(self._state, "a run is under way, wait for it or close it with aclose()")
         if user_input is None and self._state is _S.IDLE and not self._task.task_id:
-            raise EngineBusy(self._state, "there is nothing to go on with, give run() a text")
+            raise EngineBusy(self._state, "there is nothing to continue, give run() a text")
         if user_input is not None and self._state not in (_S.IDLE, *_ENDED):
-            raise EngineBusy(self._state, "a run is unfinished, go on with run(None) or discard it with reset()")
+            raise EngineBusy(self._state, "a run is unfinished, continue it with run(None) or discard it with reset()")
 
     def _prepare(self, user_input: str | None) -> None:
         """Begin anew, or decide what a new task has to take over where the run has none to go on with."""
@@ -161,7 +161,7 @@ class ConversationEngine:
         if not self._source.private and self._task.exists:
             raise EngineBusy(self._state, "the run failed for good, give run() a new goal")
         if not self._source.private:
-            raise TaskError("The snapshot is of a run without an app: go on with it in an engine without one.")
+            raise TaskError("The snapshot is of a run without an app: continue it in an engine without one.")
         phase = self._paused_from if self._state is _S.PAUSED else self._state
         if self._state is _S.COMPLETED:
             self._over = True
@@ -322,7 +322,7 @@ class ConversationEngine:
         self._wake.set()
 
     def create_snapshot(self) -> dict[str, Any]:
-        """The run as JSON values, from which an engine of another process goes on with what is left."""
+        """The run as JSON values, from which an engine in another process continues."""
         paused = {"paused_from": self._paused_from.value} if self._state is _S.PAUSED else {}
         snapshot = {"state": self._state.value, **paused, **self._run.snapshot()}
         if self._task.exists and not self._source.private:
@@ -330,7 +330,7 @@ class ConversationEngine:
         return snapshot
 
     def restore_from_snapshot(self, snapshot: dict[str, Any]) -> bool:
-        """Take over the run of a snapshot; `run(None)` goes on with it.
+        """Take over the run of a snapshot; `run(None)` continues it.
 
         False where it cannot be read or a run is under way: `refused` says why, and nothing was changed.
         """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..core.tokens import tokens
+from ..core.prompt_size import tokens
 from .entries import Block, blocks_of, heading
 
 LEAST_CHARS, MOST_CHARS = 100, 1_000

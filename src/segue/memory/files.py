@@ -10,6 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ..core.disk import sync_folder
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
 from ..core.memory import MemoryEntry
 from ..passages.text_files import Unreadable, read_text
@@ -49,7 +50,7 @@ class MemoryFile:
 class MemoryFiles:
     """The files below one folder; every method blocks."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits = Limits()) -> None:
         self._folder = folder
         self._limits = limits
 
@@ -213,7 +214,7 @@ class MemoryFiles:
         if path.exists():
             shutil.copymode(path, new)
         os.replace(new, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def _unlink(self, path: Path) -> None:
         """Delete a file, what a crash left of a write to it, and the folders that are empty then."""
@@ -251,16 +252,6 @@ def _beside(path: Path) -> Path:
 
 def _source(text: str, block: Block) -> str:
     return text[block.start : block.end].strip("\n")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename outlast a power failure, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _unavailable(name: str, reason: str) -> MemoryUnavailable:

@@ -13,7 +13,7 @@ from ..core.memory import MemoryEntry
 from ..core.records import Json
 from .entries import blocks_of
 from .excerpt import Piece, chosen, pieces_of, whole
-from .files import Limits, MemoryFiles
+from .files import MemoryFiles
 from .names import folder_of
 from .relevance import Relevance
 
@@ -45,13 +45,10 @@ class UserMemory:
 class MemoryFolder:
     """The memory files of all users; without a root they are in a temporary folder, which `close` deletes."""
 
-    def __init__(
-        self, root: str | Path | None = None, embeddings: "Embeddings | None" = None, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, root: str | Path | None = None, embeddings: "Embeddings | None" = None) -> None:
         self._root = Path(root) if root else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.relevance = Relevance(embeddings)
-        self._limits = limits or Limits()
 
     @property
     def root(self) -> Path:
@@ -119,7 +116,7 @@ class MemoryFolder:
 
     def files_of(self, user_id: str) -> MemoryFiles:
         """A user's files, for callers that may block."""
-        return MemoryFiles(self.root / folder_of(user_id), self._limits)
+        return MemoryFiles(self.root / folder_of(user_id))
 
 
 def root_of(database: str) -> Path | None:

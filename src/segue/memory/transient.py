@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..core.memory import MemoryEntry
-from ..core.tokens import tokens as count
+from ..core.prompt_size import tokens as count
 
 
 class TransientMemory:

@@ -1,16 +1,23 @@
 """Models, built from what an agent names."""
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..core.agents import Agent
-from ..core.errors import MissingKey, UnknownModel
-from ..core.models import Model
+from ..core.environment import whole_number
+from ..core.errors import ConfigurationError, MissingKey, UnknownModel
+from ..core.models import OFFLINE, Model
 from .openai.retry import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
+OFFLINE_PACE = "SEGUE_OFFLINE_PACE"
+"""Characters that the offline planner writes a second; 0 is no limit."""
+ACCEPTS = "SEGUE_ACCEPTS"
+"""Files that models read beside text, of agents that do not say."""
 DEFAULT_OPENAI_MODEL = "gpt-4.1-mini"
 
 
@@ -24,7 +31,7 @@ def chosen_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Any
         return named
     if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
         return f"openai:{environ.get('OPENAI_MODEL', DEFAULT_OPENAI_MODEL)}"
-    return "offline"
+    return OFFLINE
 
 
 def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Model:
@@ -38,18 +45,62 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
     choice = chosen_model(agent, override, environ)
     if not isinstance(choice, str):
         return _of_object(choice, agent)
-    if choice == "offline":
+    kind, name = kind_of(choice)
+    if kind == OFFLINE:
         from .offline import OfflinePlanner
 
-        return OfflinePlanner()
-    kind, _, name = choice.partition(":")
-    if kind == "local" and name:
+        return OfflinePlanner(whole_number(environ, OFFLINE_PACE, 0, least=0))
+    if kind == "local":
         from .local.model import local_model
 
         return local_model(agent, name)
-    if kind != "openai" or not name:
-        raise UnknownModel(choice)
     return _openai(agent, name, environ)
+
+
+def kind_of(choice: str) -> tuple[str, str]:
+    """The kind of model that a name means, and the rest of the name.
+
+    Raises:
+        UnknownModel: the name has no known prefix.
+    """
+    kind, _, name = choice.partition(":")
+    if choice != OFFLINE and (kind not in ("openai", "local") or not name):
+        raise UnknownModel(choice)
+    return kind, name
+
+
+def accepted_kinds(agent: Agent, override: str, environ: Mapping[str, str]) -> frozenset[str]:
+    """The kinds of files that a model reads beside text: as the agent or the environment says, else as is known of it.
+
+    Raises:
+        ConfigurationError: SEGUE_ACCEPTS names another kind.
+    """
+    if agent.accepts is not None:
+        return frozenset(agent.accepts)
+    if named := environ.get(ACCEPTS, "").replace(" ", ""):
+        if not (kinds := frozenset(named.split(","))) <= {"image", "pdf", "text"}:
+            raise ConfigurationError(
+                "{name} is '{text}': set it to image, pdf, image,pdf or text.", name=ACCEPTS, text=named
+            )
+        return kinds
+    choice = chosen_model(agent, override, environ)
+    if isinstance(choice, str):
+        kind, _, name = choice.partition(":")
+        return _known_kinds(name) if kind == "openai" else frozenset()
+    return _kinds_of(choice.profile)
+
+
+@cache
+def _known_kinds(name: str) -> frozenset[str]:
+    """What LangChain's table says of a model of OpenAI's; a dated version is as its model."""
+    from langchain_openai import ChatOpenAI
+    from pydantic import SecretStr
+
+    return _kinds_of(ChatOpenAI(model=re.sub(r"-\d{4}-\d{2}-\d{2}$", "", name), api_key=SecretStr("none")).profile)
+
+
+def _kinds_of(profile: Any) -> frozenset[str]:
+    return frozenset(kind for kind in ("image", "pdf") if (profile or {}).get(f"{kind}_inputs"))
 
 
 def _of_object(choice: Any, agent: Agent) -> Model:

@@ -6,9 +6,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelRefused
+from ..core.json_schema import plain_specs
 from ..core.models import ModelPiece, ModelRequest
+from .content_parts import messages_with_parts
 from .reply import GrowingReply
-from .tool_specs import plain_specs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -61,11 +62,11 @@ class ChatObject:
         yield reply
 
     async def _messages(self, request: ModelRequest) -> "AsyncGenerator[AIMessage, None]":
-        runnable = self.bound(request)
+        runnable, messages = self.bound(request), messages_with_parts(request)
         if not self._streaming:
-            yield await runnable.ainvoke(list(request.messages))
+            yield await runnable.ainvoke(messages)
             return
-        async for chunk in runnable.astream(list(request.messages)):
+        async for chunk in runnable.astream(messages):
             yield chunk
 
 

@@ -6,8 +6,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..core.agents import Agent
+from ..core.attachments import PARTS, attached
+from ..core.json_schema import plain_specs
 from ..core.models import ModelRequest
-from .tool_specs import plain_specs
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -53,6 +54,8 @@ def _message(message: "BaseMessage") -> Iterator[str]:
     call_id = getattr(message, "tool_call_id", "")
     yield from ("", f"[{' '.join(filter(None, (_ROLES.get(message.type, message.type), call_id)))}]")
     yield message.content if isinstance(message.content, str) else _json(message.content)
+    for file in attached(message, PARTS):
+        yield f"[{file.media_type} {file.digest}]"
     for call in getattr(message, "tool_calls", ()):
         yield f"{call['id'] or ''} {call['name']} {_json(call['args'])}".lstrip()
 

@@ -1,6 +1,8 @@
 """Text files in whatever encoding they are."""
 
 import codecs
+import re
+from contextlib import suppress
 from pathlib import Path
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -13,6 +15,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GUESSES = ("utf-8", "gb18030", "cp1252")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Characters that no text holds."""
 
 
 class Unreadable(Exception):
@@ -33,6 +37,21 @@ def read_text(path: Path) -> tuple[str, bool]:
     whole = len(data) <= MOST_BYTES
     text = _decoded(data[:MOST_BYTES], whole)
     return text.replace("\r\n", "\n").replace("\r", "\n"), whole
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file's whole content.
+
+    Raises:
+        Unreadable: it is not text.
+    """
+    encodings = [name for mark, name in _MARKS if data.startswith(mark)] or _GUESSES
+    for encoding in encodings:
+        with suppress(UnicodeDecodeError):
+            text = data.decode(encoding)
+            if not _CONTROL.search(text):
+                return text.replace("\r\n", "\n").replace("\r", "\n")
+    raise Unreadable("it is not text")
 
 
 def _decoded(data: bytes, whole: bool) -> str:

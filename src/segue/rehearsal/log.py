@@ -72,7 +72,7 @@ def _conversation(lines: list[Json]) -> Conversation:
 
 
 def ending_of(form: Json) -> Ending:
-    """The ending that a line or a result tells of."""
+    """The ending in a line or a result."""
     return Ending(
         reason=EndReason(form.get("reason") or form["end_reason"]),
         turns=form["turns"],

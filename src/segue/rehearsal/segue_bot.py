@@ -33,7 +33,7 @@ class SegueBot:
     """Answers each turn with a task of a session of its own, in the same database.
 
     The agent's tools are proxies: a call of theirs suspends the task and becomes an action of the conversation, whose
-    result the task goes on with. What there is to do next is read from the database, so a bot can be built anew.
+    result the task continues with. What to do next is read from the database, so a bot can be rebuilt at any time.
     """
 
     def __init__(self, app: App, setting: Setting) -> None:

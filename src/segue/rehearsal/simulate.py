@@ -3,15 +3,17 @@
 from collections.abc import Awaitable, Callable
 
 from ..app import App
+from ..core.context import RunContext
 from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
 from ..core.ids import Ids
-from ..core.participants import factory_of
 from ..core.records import Json
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config
-from ..nodes.conversation.participants import BUILTIN
+from ..nodes.conversation.roles import bot_of, controllers_of, user_of
+from ..nodes.shared.context import NodeContext
+from ..registry import services_of
 from ..runtime.control import Started
 from ..runtime.request import Request
 from ..runtime.sessions import check_session
@@ -90,20 +92,18 @@ async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple
 
 
 def check_config(app: App, config: ConversationConfig) -> None:
-    """Refuse what is not there, before anything is stored.
+    """Build every participant once, before anything is stored, and refuse what is not there or does not fit.
 
     Raises:
         ConfigurationError, UnknownAgent.
     """
     attach(app)
-    registered = app.registry.participants
-    factory_of(config.user_mode, registered.users, BUILTIN.users)
-    factory_of(config.bot_mode, registered.bots, BUILTIN.bots)
-    factory_of(config.api_mode, registered.apis, BUILTIN.apis)
-    for name in config.controllers:
-        factory_of(name, registered.controllers, BUILTIN.controllers)
-    for agent in (config.user_agent, config.bot_agent, config.api_agent):
-        app.registry.agent(agent)
+    agent = app.registry.agent(config.bot_agent)
+    work = NodeContext(services_of(app.registry, lambda _: None), RunContext(), agent)
+    language = config.language or "en"
+    user_of(config, work, language)
+    bot_of(config, work, language)
+    controllers_of(config, work, language)
 
 
 async def _check_bot_session(app: App, session_id: str) -> None:

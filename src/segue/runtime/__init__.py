@@ -1,1 +1,9 @@
-"""Execution of tasks: runner, leases, control, queries, the event stream, sessions and recovery."""
+"""Execution of tasks, between the app and the graphs.
+
+- Start and control: `request`, `control`, `cancellation`, `extraction`, `message_files`, `modes`
+- Run: `runner`, `run`, `capacity`, `thread_state`, `bot_sessions`
+- Ownership of a session: `lease_holder`, `heartbeat`
+- Several processes: `dispatch`, `worker`, `takeover`, `notices`
+- Read and follow: `queries`, `projection`, `event_stream`, `observer`
+- Sessions: `sessions`, `history`, `recovery`, `copies`, `exported_files`
+"""

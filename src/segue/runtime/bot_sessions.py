@@ -1,6 +1,6 @@
-"""Sessions of bots: a conversation with an agent keeps the agent's own session beside it."""
+"""Sessions of bots: a conversation with an agent has the agent's own session beside it."""
 
-from ..checkpoints.ports import Tasks
+from ..checkpoints.tables.tasks import Tasks
 from ..core.conversation import MODE, bot_session, conversation_of_bot
 from ..core.errors import ConfigurationError, DamagedRow
 from ..nodes.conversation.init import read_config
@@ -17,6 +17,6 @@ async def bot_session_of(tasks: Tasks, session_id: str) -> str:
 
 
 async def is_bot_session(tasks: Tasks, session_id: str) -> bool:
-    """Whether a session belongs to a conversation, which goes on with it."""
+    """Whether a session is the bot side of a conversation, which resumes it."""
     conversation_id = conversation_of_bot(session_id)
     return bool(conversation_id) and bool(await bot_session_of(tasks, conversation_id))

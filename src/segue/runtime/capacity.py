@@ -17,6 +17,11 @@ Place = asyncio.Future[bool]
 _inside: ContextVar[bool] = ContextVar("segue_inside_a_task", default=False)
 
 
+def is_inside_task() -> bool:
+    """Whether a task runs what calls this."""
+    return _inside.get()
+
+
 class Capacity:
     """Places for running tasks. A task that a running one starts and waits for takes none: it could never get it."""
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -13,17 +14,20 @@ from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.question import read_answer
-from ..core.records import Json, NewTask, Task
+from ..core.records import Json, NewTask, RequestKey, Session, Task
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
 from ..nodes.shared.approval import check_answer
 from ..prompts.language import language_of
-from ..registry import Registry
+from ..registry import CONTROL_NAMES, Registry
+from ..tools.adapters.client import client_tool_specs
 from .cancellation import stopped
 from .extraction import extract
-from .queries import LOOK_EVERY, Queries, is_over
+from .message_files import MessageFile, MessageFiles, check_accepted
+from .notices import LOOK_EVERY
+from .queries import Queries, is_over
 from .recovery import make_again
 from .request import Request
 from .run import Run
@@ -34,8 +38,11 @@ from .thread_state import state_at
 CANCEL_SECONDS = 10.0
 """How long another process may take to cancel a task that it runs."""
 
-Started = tuple[Task, "asyncio.Task[Json]"]
-"""A task and its run."""
+LOOKS = 5
+"""How often a request that came twice at once looks for what the other one began."""
+
+Started = tuple[Task, "asyncio.Task[Json] | None"]
+"""A task and its run, which is None where another process runs it."""
 
 
 class Control:
@@ -47,12 +54,15 @@ class Control:
         runner: Runner,
         queries: Queries,
         sessions: Sessions,
+        files: MessageFiles,
         modes: Mapping[str, ModeGraph],
     ) -> None:
         self._registry = registry
         self._runner = runner
         self._queries = queries
         self._sessions = sessions
+        self._dispatch = queries.dispatch
+        self._files = files
         self._ids = registry.ids
         self.modes = [*modes, AUTO]
 
@@ -69,14 +79,75 @@ class Control:
 
     async def start(self, request: Request, unlisted: str = "") -> Started:
         """Store a message as a task and run it in the background; `unlisted` is a mode that no message may ask for."""
-        agent, thread_id = self._registry.agent(request.agent), request.session_id or self._ids.thread()
+        return await self._once(request.key, lambda: self._start(request, unlisted))
+
+    async def _once(self, key: RequestKey | None, begin: Callable[[], Awaitable[Started]]) -> Started:
+        """Do what a request asks for, unless it was done before under its idempotency key."""
+        if begun := await self._begun(key):
+            return begun
+        try:
+            return await begin()
+        except TaskError as error:  # the same request may have come twice at once, and be about to be stored
+            for _ in range(LOOKS if key and isinstance(error, ThreadBusy) else 1):
+                if begun := await self._begun(key):
+                    return begun
+                await asyncio.sleep(LOOK_EVERY)
+            raise
+
+    async def _begun(self, key: RequestKey | None) -> Started | None:
+        """The task of the request with this idempotency key, if there is one.
+
+        Raises:
+            KeyUsed: for another request.
+        """
+        known = await self._queries.known(key)
+        if known is None:
+            return None
+        task, run = await self._runner.tasks.get(known.task_id), self._runner.run_of(known.task_id)
+        return task, run.task if run else None
+
+    async def _end_of(self, task_id: str) -> Json:
+        """The result of a task that does not run here, once it stops.
+
+        Raises:
+            TaskError: it failed, and can be resumed.
+        """
+        async for _ in self._queries.follow(task_id):
+            pass
+        task = await self._runner.tasks.get(task_id)
+        if task.status == TaskStatus.ERROR and not task.result:
+            raise TaskError("Task {task_id} failed: {error}", task_id=task_id, error=task.error)
+        if task.status == TaskStatus.WAITING:
+            question = await self._queries.question(task_id)
+            return {**stopped(task), "status": "waiting", "question": question}
+        return task.result or stopped(task)
+
+    def _left(self, row: Task) -> Started:
+        """A task that was left to a worker, together with its lease."""
+        self._runner.forget(row.thread_id)
+        return row, None
+
+    async def _start(self, request: Request, unlisted: str) -> Started:
+        thread_id = request.session_id or self._ids.thread()
+        chosen = await self._queries.session(thread_id) or Session(thread_id)
+        request = replace(
+            request, model=request.model or (chosen.model if request.agent in ("", chosen.agent_id) else "")
+        )
+        agent = self._registry.agent(request.agent or chosen.agent_id)
         mode, language = unlisted or await self._mode(request, agent), self._registry.language(request.language)
         self._check(request, agent, thread_id)
+        files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
-        if request.steer and (steered := await self._steered(thread_id, request.message)):
+        offered = client_tool_specs(request.client_tools, {*self._registry.tools_for(agent), *CONTROL_NAMES})
+        if request.steer and (steered := await self._steered(thread_id, request)):
             return steered
-        self._runner.capacity.check()
-        async with self._runner.leased(thread_id, request.wait) as begin:
+        digest = self._registry.digest(agent)
+        leaves = not unlisted and await self._dispatch.to_worker(agent.agent_id, mode, digest)
+        if not leaves:
+            self._runner.capacity.check()
+        promised = self._promised if self._dispatch.to_workers else None
+        leasing = self._runner.leased(thread_id, request.wait, promised)
+        async with leasing as begin, self._files.kept(files) as attachments:
             await self._make_room(thread_id)
             new = NewTask(
                 task_id=self._ids.task(),
@@ -87,10 +158,19 @@ class Control:
                 model=request.model or self._registry.environment_model(agent),
                 message=request.message,
                 language=agent.language or language or language_of(request.message),
+                agents_file=self._registry.agents_file or None,
+                agent_digest=digest,
+                attachments=attachments,
+                client_tools=offered,
             )
-            creating = self._runner.tasks.create(new, fence=self._runner.saver.fence(thread_id))
-            row = await self._created(asyncio.create_task(creating))
-            return row, begin(row)
+            fence, key = self._runner.saver.fence(thread_id), request.key
+            creating = self._runner.tasks.create(new, fence=fence, key=key, release=leaves)
+            row = await self._created(asyncio.create_task(creating), leaves)
+            return self._left(row) if leaves else (row, begin(row))
+
+    async def _promised(self, thread_id: str) -> bool:
+        """Whether a worker will go on with a session's task, so that nobody else begins one."""
+        return await self._dispatch.awaits_worker(await self._runner.tasks.latest_of(thread_id))
 
     async def ask(self, request: Request, response_model: type[BaseModel] | None = None) -> Result:
         """Start a task and wait for its result, as an object too where a model of it is given."""
@@ -104,8 +184,10 @@ class Control:
         return Result({**result, "object": made, "usage": {**result["usage"], **spent}})
 
     async def _mode(self, request: Request, agent: Agent) -> str:
-        preferred = await self._sessions.default_mode(request.user_id)
-        mode = request.mode or (preferred if preferred in self.modes else "") or agent.mode
+        mode = request.mode
+        if not mode:
+            preferred = await self._sessions.default_mode(request.user_id)
+            mode = preferred if preferred in self.modes else agent.mode
         self.check_mode(mode)
         return mode
 
@@ -126,16 +208,29 @@ class Control:
         check_session(thread_id)
         self._registry.model_for(agent, request.model)
 
-    async def _created(self, creating: "asyncio.Task[Task]") -> Task:
+    async def _read_files(self, request: Request, agent: Agent) -> list[MessageFile]:
+        """The message's files, which the model accepts."""
+        files = await self._files.read(request.files)
+        if files:
+            model = self._registry.model_for(agent, request.model).name
+            check_accepted(files, self._registry.accepted(agent, request.model), model)
+        return files
+
+    async def _created(self, creating: "asyncio.Task[Task]", left: bool) -> Task:
         """The new task; a caller that is cancelled meanwhile leaves no pending task behind."""
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            await self._runner.move(await creating, TaskStatus.CANCELLED)
+            row = await creating
+            if left:  # whoever takes it ends it
+                await self._runner.tasks.move(row.task_id, None, wanted="cancel")
+            else:
+                await self._runner.move(row, TaskStatus.CANCELLED)
             raise
 
     async def _make_room(self, thread_id: str) -> None:
         """Refuse a damaged thread and one with an unfinished task; what a failed one did goes into the history."""
+        self._runner.saver.keep_reads(thread_id)  # its task begins with the same state
         state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last.status in OPEN:
@@ -150,31 +245,50 @@ class Control:
     # A task that was started before.
 
     async def resume(
-        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "", wait: float = 0.0
+        self,
+        task_id: str,
+        *,
+        model: str = "",
+        answer: Any = None,
+        interrupt_id: str = "",
+        wait: float = 0.0,
+        key: RequestKey | None = None,
     ) -> Started:
         """Go on with a task, with a person's answer if one is given; `model` replaces the one that it began with.
 
         `interrupt_id` is the question that the answer is for; without it, it is for the one that is open now.
         """
-        checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
-        return await self.resume_with(task_id, checked, model=model, wait=wait)
 
-    async def resume_with(self, task_id: str, checked: Json | None, *, model: str = "", wait: float = 0.0) -> Started:
+        async def resume() -> Started:
+            checked = None if answer is None else await self._checked(task_id, answer, interrupt_id)
+            return await self.resume_with(task_id, checked, model=model, wait=wait, key=key)
+
+        return await self._once(key, resume)
+
+    async def resume_with(
+        self, task_id: str, checked: Json | None, *, model: str = "", wait: float = 0.0, key: RequestKey | None = None
+    ) -> Started:
         """As `resume`, with an answer in the form that is stored."""
-        known = await self._runner.tasks.get(task_id)
-        await self._registry.prepare(self._registry.agent(known.agent_id))
-        async with self._runner.leased(known.thread_id, wait) as begin:
+        row = await self._runner.tasks.get(task_id)
+        agent = self._registry.agent(row.agent_id)
+        await self._registry.prepare(agent)
+        async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             if checked:
                 await self._queries.open_question(task_id, checked["interrupt_id"])
             await self._check_resumable(row, checked)
-            self._registry.model_for(self._registry.agent(row.agent_id), model or row.model)
+            self._registry.model_for(agent, model or row.model)
             changes = {"model": model or row.model, "answer": checked or row.answer, "wanted": None}
+            changes["agents_file"] = self._registry.agents_file or row.agents_file
+            known, ours = row.agent_digest, self._registry.digest(agent)
+            leaves = row.mode in self.modes and await self._dispatch.to_worker(row.agent_id, row.mode, known, ours)
+            changes["agent_digest"] = known if leaves else ours  # the worker that takes it stores its own
             began = row.status == TaskStatus.PENDING
             status = None if began else TaskStatus.RUNNING
-            events = [] if began else [Resumed(task_id=task_id)]
-            row = await self._runner.move(row, status, events=events, **changes)
-            return row, begin(row)
+            changed = known not in (None, changes["agent_digest"])
+            events = [] if began else [Resumed(task_id=task_id, agent_changed=changed)]
+            row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
+            return self._left(row) if leaves else (row, begin(row))
 
     async def resume_and_follow(
         self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
@@ -185,12 +299,12 @@ class Control:
         async for event in self._queries.follow(task_id, after=max(seen, default=0)):
             yield event
 
-    async def result(self, row: Task, run: "asyncio.Task[Json]") -> Result:
-        """Wait for a run; returns its result with `task_id`, `session_id` and `status`."""
+    async def result(self, row: Task, run: "asyncio.Task[Json] | None") -> Result:
+        """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""
         try:
-            result = await asyncio.shield(run)
+            result = await (asyncio.shield(run) if run else self._end_of(row.task_id))
         except asyncio.CancelledError:
-            if not run.cancelled():
+            if run is None or not run.cancelled():
                 raise
             result = stopped(row)
         status = (await self._runner.tasks.get(row.task_id)).status
@@ -217,6 +331,11 @@ class Control:
                 "Task {task_id} is {status}: there is nothing to resume; send a new message.",
                 task_id=task_id,
                 status=status,
+            )
+        if row.wanted == "cancel":
+            raise TaskError(
+                "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.",
+                task_id=task_id,
             )
         if answer is None and status == TaskStatus.WAITING:
             raise TaskError(
@@ -249,11 +368,17 @@ class Control:
                 "Task {task_id} is {status}: only a task that runs can be paused.", task_id=task_id, status=row.status
             )
         if await self._runner.leases.held(row.thread_id):
-            status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
-            await self._move_unless_ended(row, status, wanted="pause")
-        else:  # its process is gone
+            return await self._request_pause(row)
+        try:  # its process is gone, or no worker took it yet
             async with self._runner.leased(row.thread_id):
                 await self._move_unless_ended(row, TaskStatus.PAUSED, wanted="pause")
+        except ThreadBusy:  # one did meanwhile
+            await self._request_pause(row)
+
+    async def _request_pause(self, row: Task) -> None:
+        """Ask the process that runs a task to pause it."""
+        status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
+        await self._move_unless_ended(row, status, wanted="pause")
 
     async def pause_run(self, run: Run) -> None:
         """Stop a run of this process at its next boundary, unless it just ended."""
@@ -322,15 +447,20 @@ class Control:
 
     # A message that joins an unfinished task.
 
-    async def _steered(self, thread_id: str, message: str) -> Started | None:
+    async def _steered(self, thread_id: str, request: Request) -> Started | None:
         """Add the message to the session's unfinished task, and go on with it; None where it becomes a new task.
 
         Raises:
             TaskError: the task waits for an answer.
+            KeyUsed: the idempotency key stands for a task already.
         """
         row = await self._runner.tasks.latest_of(thread_id)
         if not row or row.status not in OPEN or row.wanted == "cancel":
             return None
+        if request.files:
+            raise InvalidMessage(
+                "Files cannot join an unfinished task: wait for its answer, or cancel it, then send them again."
+            )
         row = await self._paused(row)
         if row.status in ENDED:
             return None
@@ -338,7 +468,8 @@ class Control:
             await self.result(*await self.resume(row.task_id, wait=CANCEL_SECONDS))
             return None
         await self._check_resumable(row, None)
-        await self._runner.add_note(row, message, Steered(task_id=row.task_id, message=message))
+        steered = Steered(task_id=row.task_id, message=request.message)
+        await self._runner.add_note(row, request.message, steered, request.key)
         return await self.resume(row.task_id, wait=CANCEL_SECONDS)
 
     async def _paused(self, row: Task) -> Task:

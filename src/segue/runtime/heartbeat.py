@@ -74,9 +74,10 @@ class Heartbeat:
         """Renew the lease of the thread no more."""
         self._held.pop(thread_id, None)
 
-    def keeps(self, thread_id: str) -> bool:
-        """Whether the lease of the thread is kept, as far as this process knows."""
-        return thread_id in self._held
+    def fence_of(self, thread_id: str) -> int:
+        """The fence under which the lease of the thread is kept, as far as this process knows; 0 where it is not."""
+        held = self._held.get(thread_id)
+        return held.fence if held else 0
 
     def close(self) -> None:
         """End the thread, once a renewal that is under way is done."""

@@ -5,14 +5,18 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from ..checkpoints.ports import Storage
+from ..checkpoints.storage import Storage
 from ..core.errors import ThreadBusy
-from .heartbeat import TTL, Heartbeat
+from .heartbeat import Heartbeat
+from .notices import LOOK_EVERY, Notices
 
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a thread that somebody waits for."""
+FIRST = 0
+"""A position in the queue before all that are given."""
+
+Promised = Callable[[str], Awaitable[bool]]
+"""Whether a worker will take a thread that is free now."""
 
 
 class LeaseHolder:
@@ -25,52 +29,80 @@ class LeaseHolder:
     def __init__(
         self,
         storage: Storage,
+        notices: Notices,
         on_lost: Callable[[str], None],
         on_overdue: Callable[[str, str], None],
-        ttl: float = TTL,
+        ttl: float | None = None,
+        on_takeover: Callable[[], None] = lambda: None,
     ) -> None:
         self._lease = storage.leases
-        self._heartbeat = Heartbeat(storage.renewal(), on_lost, on_overdue, ttl=ttl)
-        self._owner = f"{_here()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._notices = notices
+        self._on_takeover = on_takeover
+        self._heartbeat = Heartbeat(storage.renewal(), on_lost, on_overdue, ttl=ttl or storage.lease_ttl)
+        self.owner = f"{_here()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
-    async def take(self, thread_id: str, wait: float = 0.0) -> int:
+    async def take(self, thread_id: str, wait: float = 0.0, promised: Promised | None = None) -> int:
         """Take the lease and return its fence; wait up to `wait` seconds for it, first come first served.
 
         Raises:
-            ThreadBusy: another owner still has it.
+            ThreadBusy: another owner still has it, or it is `promised` to a worker.
         """
-        fence = await self._take(thread_id, wait)
+        fence = await self._take(thread_id, wait, promised)
         self._heartbeat.hold(thread_id, fence)
         return fence
 
-    async def _take(self, thread_id: str, wait: float) -> int:
+    async def take_first(self, thread_id: str) -> int:
+        """Take the lease for a task that the thread has already, ahead of those who wait with a new one.
+
+        Raises:
+            ThreadBusy: another owner has it.
+        """
+        fence = await self._try(thread_id, FIRST)
+        self._heartbeat.hold(thread_id, fence)
+        return fence
+
+    async def _take(self, thread_id: str, wait: float, promised: Promised | None) -> int:
         try:
-            return await self._try(thread_id)
+            return await self._try(thread_id, promised=promised)
         except ThreadBusy:
             if wait <= 0:
                 raise
         deadline = time.monotonic() + wait
         place = await self._lease.join_queue(thread_id)
         try:
-            while True:
-                try:
-                    return await self._try(thread_id, place)
-                except ThreadBusy:
-                    if time.monotonic() > deadline:
-                        raise
-                await asyncio.sleep(LOOK_EVERY)
+            with self._notices.about(thread_id) as notice:
+                while True:
+                    try:
+                        return await self._try(thread_id, place, promised)
+                    except ThreadBusy:
+                        if time.monotonic() > deadline:
+                            raise
+                    await notice.wait(deadline - time.monotonic())
         finally:
             await self._lease.leave_queue(place)
 
-    async def _try(self, thread_id: str, place: int | None = None) -> int:
-        owner, expires_at = await self._lease.last_owner(thread_id)
-        if self._heartbeat.keeps(thread_id) and owner == self._owner:
+    async def _try(self, thread_id: str, place: int | None = None, promised: Promised | None = None) -> int:
+        """Take the lease unless it is promised, which may show only under it."""
+        if promised and await promised(thread_id):
+            raise ThreadBusy(thread_id)
+        fence = await self._acquire(thread_id, place)
+        if promised and await promised(thread_id):
+            await self._lease.release(thread_id, fence)
+            raise ThreadBusy(thread_id)
+        return fence
+
+    async def _acquire(self, thread_id: str, place: int | None) -> int:
+        owner, left = await self._lease.last_owner(thread_id)
+        if self._heartbeat.fence_of(thread_id) and owner == self.owner:
             raise ThreadBusy(thread_id)
         if owner and is_gone(owner):
             await self._lease.expire(thread_id, owner)
-        elif owner and expires_at <= self._lease.now and is_here(owner):
+        elif owner and left <= 0 and is_here(owner):
             await self._until_renewed(thread_id)
-        return await self._lease.acquire(thread_id, self._owner, place=place, ttl=self._heartbeat.ttl)
+        fence = await self._lease.acquire(thread_id, self.owner, place=place, ttl=self._heartbeat.ttl)
+        if owner not in ("", self.owner):
+            self._on_takeover()
+        return fence
 
     async def _until_renewed(self, thread_id: str) -> None:
         """Give the owner the time of a heartbeat."""
@@ -81,8 +113,24 @@ class LeaseHolder:
 
     async def release(self, thread_id: str, fence: int) -> None:
         """Let the thread go, after the last write."""
-        self._heartbeat.drop(thread_id)
+        self.forget(thread_id)
         await self._lease.release(thread_id, fence)
+
+    def forget(self, thread_id: str) -> None:
+        """Renew the lease no more: it was released with the last write, or is left to expire."""
+        self._heartbeat.drop(thread_id)
+
+    def keeps(self, thread_id: str, fence: int) -> bool:
+        """Whether the lease is renewed under this fence."""
+        return self._heartbeat.fence_of(thread_id) == fence
+
+    async def expire(self, thread_id: str, owner: str) -> None:
+        """End the lease of an owner whose process is gone."""
+        await self._lease.expire(thread_id, owner)
+
+    async def last_owner(self, thread_id: str) -> str:
+        """Who had the lease and did not release it; empty where there is nobody."""
+        return (await self._lease.last_owner(thread_id))[0]
 
     async def held(self, thread_id: str) -> bool:
         """Whether a live process, this one or another, runs a task on the thread."""
@@ -118,6 +166,12 @@ def is_gone(owner: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def described(owner: str) -> str:
+    """An owner in a log: its process, and the machine of that."""
+    place, _, pid = owner.rpartition(":")[0].rpartition(":")
+    return f"process {pid} of {place.partition('/')[0]}"
 
 
 def lives(owner: str) -> bool:

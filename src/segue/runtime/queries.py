@@ -1,27 +1,42 @@
 """Queries: sessions, tasks, events, traces, usage, and the live events of a task."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
-from langchain_core.messages import convert_to_openai_messages
+from langchain_core.messages import BaseMessage, convert_to_openai_messages
 
-from ..checkpoints.ports import Storage
-from ..core.errors import QuestionClosed, StorageError, TaskError, UnknownThread
-from ..core.events import Event, to_dict
+from ..checkpoints.storage import Storage
+from ..core.attachments import ATTACHMENTS, naming
+from ..core.errors import DatabaseDamaged, KeyUsed, QuestionClosed, StorageError, TaskError, UnknownThread
+from ..core.events import Event, Token, Waiting, to_dict
 from ..core.question import ANSWER_FORMS, API_CALL
-from ..core.records import Json, Task, Thread, WaitingTask
+from ..core.records import (
+    Json,
+    KnownRequest,
+    Permission,
+    RequestKey,
+    Session,
+    StatusTally,
+    Task,
+    TaskTrace,
+    Thread,
+    WaitingTask,
+    Worker,
+)
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from .bot_sessions import is_bot_session
+from .dispatch import Dispatch, Dispatching
 from .event_stream import until_end
 from .lease_holder import lives
+from .observer import Observer
 from .projection import Projection, project
 from .run import question_of
 from .runner import Runner, thread_config
 from .thread_state import state_at
 
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a task that another process runs."""
+PAGE = 200
+"""Events that are read at once: a long task leaves the event loop to others in between."""
 
 
 def is_over(row: Task) -> bool:
@@ -33,26 +48,35 @@ def is_over(row: Task) -> bool:
 class Queries:
     """Reads only."""
 
-    def __init__(self, storage: Storage, runner: Runner) -> None:
+    def __init__(self, storage: Storage, runner: Runner, dispatching: Dispatching) -> None:
         self._storage = storage
         self._runner = runner
+        self.dispatch = Dispatch(dispatching, storage.workers)
         self._closing = False
 
     async def history(self, session_id: str) -> list[Json]:
-        """The session's messages in OpenAI's format.
+        """The session's messages in OpenAI's format; `attachments` describes the files of one.
 
         Raises:
             UnknownThread: it has no message.
         """
         state = await state_at(self._runner.graph, thread_config(session_id))
-        if not state.values.get("messages"):
+        messages = state.values.get("messages")
+        if not messages:
             raise UnknownThread(session_id)
-        converted = convert_to_openai_messages(state.values["messages"])
-        return converted if isinstance(converted, list) else [converted]
+        return [_openai_form(message) for message in messages]
 
-    async def threads(self, limit: int = -1, prefix: str = "") -> list[Thread]:
-        """The sessions whose names begin with `prefix`, the last used first."""
-        return await self._runner.tasks.threads(limit, prefix)
+    async def threads(self, limit: int = -1, prefix: str = "", search: str = "") -> list[Thread]:
+        """The sessions with that prefix whose title or first message contains `search`, the last used first."""
+        return await self._runner.tasks.threads(limit, prefix, search)
+
+    async def thread(self, session_id: str) -> Thread:
+        """One session, as `threads` shows it.
+
+        Raises:
+            UnknownThread.
+        """
+        return await self._runner.tasks.thread(session_id)
 
     async def tasks(
         self,
@@ -73,6 +97,29 @@ class Queries:
         """
         return await self._runner.tasks.show(task_id)
 
+    async def request(self, key: str) -> KnownRequest | None:
+        """What the request with an idempotency key did, or None."""
+        return await self._storage.requests.get(key)
+
+    async def known(self, key: RequestKey | None) -> KnownRequest | None:
+        """As `request`, of the same request.
+
+        Raises:
+            KeyUsed: the key was used for another one.
+        """
+        known = await self.request(key.key) if key else None
+        if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
+            raise KeyUsed(key.key)
+        return known
+
+    async def continuation(self, task_id: str, seq: int) -> KnownRequest | None:
+        """The request that continued a task after its event of that number, 0 for its beginning, or None."""
+        return await self._storage.requests.continuing(task_id, seq)
+
+    async def session(self, session_id: str) -> Session | None:
+        """What was chosen for a session; None where nothing was."""
+        return await self._storage.sessions.get(session_id)
+
     async def find_task(self, text: str) -> str:
         """The id of the task that `text` is, or the beginning of.
 
@@ -82,13 +129,15 @@ class Queries:
         return await self._runner.tasks.find(text)
 
     async def resumable(self) -> list[Json]:
-        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process.
+        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process and left to no worker.
 
-        Those of a conversation's bot are not among them: the conversation goes on with them.
+        Those of a conversation's bot are excluded: they are resumed by the conversation.
         """
         rows, tasks = [], self._runner.tasks
         for row, owner in await tasks.unfinished():
-            if not lives(owner) and row.wanted != "cancel" and not await is_bot_session(tasks, row.thread_id):
+            if lives(owner) or row.wanted == "cancel" or await self.dispatch.awaits_worker(row):
+                continue
+            if not await is_bot_session(tasks, row.thread_id):
                 rows.append({**row.json(), "owner": owner, "cut_off": row.status != TaskStatus.PAUSED})
         return rows
 
@@ -121,8 +170,19 @@ class Queries:
             raise QuestionClosed(task_id, interrupt_id, asked)
         return asked
 
+    async def permissions(self, session_id: str | None = None, prefix: str = "") -> list[Permission]:
+        """The permissions of a session, or of those whose names begin with `prefix`, oldest first.
+
+        Raises:
+            UnknownThread.
+        """
+        found = await self._storage.permissions.list(session_id, prefix)
+        if session_id is not None and not found and await self._runner.tasks.latest_of(session_id) is None:
+            raise UnknownThread(session_id)
+        return found
+
     async def waiting(self, prefix: str = "") -> list[WaitingTask]:
-        """Every task that waits for a person, the longest waiting first; one whose state is damaged says so."""
+        """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state."""
         found = [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
         return [task for task in found if task.kind != API_CALL]
 
@@ -164,10 +224,32 @@ class Queries:
         Raises:
             UnknownTask.
         """
+        found = await self.recorded(task_id)
+        events, calls = map(to_dict, found.events), [call.json() for call in found.calls]
+        return {"task": found.task.json(), "events": [*events], "calls": calls}
+
+    async def recorded(self, task_id: str) -> TaskTrace:
+        """As `trace`, as records.
+
+        Raises:
+            UnknownTask.
+        """
         row = await self._runner.tasks.get(task_id)
         calls = await self._storage.ledger(row.thread_id).calls(task_id)
-        events = await self.events(task_id)
-        return {"task": row.json(), "events": events, "calls": [call.json() for call in calls]}
+        events: list[Event] = []
+        while page := await self._runner.log.read(task_id, events[-1].seq if events else 0, PAGE):
+            events += page
+            if len(page) < PAGE:
+                break
+        return TaskTrace(row, events, calls)
+
+    async def tally(self) -> Sequence[StatusTally]:
+        """How many tasks of the database have each status."""
+        return await self._runner.tasks.tally()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer what happens to the tasks of this process from now on."""
+        self._runner.observers.append(observer)
 
     async def usage(self, agent_id: str | None = None) -> Json:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
@@ -187,11 +269,18 @@ class Queries:
         """
         await self._storage.check_writable()
 
-    async def follow(self, task_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The task's durable events after number `after`, then the live ones until it stops."""
-        with self._runner.hub.listening(task_id) as queue:
-            live = self._runner.run_of(task_id) is not None
-            seen = after
+    async def follow(self, task_id: str, after: int = 0, so_far: bool = False) -> AsyncGenerator[Event, None]:
+        """The task's durable events after number `after`, then the live ones until it stops.
+
+        With `so_far` the live ones begin with what was streamed of the answer before, as one token.
+
+        Raises:
+            DatabaseDamaged: so that not even this could be stored with the task.
+        """
+        with self._runner.hub.listening(task_id) as queue, self._runner.notices.about(task_id) as notice:
+            run = self._runner.run_of(task_id)
+            live, written = run is not None, run.partial if run and so_far else ""
+            seen, told = after, False
             while True:
                 elsewhere = not live and await self.runs_elsewhere(task_id)
                 for event in await self._runner.log.read(task_id, seen):
@@ -199,16 +288,50 @@ class Queries:
                     yield event
                 if not elsewhere or self._closing:
                     break
-                await asyncio.sleep(LOOK_EVERY)
+                if not told and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
+                    yield Waiting(task_id=task_id, reason="no worker is running")
+                    told = True
+                await notice.wait()
+            if written:
+                yield Token(task_id=task_id, content=written)
             if live:
                 async for event in until_end(queue, seen, partial(self._runner.log.read, task_id)):
                     yield event
+        if run and run.task:
+            await _raise_damage(run.task)
 
     async def runs_elsewhere(self, task_id: str) -> bool:
-        """Whether a live process holds the session of a task that is not finished."""
+        """Whether another process runs a task that is not finished, or a worker will."""
         row = await self._runner.tasks.get(task_id)
-        return row.status in ACTIVE and await self._runner.leases.held(row.thread_id)
+        if row.status not in ACTIVE:
+            return False
+        return await self._runner.leases.held(row.thread_id) or await self.dispatch.awaits_worker(row)
+
+    async def workers(self) -> list[Worker]:
+        """The workers that are there now."""
+        return await self.dispatch.workers()
+
+    async def waiting_for_worker(self) -> list[Task]:
+        """The tasks that no process runs, and no worker is there that has their agent and mode."""
+        if self._storage.workers is None:
+            return []
+        workers = await self.dispatch.workers()
+        unowned = await self._storage.workers.unowned()
+        left = [each for each in unowned if not any(worker.has(each.agent_id, each.mode) for worker in workers)]
+        return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
 
     def stop_following(self) -> None:
         """End the streams of tasks that other processes run."""
         self._closing = True
+        self._runner.notices.tell_all()
+
+
+def _openai_form(message: BaseMessage) -> Json:
+    return {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}
+
+
+async def _raise_damage(run: "asyncio.Task[Json]") -> None:
+    """Raise what a run of this process ended with if it is damage of the file."""
+    await asyncio.wait([run])
+    if not run.cancelled() and isinstance(error := run.exception(), DatabaseDamaged):
+        raise error

@@ -2,7 +2,7 @@
 
 from langchain_core.runnables import RunnableConfig
 
-from ..checkpoints.ports import Storage
+from ..checkpoints.storage import Storage
 from ..core.records import Recovery
 from ..prompts.language import Language
 from .runner import Runner, thread_config

@@ -1,11 +1,14 @@
 """A message and its options."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
 from typing import Any, Self, TypedDict
 
 from ..core.errors import InvalidMessage, UnknownOption
+from ..core.records import RequestKey
+from .message_files import FileInput, fingerprint
 
 
 class MessageOptions(TypedDict, total=False):
@@ -25,8 +28,15 @@ class MessageOptions(TypedDict, total=False):
     """Seconds to wait if the session is busy."""
     steer: bool
     """Add the message to the session's unfinished task, if there is one."""
+    idempotency_key: str | RequestKey
+    """The same key with the same message again gives the task that it began, instead of another one."""
+    files: Sequence[FileInput]
+    """Files that go along: paths, pairs of a name and the content, or uploads."""
     language: str
     """zh or en, where the agent names none; empty: SEGUE_LANGUAGE, else that of the message."""
+    client_tools: Sequence[Mapping[str, Any]]
+    """Tools that the caller carries out, each {"name", "description", "parameters"}: a call waits as a question, whose
+    answer is the result."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,10 @@ class Request:
     model: str = ""
     wait: float = 0.0
     steer: bool = False
+    key: RequestKey | None = None
+    files: Sequence[FileInput] = ()
     language: str = ""
+    client_tools: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(cls, message: Any, options: Mapping[str, Any]) -> Self:
@@ -52,8 +65,11 @@ class Request:
         """
         if not isinstance(message, str):
             raise InvalidMessage("The message is {kind}, not text: pass a str.", kind=type(message).__name__)
-        known = [field.name for field in fields(cls) if field.name != "message"]
+        known = [*MessageOptions.__annotations__]
         if unknown := sorted(options.keys() - set(known)):
             raise UnknownOption(unknown[0], known)
         given = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
-        return cls(message, **{name: value for name, value in given.items() if value is not None})
+        if isinstance(key := given.pop("idempotency_key", None), str):
+            whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
+            key = RequestKey(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
+        return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})

@@ -10,12 +10,14 @@ from langchain_core.messages import HumanMessage
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from ..core.attachments import naming
 from ..core.events import AttemptRestarted, Event, Fallback, Token
 from ..core.question import PAUSE
 from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
 from .capacity import Place
 
+REQUESTED = "pause was asked for"
 LEASE_LOST = "another process took over the session"
 
 
@@ -33,6 +35,8 @@ class Run:
     task: "asyncio.Task[Json] | None" = None
     stoppable: bool = False
     cancelled: bool = False
+    abandoned: bool = False
+    """Its lease is left to expire: the database failed the task."""
     partial: str = ""
     _settled: int = 0
     """How much of `partial` model calls before the present one streamed."""
@@ -94,10 +98,20 @@ def knows(state: StateSnapshot, task_id: str) -> bool:
     return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
 
 
-def given(state: StateSnapshot, row: Task) -> "GraphInput | Command[Any] | None":
-    """What to invoke the graph with: the message, a person's answer, or None to go on."""
+Given = GraphInput | Command[Any] | None
+"""What the graph of a task is invoked with; None to go on."""
+
+
+def message_of(row: Task) -> Given:
+    """The message that a task begins with."""
+    message = HumanMessage(row.message, additional_kwargs=naming(row.attachments))
+    return {"messages": [message], "assignment": {"task_id": row.task_id}}
+
+
+def continued(state: StateSnapshot, row: Task) -> Given:
+    """The message, if the graph does not have it yet, a person's answer, or None."""
     if not knows(state, row.task_id):
-        return {"messages": [HumanMessage(row.message)], "assignment": {"task_id": row.task_id}}
+        return message_of(row)
     answer = row.answer
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):
         return Command(resume={answer["interrupt_id"]: answer["value"]})

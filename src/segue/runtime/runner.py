@@ -10,33 +10,42 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 
-from ..checkpoints.ports import Storage
+from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.context import AppContext
-from ..core.errors import DatabaseDamaged, DatabaseUnavailable, IllegalTransition, SegueError, StaleOwner
+from ..core.errors import (
+    DatabaseDamaged,
+    DatabaseUnavailable,
+    IllegalTransition,
+    SegueError,
+    StaleOwner,
+    ThreadBusy,
+)
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
 from ..core.question import API_CALL
-from ..core.records import Json, Task
-from ..core.task_status import TaskStatus
+from ..core.records import Json, RequestKey, Task
+from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import build_chat
 from ..memory.folder import MemoryFolder
 from ..nodes.chat.run_mode import ModeGraph
 from ..prompts.errors import render
 from ..registry import Registry, services_of
-from ..tools.calls.run import left_open
+from ..tools.adapters.client import client_tools
+from ..tools.calls.run import LEFT_OPEN, left_open
 from .cancellation import cancelled_result, close_turn, stopped
 from .capacity import Capacity
 from .event_stream import Hub
-from .lease_holder import LeaseHolder
+from .lease_holder import LeaseHolder, Promised
+from .notices import REQUESTS, Notices
+from .observer import Observer
 from .projection import project
-from .run import LEASE_LOST, Run, given, knows, look_at, question_of
+from .run import LEASE_LOST, REQUESTED, Given, Run, continued, knows, look_at, message_of, question_of
 from .thread_state import state_at
 
 logger = logging.getLogger(__name__)
 
-WATCH_EVERY = 0.2
-"""Seconds between two looks at what other processes want of the tasks that run here."""
-
+LETTING_GO = 0.5
+"""Seconds that another process may take to release a session whose task has ended."""
 WITHOUT_STEPS = "direct"
 """The mode inside of which there is no recursion and no step to go back to."""
 
@@ -64,35 +73,45 @@ class Runner:
         self.memory = memory or MemoryFolder()
         self.capacity = capacity or Capacity()
         self.hub = Hub()
+        self.observers: list[Observer] = []
         self.tasks = storage.tasks
         self.log = storage.events
-        self.leases = LeaseHolder(storage, self._lost, self._overdue)
+        self.notices = Notices(storage.workers)
+        self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._took_over)
         self.saver = storage.saver(self._publish, self._pause_run)
-        self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver.checkpointer})
+        self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver})
         self._storage = storage
         self._registry = registry
         self._runs: dict[str, Run] = {}
         self._watching: asyncio.Task[None] | None = None
+        self.for_others = False
+        """Whether what is stopped here is left to other processes, without being paused: a worker's tasks."""
 
     def _publish(self, stored: Iterable[Event]) -> None:
         for event in stored:
             self.hub.publish(event)
+            if run := self.run_of(event.task_id):
+                for observer in self.observers:
+                    observer.stored(run.row, event)
 
     async def move(self, row: Task, status: TaskStatus | None, *, events: Iterable[Event] = (), **changes: Any) -> Task:
         """Change a task, under the thread's lease if this process holds it, and publish its events."""
         fence = self.saver.fence(row.thread_id) or None
         moved, stored = await self.tasks.move(row.task_id, status, events=events, fence=fence, **changes)
         self._publish(stored)
+        if status is not None and moved.status not in ACTIVE:
+            for observer in self.observers:
+                observer.stopped(moved)
         return moved
 
-    async def add_note(self, row: Task, text: str, event: Event) -> None:
-        """Add a text that steers a task, and publish its event."""
-        _, stored = await self.tasks.add_note(row.task_id, text, event)
+    async def add_note(self, row: Task, text: str, event: Event, key: RequestKey | None = None) -> None:
+        """Add a text that steers a task, under its idempotency key if it has one, and publish its event."""
+        _, stored = await self.tasks.add_note(row.task_id, text, event, key)
         self._publish(stored)
 
     def _pause_run(self, task_id: str) -> None:
         if run := self.run_of(task_id):
-            run.pause("pause was asked for")
+            run.pause(REQUESTED)
 
     def run_of(self, task_id: str) -> Run | None:
         """The run of a task that runs in this process."""
@@ -101,6 +120,10 @@ class Runner:
     def running(self) -> list[str]:
         """The threads whose tasks run in this process, or wait for their turn."""
         return [run.row.thread_id for run in self._runs.values()]
+
+    def _took_over(self) -> None:
+        for observer in self.observers:
+            observer.took_over()
 
     def _lost(self, thread_id: str) -> None:
         """Another owner took the thread; called from the heartbeat's thread."""
@@ -116,13 +139,17 @@ class Runner:
                 run.pause(reason)
 
     @asynccontextmanager
-    async def leased(self, thread_id: str, wait: float = 0.0) -> AsyncIterator[Begin]:
+    async def leased(
+        self, thread_id: str, wait: float = 0.0, promised: Promised | None = None, *, first: bool = False
+    ) -> AsyncIterator[Begin]:
         """Take the thread's lease and give the function that begins a task under it; without a task it is released.
 
+        With `first` it is taken ahead of those who wait for it.
+
         Raises:
-            ThreadBusy: another owner runs a task on the thread, even after `wait` seconds.
+            ThreadBusy: another owner runs a task on the thread, or will, even after `wait` seconds.
         """
-        fence = await self.leases.take(thread_id, wait)
+        fence = await (self.leases.take_first(thread_id) if first else self._take(thread_id, wait, promised))
         await self._end_stale(thread_id)
         self.saver.hold(thread_id, fence)
         begun = False
@@ -140,8 +167,22 @@ class Runner:
         try:
             yield begin
         finally:
-            if not begun:
+            if not begun and self.leases.keeps(thread_id, fence):
                 await self._let_go(thread_id, fence)
+
+    async def _take(self, thread_id: str, wait: float, promised: Promised | None) -> int:
+        try:
+            return await self.leases.take(thread_id, wait, promised)
+        except ThreadBusy:
+            last = None if wait else await self.tasks.latest_of(thread_id)
+            if last is None or last.status not in ENDED:
+                raise
+        return await self.leases.take(thread_id, LETTING_GO, promised)
+
+    def forget(self, thread_id: str) -> None:
+        """Hold the thread's lease no more: it was released with the last write, or is left to expire."""
+        self.saver.release(thread_id)
+        self.leases.forget(thread_id)
 
     async def _end_stale(self, thread_id: str) -> None:
         """Stop a run of ours whose lease ran out before we took the thread again; it cannot write any more."""
@@ -157,16 +198,20 @@ class Runner:
 
     async def _watch(self) -> None:
         """Carry out what other processes want of the tasks that run here, as long as any does."""
-        while self._runs:
-            with suppress(DatabaseUnavailable):
-                for task_id, what in (await self.tasks.requested(self._runs)).items():
-                    run = self.run_of(task_id)
-                    if run and what == "cancel":
-                        run.cancel()
-                    elif run and not run.reason:
-                        self._pause_run(task_id)
-                        self._publish((await self.log.read(task_id))[-1:])  # its status, which another process changed
-            await asyncio.sleep(WATCH_EVERY)
+        with self.notices.about(REQUESTS) as notice:
+            while self._runs:
+                with suppress(DatabaseUnavailable):
+                    await self._obey()
+                await notice.wait()
+
+    async def _obey(self) -> None:
+        for task_id, what in (await self.tasks.requested(self._runs)).items():
+            run = self.run_of(task_id)
+            if run and what == "cancel":
+                run.cancel()
+            elif run and not run.reason:
+                self._pause_run(task_id)
+                self._publish((await self.log.read(task_id))[-1:])  # its status, which another process changed
 
     async def _run(self, run: Run) -> Json:
         thread_id, fence = run.row.thread_id, run.fence
@@ -175,7 +220,10 @@ class Runner:
         finally:
             self.capacity.release(run.place)
             try:
-                await self._let_go(thread_id, fence)
+                if run.abandoned:
+                    self.forget(thread_id)
+                else:
+                    await self._let_go(thread_id, fence)
             finally:
                 del self._runs[run.row.task_id]
                 self.hub.end(run.row.task_id)
@@ -194,17 +242,16 @@ class Runner:
         except GraphDrained:
             if run.reason == LEASE_LOST:
                 raise StaleOwner(run.row.thread_id) from None
-            return await (self.end_cancelled(run.row, run.partial) if run.cancelled else self._pause(run, run.reason))
+            return await self._stopped(run, run.reason)
         except StaleOwner:
             raise
         except asyncio.CancelledError:
+            result = await self._stopped(run, "stopped at once")
             if run.cancelled:
-                return await self.end_cancelled(run.row, run.partial)
-            await self._pause(run, "stopped at once")
+                return result
             raise
         except DatabaseUnavailable as error:
-            damaged = isinstance(error, DatabaseDamaged)
-            await (self._fail(run.row, error) if damaged else self._interrupt(run, str(error)))
+            await self._broken(run, error)
             raise
         except Exception as error:
             await self._fail(run.row, error)
@@ -235,6 +282,24 @@ class Runner:
     async def _pause(self, run: Run, reason: str) -> Json:
         await self.move(run.row, TaskStatus.PAUSED, events=[Paused(task_id=run.row.task_id, reason=reason)])
         return stopped(run.row)
+
+    async def _stopped(self, run: Run, reason: str) -> Json:
+        """Keep what a run came to that was stopped; another worker goes on unless a person asked for it."""
+        if run.cancelled:
+            return await self.end_cancelled(run.row, run.partial)
+        if self.for_others and run.reason != REQUESTED:
+            logger.info("Task %s is handed over to another worker.", run.row.task_id)
+            return stopped(run.row)
+        return await self._pause(run, reason)
+
+    async def _broken(self, run: Run, error: DatabaseUnavailable) -> None:
+        """Keep what can be kept of a task that the database failed; a worker leaves it until its lease expires."""
+        if isinstance(error, DatabaseDamaged):
+            await self._fail(run.row, error)
+        elif self.for_others:
+            run.abandoned = True
+        else:
+            await self._interrupt(run, str(error))
 
     async def _interrupt(self, run: Run, reason: str) -> None:
         """Keep a task resumable that the database failed; where even that cannot be stored, its lease expires."""
@@ -267,11 +332,16 @@ class Runner:
             "recursion_limit": 20 + 4 * agent.max_iteration + 2 * agent.budget.tool_calls,
             "metadata": {"segue_schema": self._storage.schema_version, "segue_task": row.task_id},
         }
-        state = await state_at(self.graph, thread_config(row.thread_id))
-        if knows(state, row.task_id) and not state.tasks and state.values.get("result"):
-            return {"result": state.values["result"]}
+        if row.status == TaskStatus.PENDING:  # its graph never ran
+            given: Given = message_of(row)
+        else:
+            self.saver.keep_reads(row.thread_id)  # the graph goes on from the same state
+            state = await state_at(self.graph, thread_config(row.thread_id))
+            if knows(state, row.task_id) and not state.tasks and state.values.get("result"):
+                return {"result": state.values["result"]}
+            given = continued(state, row)
         out: Json = await self.graph.ainvoke(
-            given(state, row), config, context=self._context(run), durability="sync", control=run.control
+            given, config, context=self._context(run), durability="sync", control=run.control
         )
         if "__interrupt__" in out and not question_of(out["__interrupt__"]):
             raise GraphDrained(run.reason)
@@ -287,13 +357,19 @@ class Runner:
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)
 
+        async def permissions(agent_id: str) -> Mapping[str, str]:
+            return await self._storage.permissions.in_task(row.thread_id, agent_id, row.task_id)
+
         services = services_of(
             self._registry,
             emit,
             ledger=self._storage.ledger(row.thread_id, run.fence),
             notes=notes,
+            permissions=permissions,
             pausing=lambda: bool(run.reason),
+            files=self._storage.files.get,
             memory=self.memory.of(row.user_id),
+            client_tools=client_tools(row.client_tools, row.language or "en"),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
         return AppContext.carrying(self._registry.for_run(services), **names, language=row.language or "")
@@ -305,7 +381,7 @@ class Runner:
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
                 await self.move(run.row, TaskStatus.PAUSING if running else None, wanted="pause")
         finally:
-            run.pause("pause was asked for")
+            run.pause(REQUESTED)
 
     async def end_cancelled(self, row: Task, partial: str = "") -> Json:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
@@ -323,6 +399,10 @@ class Runner:
         agent = self._registry.agents.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools))
+        for call in calls:
+            if call.fence == fence and LEFT_OPEN in (call.outcome or {}).get("error", ""):
+                for observer in self.observers:
+                    observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)
         known = project(await self.log.read(row.task_id))
         result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
@@ -339,9 +419,13 @@ class Runner:
             run.pause("the app was closed")
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
+        self.stop_all()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def stop_all(self) -> None:
+        """Stop what runs where it is."""
         for run in self._runs.values():
             run.stop()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Pause what runs, wait until it has stopped, and end the heartbeat."""
@@ -350,7 +434,10 @@ class Runner:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        await self.notices.close()
         await self.leases.close()
+        for observer in self.observers:
+            await observer.close()
 
 
 def thread_config(thread_id: str) -> RunnableConfig:

@@ -6,13 +6,14 @@ from typing import Any
 
 from langchain_core.messages import convert_to_openai_messages, messages_to_dict
 
-from ..checkpoints.ports import Storage
+from ..checkpoints.storage import Storage
 from ..core.conversation import bot_session
 from ..core.errors import InvalidExport, InvalidMessage, UnknownThread
 from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Json
+from ..core.records import Json, RequestKey, Session
 from ..prompts.language import Language
 from .bot_sessions import bot_session_of
+from .exported_files import exported_files, imported_files
 from .recovery import recover_session
 from .runner import Runner
 from .thread_state import state_at
@@ -49,20 +50,45 @@ class Sessions:
         """
         return [found.json() for found in await self._storage.sessions.snapshots(session_id, limit, before)]
 
-    async def fork(self, from_session: str, checkpoint_id: str, session_id: str) -> Json:
-        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
-
-        That of a conversation's bot is copied with it.
+    async def create(self, session: Session, key: RequestKey | None = None) -> None:
+        """Store a session without a message.
 
         Raises:
-            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
+            InvalidMessage, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
+        """
+        check_session(session.thread_id)
+        await self._storage.sessions.create(session, key=key)
+
+    async def choose(self, session: Session) -> None:
+        """Store what a session's messages use that name no agent or model.
+
+        Raises:
+            UnknownThread.
+        """
+        await self._storage.sessions.put(session)
+
+    async def fork(
+        self,
+        from_session: str,
+        checkpoint_id: str,
+        session_id: str,
+        *,
+        blocked: bool = False,
+        key: RequestKey | None = None,
+    ) -> Json:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+
+        That of a conversation's bot is copied with it. A `blocked` task cannot be resumed until that is taken back.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, KeyUsed, DamagedSession.
         """
         check_session(session_id)
         bot = await bot_session_of(self._storage.tasks, from_session)
         beside = [(bot, bot_session(session_id))] if bot else []
-        return await self._newest(
-            session_id, await self._storage.sessions.fork(from_session, checkpoint_id, session_id, beside)
-        )
+        storage = self._storage.sessions
+        task_id = await storage.fork(from_session, checkpoint_id, session_id, beside, blocked=blocked, key=key)
+        return await self._newest(session_id, task_id)
 
     async def export(self, session_id: str) -> Json:
         """The session as a JSON document.
@@ -75,9 +101,12 @@ class Sessions:
         state = await state_at(self._runner.graph, {"configurable": place}) if place["checkpoint_id"] else None
         messages = state.values.get("messages", []) if state else []
         openai, full = convert_to_openai_messages(messages), messages_to_dict(messages)
-        return {**document, "messages": openai, "messages_full": full}
+        files = await exported_files(self._storage.files, document["tasks"])
+        return {**document, "messages": openai, "messages_full": full, "files": files}
 
-    async def import_(self, document: Any, session_id: str, user_id: str | None = None) -> Json:
+    async def import_(
+        self, document: Any, session_id: str, user_id: str | None = None, key: RequestKey | None = None
+    ) -> Json:
         """Store an exported session as a new one; returns its newest task.
 
         Raises:
@@ -86,7 +115,9 @@ class Sessions:
         check_session(session_id)
         if is_too_deep(document):
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
-        return await self._newest(session_id, await self._storage.sessions.import_(document, session_id, user_id))
+        async with imported_files(self._storage.files, document):
+            task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key)
+            return await self._newest(session_id, task_id)
 
     async def _newest(self, thread_id: str, task_id: str | None) -> Json:
         """A task; only the thread's id where there is none, as in a graph that ran without the app."""
@@ -101,6 +132,14 @@ class Sessions:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
         return (await recover_session(self._storage, self._runner, session_id, language)).json()
+
+    async def rename(self, session_id: str, title: str) -> None:
+        """Give the session a title; an empty one takes it back.
+
+        Raises:
+            UnknownThread.
+        """
+        await self._storage.tasks.name_thread(session_id, " ".join(title.split()))
 
     async def delete(self, session_id: str, keep_memory: bool = False) -> None:
         """Delete every row of the session, and rewrite the file without them; first what its tasks remember.
@@ -117,10 +156,22 @@ class Sessions:
                         await self._delete(bot, keep_memory)
             await self._delete(session_id, keep_memory)
 
+    async def revoke(self, session_id: str, tool: str = "", agent_id: str = "") -> int:
+        """Delete the session's permissions, of one tool or agent where it is named; returns how many there were.
+
+        Raises:
+            UnknownThread.
+        """
+        if await self._storage.tasks.latest_of(session_id) is None:
+            raise UnknownThread(session_id)
+        return await self._storage.permissions.revoke(session_id, tool, agent_id)
+
     async def _delete(self, session_id: str, keep_memory: bool) -> None:
         if not keep_memory:
             await self._forget(session_id)
+        await self._storage.files.expire(session_id)
         await self._storage.sessions.delete(session_id, self._runner.saver.fence(session_id))
+        await self._storage.files.sweep()
 
     async def _forget(self, session_id: str) -> None:
         """Delete the entries of memory files that the session's tasks wrote."""

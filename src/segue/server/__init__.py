@@ -3,6 +3,6 @@
 from .app import create_app
 from .log_config import configure_logs
 from .run import serve
-from .settings import ServerSettings, check_address, from_environment
+from .settings import ServerSettings, check_address, check_port, from_environment
 
-__all__ = ["ServerSettings", "check_address", "configure_logs", "create_app", "from_environment", "serve"]
+__all__ = ["ServerSettings", "check_address", "check_port", "configure_logs", "create_app", "from_environment", "serve"]

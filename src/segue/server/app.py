@@ -14,18 +14,24 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ..core.agents import Agent
 from ..core.errors import SegueError
+from ..core.models import OFFLINE
 from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
+from ..telemetry.metrics import Metrics
 from .auto_resume import AutoResume
 from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
+from .log_config import logger
+from .mcp import serving_mcp
 from .middleware.authentication import Authentication
-from .middleware.body_limit import BodyLimit
+from .middleware.body_limit import BodyLimit, Limit
 from .middleware.own_host import OwnHostOnly
 from .middleware.rate_limit import RateLimits
 from .middleware.request_log import RequestLog
+from .middleware.security_headers import SecurityHeaders
+from .page_files import add_page
 from .routes import OPEN, ROUTERS
 from .service import Service
-from .settings import ServerSettings
+from .settings import IMPORT, UPLOAD, ServerSettings
 from .shutdown import drain, draining_on_signal
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
@@ -38,22 +44,27 @@ def create_app(
     *,
     agents: Iterable[Agent] = (),
     modes: Mapping[str, Any] | None = None,
+    agents_file: str = "",
 ) -> FastAPI:
-    """The service over one database, which is opened when the server starts."""
+    """The service over one database, which is opened when the server starts.
+
+    `agents_file` is the path of the file that the agents come from: a task remembers it for the command line.
+    """
     settings = settings or ServerSettings()
     application = FastAPI(
         title="Segue",
         description=_ABOUT,
         version="1",
-        docs_url=None,  # they load their scripts from elsewhere
+        docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
         default_response_class=JsonResponse,
         generate_unique_id_function=_operation_id,
-        lifespan=_lifespan(database, settings, tuple(agents), modes),
+        lifespan=_lifespan(database, settings, tuple(agents), modes, agents_file),
     )
     for router in (*ROUTERS, *OPEN):
         application.include_router(router)
+    add_page(application)
     for kind, answer in (
         (Problem, answer_problem),
         (SegueError, answer_segue_error),
@@ -68,19 +79,39 @@ def create_app(
 def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     """The innermost first: what a request passes last."""
     rates = RateLimits(settings.requests_a_minute, settings.chats_a_minute)
-    application.add_middleware(BodyLimit, most=settings.body_bytes, seconds=settings.body_seconds)
-    application.add_middleware(Authentication, keys=settings.keys, rates=rates)
+    application.add_middleware(
+        BodyLimit,
+        usual=Limit(settings.body_bytes, settings.body_seconds),
+        own={
+            "/api/files": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
+            "/api/attachments": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
+            "/v1/chat/completions": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
+            "/ag-ui": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
+            "/v1/files": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
+            "/v1/responses": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
+            "/api/sessions/import": Limit(settings.import_bytes, settings.upload_seconds, setting=IMPORT),
+        },
+    )
+    application.add_middleware(Authentication, keys=settings.keys, rates=rates, open_metrics=settings.open_metrics)
     if settings.origins:
         application.add_middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
-            allow_methods=["GET", "POST", "PUT"],
-            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
             expose_headers=_EXPOSED_HEADERS,
         )
     if not settings.keys:
         application.add_middleware(OwnHostOnly, origins=settings.origins)
     application.add_middleware(RequestLog)
+    application.add_middleware(SecurityHeaders)
+
+
+def _log_model(model: str) -> None:
+    if model == OFFLINE:
+        logger.warning("the offline planner answers: set OPENAI_API_KEY, or SEGUE_MODEL, for a language model")
+    else:
+        logger.info("model", extra={"model": model})
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -88,18 +119,26 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _lifespan(
-    database: str | Path, settings: ServerSettings, agents: tuple[Agent, ...], modes: Mapping[str, Any] | None
+    database: str | Path,
+    settings: ServerSettings,
+    agents: tuple[Agent, ...],
+    modes: Mapping[str, Any] | None,
+    agents_file: str,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with open_app(database, agents=agents, modes=modes, retention=settings.retention) as app:
+            app.registry.agents_file = agents_file
+            app.registry.default_agent = settings.default_agent
             attach(app)
-            service = application.state.service = Service(app, settings)
+            service = application.state.service = Service(app, settings, Metrics(app))
+            _log_model(service.default_model)
             auto_resume = AutoResume(service)
             ids = await auto_resume.find(paused=True) if settings.resume else []
             background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
-            with draining_on_signal(service):
-                yield
+            async with serving_mcp(application, service):
+                with draining_on_signal(service):
+                    yield
             await drain(service)
             if background:
                 background.cancel()

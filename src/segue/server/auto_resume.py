@@ -5,26 +5,29 @@ from collections.abc import Iterable
 
 from ..core.errors import SegueError
 from ..core.records import Json
+from ..runtime.dispatch import Dispatching
+from ..runtime.takeover import is_hopeless
 from .log_config import logger
 from .service import Service
 
 AT_ONCE = 4
 LOOK_EVERY = 30.0
 """Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
-MOST_ATTEMPTS = 3
-"""A task that was resumed so often and came to nothing each time is left alone."""
-_NOTHING = ("resumed", "state_changed", "paused")
 _LIVE_ONLY = 2**62
 """After this event there are none in the log."""
 
 
 class AutoResume:
-    """Resumes each task once, the oldest first, a few at a time; none that a person paused."""
+    """Resumes each task once, the oldest first, a few at a time; none that a person paused.
+
+    So it does tasks that were left to workers which are all gone, unless only workers are to run them.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tried: set[str] = set()
+        self._without_worker: set[str] = set()
 
     async def find(self, *, paused: bool) -> list[str]:
         """The tasks to resume: interrupted by a crash, and with `paused` those that a shutdown paused.
@@ -32,7 +35,7 @@ class AutoResume:
         Streams of them wait until they run.
         """
         try:
-            rows = await self._service.app.resumable()
+            rows = [*await self._service.app.resumable(), *await self._left_by_workers()]
         except SegueError as error:
             logger.error("not resumed", exc_info=error)
             return []
@@ -40,6 +43,16 @@ class AutoResume:
         ids = [row["task_id"] for row in found if row["task_id"] not in self._tried]
         self._service.resuming.update({task_id: asyncio.Event() for task_id in ids})
         return ids
+
+    async def _left_by_workers(self) -> list[Json]:
+        """The tasks that had waited for a worker at the last look already, where they need not."""
+        queries = self._service.app.queries
+        if queries.dispatch.how is not Dispatching.AUTO:
+            return []
+        waiting = await queries.waiting_for_worker()
+        left = [{**task.json(), "cut_off": True} for task in waiting if task.task_id in self._without_worker]
+        self._without_worker = {task.task_id for task in waiting}
+        return left
 
     async def run(self, ids: Iterable[str]) -> None:
         """Resume these, then what is found later, until cancelled."""
@@ -56,7 +69,7 @@ class AutoResume:
         app = self._service.app
         async with self._places:
             try:
-                if self._service.draining or _is_hopeless(await app.events(task_id)):
+                if self._service.draining or is_hopeless(form["type"] for form in await app.events(task_id)):
                     return
                 await app.take_up(task_id)
                 logger.info("resumed", extra={"task_id": task_id})
@@ -69,11 +82,3 @@ class AutoResume:
                 logger.exception("not resumed", extra={"task_id": task_id})
             finally:
                 self._service.mark_resumed(task_id)
-
-
-def _is_hopeless(forms: Iterable[Json]) -> bool:
-    """Whether a task was resumed again and again, and nothing happened: it may be what brings its process down."""
-    resumed = 0
-    for form in forms:
-        resumed = resumed + (form["type"] == "resumed") if form["type"] in _NOTHING else 0
-    return resumed >= MOST_ATTEMPTS

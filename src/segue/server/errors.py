@@ -58,7 +58,12 @@ class Problem(Exception):
         return problem_sentence(self._name, language, **self._params)
 
 
-def not_found(what: Literal["task", "session", "user", "agent", "graph", "memory"], missing: str) -> Problem:
+def not_found(
+    what: Literal[
+        "task", "session", "user", "agent", "graph", "memory", "file", "rehearsal", "conversation", "response", "item"
+    ],
+    missing: str,
+) -> Problem:
     """The 404 of a name that is not there, or that is another tenant's."""
     return Problem(404, "NotFound", name=what, missing=missing[:SHOWN])
 
@@ -114,13 +119,22 @@ def error_body(kind: str, message: str, error_id: str, task_id: str = "") -> dic
     return {"error": {"type": kind, "message": message, "error_id": error_id, **conflict}}
 
 
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    429: "rate_limit_error",
+    **dict.fromkeys((500, 502, 503), "server_error"),
+}
+
+
 def respond(
+    scope: Scope,
     status: int,
     kind: str,
     message: str,
     headers: Mapping[str, str] | None = None,
     *,
     task_id: str = "",
+    param: str | None = None,
     cause: BaseException | None = None,
 ) -> JsonResponse:
     """The answer that describes an error; the log has it with the same id, and the trace of what the server caused."""
@@ -128,12 +142,16 @@ def respond(
     trace = cause if status >= 500 else None
     level = logging.ERROR if status >= 500 else logging.INFO
     logger.log(level, "problem", extra={"error_id": error_id, "type": kind, "status": status}, exc_info=trace)
-    return JsonResponse(error_body(kind, message, error_id, task_id), status, dict(headers or {}))
+    body = error_body(kind, message, error_id, task_id)
+    if scope["path"].startswith("/v1/"):  # as OpenAI's clients read it
+        body["error"].update(type=_OPENAI_TYPES.get(status, "invalid_request_error"), code=kind, param=param or None)
+    return JsonResponse(body, status, dict(headers or {}))
 
 
 def refusal(problem: Problem, scope: Scope, cause: BaseException | None = None) -> JsonResponse:
     """The answer to a request that is refused, in its language."""
-    return respond(problem.status, problem.kind, problem.message(language_of(scope)), problem.headers, cause=cause)
+    message = problem.message(language_of(scope))
+    return respond(scope, problem.status, problem.kind, message, problem.headers, cause=cause)
 
 
 async def answer_problem(request: Request, error: Exception) -> JsonResponse:
@@ -154,7 +172,7 @@ async def answer_segue_error(request: Request, error: Exception) -> JsonResponse
     )
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.TooManyTasks) else {}
     task_id = await _conflicting_task(request, error)
-    return respond(status, type(error).__name__, sentence, headers, task_id=task_id, cause=error)
+    return respond(request.scope, status, type(error).__name__, sentence, headers, task_id=task_id, cause=error)
 
 
 async def _conflicting_task(request: Request, error: errors.SegueError) -> str:
@@ -172,7 +190,14 @@ async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, dict) and isinstance(tag := error.body.get("language"), str):
         request.scope["segue_language"] = language_named(tag)
-    return respond(422, "InvalidRequest", invalid_request(error.errors()[:10], language_of(request.scope)))
+    scope = request.scope
+    found = error.errors()[:10]
+    return respond(scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0]))
+
+
+def _param(error: Mapping[str, Any]) -> str:
+    """The field of a body, or the parameter, that an error is about."""
+    return ".".join(map(str, error["loc"][1:]))
 
 
 async def answer_http(request: Request, error: Exception) -> JsonResponse:

@@ -19,6 +19,11 @@ class Keys:
     def __init__(self, hashes: Iterable[tuple[str, str]] = ()) -> None:
         self._hashes = tuple((bytes.fromhex(digest), Tenant(name)) for name, digest in hashes)
 
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The names of the tenants."""
+        return frozenset(tenant.name for _, tenant in self._hashes)
+
     def __bool__(self) -> bool:
         return bool(self._hashes)
 

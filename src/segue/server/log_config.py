@@ -15,7 +15,7 @@ _SECRET = re.compile(r"(bearer\s+|api[_-]?key['\"]?\s*[=:]\s*['\"]?|\bsk-)[^\s'\
 _QUIET = ("httpx", "httpcore", "openai", "asyncio")
 
 
-def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:
+def configure_logs(stream: TextIO | None = None) -> None:
     """Send every log, the libraries' too, to `stream` (standard error), a JSON object a line."""
     processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -35,7 +35,7 @@ def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> N
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=processors, processors=rendering))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(logging.INFO)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 

@@ -3,19 +3,24 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from ..app import App
-from ..core.errors import UnknownTask
-from ..core.records import Json
+from ..core.errors import TaskError, UnknownTask
+from ..core.records import Json, RequestKey
+from ..telemetry.metrics import Metrics
 from .errors import Problem, not_found
 from .settings import ServerSettings
 from .sse.frames import FrameCache
 from .tenants import Tenant
 from .views import task_view
+
+Begun = tuple[Json, int]
+"""A task, and the number of its last event before the request."""
 
 
 @dataclass
@@ -24,6 +29,7 @@ class Service:
 
     app: App
     settings: ServerSettings
+    metrics: Metrics
     drained: "asyncio.Task[None] | None" = None
     """The task that stops the service, once it was asked to."""
     streams: "set[asyncio.Task[Any]]" = field(default_factory=set)
@@ -33,20 +39,32 @@ class Service:
     _open_streams: Counter[str] = field(default_factory=Counter)
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""
-    _writable: "asyncio.Task[None] | None" = None
+    _writable: "asyncio.Task[tuple[int, int]] | None" = None
     _checked_at: float = 0.0
 
     @property
     def draining(self) -> bool:
         return self.drained is not None
 
+    @property
+    def default_agent(self) -> str:
+        """The agent of a message that names none."""
+        return self.settings.default_agent or next(iter(self.app.agents))
+
+    @property
+    def default_model(self) -> str:
+        """The model that answers a message that names neither a model nor an agent."""
+        return self.app.registry.model_name(self.app.agents[self.default_agent])
+
     def refuse_while_draining(self) -> None:
         """Take on nothing new while the service stops."""
         if self.draining:
             raise Problem(503, "Stopping", {"Retry-After": "5"})
 
-    async def check_ready(self) -> None:
-        """Check that work can be taken on; the database is asked at most once a second, however many want to know.
+    async def check_ready(self) -> tuple[int, int]:
+        """Check that work can be taken on; returns how many workers there are, and how many tasks wait for one.
+
+        The database is asked at most once a second, however many want to know.
 
         Raises:
             DatabaseUnavailable: it cannot be written.
@@ -55,8 +73,13 @@ class Service:
         now = time.monotonic()
         if self._writable is None or now - self._checked_at >= self.settings.ready_seconds:
             self._checked_at = now
-            self._writable = asyncio.create_task(self.app.check_writable(), name="readiness")
-        await asyncio.shield(self._writable)
+            self._writable = asyncio.create_task(self._look(), name="readiness")
+        return await asyncio.shield(self._writable)
+
+    async def _look(self) -> tuple[int, int]:
+        queries = self.app.queries
+        await queries.check_writable()
+        return len(await queries.workers()), len(await queries.waiting_for_worker())
 
     @contextmanager
     def starting_task(self, tenant: Tenant, thread_id: str) -> Iterator[None]:
@@ -83,9 +106,11 @@ class Service:
         if self._open_streams[tenant.name] >= self.settings.streams:
             raise Problem(429, "TooManyStreams", {"Retry-After": "1"}, most=self.settings.streams)
         self._open_streams[tenant.name] += 1
+        self.metrics.open_streams.inc()
 
     def close_stream(self, tenant: Tenant) -> None:
         self._open_streams[tenant.name] -= 1
+        self.metrics.open_streams.dec()
 
     async def own_task(self, tenant: Tenant, task_id: str) -> Json:
         """The row of a task of the tenant's; a 404 for any other."""
@@ -96,6 +121,62 @@ class Service:
         if not tenant.owns(row["thread_id"]):
             raise not_found("task", task_id)
         return row
+
+    async def known(self, key: RequestKey | None) -> Begun | None:
+        """What the request with this idempotency key began or continued, None where there was none.
+
+        Raises:
+            KeyUsed: the key was used for another request.
+        """
+        known = await self.app.queries.known(key)
+        return (await self.app.task(known.task_id), known.seq) if known else None
+
+    async def start(self, tenant: Tenant, message: str, key: RequestKey | None, **options: Any) -> Begun:
+        """Start a task of the tenant's, or give its unfinished one the message where `steer` says so."""
+        with self.starting_task(tenant, options["session_id"]):
+            row = await self.app.start(message, idempotency_key=key or "", **options)
+        return await self.known(key) or (row, await self._steered_at(row) if options.get("steer") else 0)
+
+    async def answer(
+        self, tenant: Tenant, task: Json, question: Mapping[str, Any], answer: Any, key: RequestKey | None
+    ) -> Begun:
+        """Answer the question that a task of the tenant's waits with."""
+        return await self.take_up(tenant, task, key, answer=answer, interrupt_id=question["interrupt_id"])
+
+    async def take_up(self, tenant: Tenant, task: Json, key: RequestKey | None, **options: Any) -> Begun:
+        """Go on with a task of the tenant's."""
+        after = max((form["seq"] for form in await self.app.events(task["task_id"])), default=0)
+        with self.starting_task(tenant, task["thread_id"]):
+            row, _ = await self.app.control.resume(task["task_id"], key=key, **options)
+        return await self.known(key) or (row.json(), after)
+
+    async def _steered_at(self, row: Json) -> int:
+        """The number of the event before the task was steered; 0 for a task that has only begun."""
+        forms = await self.app.events(row["task_id"])
+        return max((form["seq"] - 1 for form in forms if form["type"] == "steered"), default=0)
+
+    async def once(self, key: RequestKey | None, making: Awaitable[Any]) -> None:
+        """Let a request make its session, unless the same request that came at once just did."""
+        try:
+            await making
+        except TaskError:
+            if not await self.app.queries.known(key):
+                raise
+
+    async def newest(self, thread_id: str) -> Json:
+        """The `task_id` and the `status` of a session's newest task; None where it has none."""
+        rows = await self.app.tasks(session_id=thread_id, limit=1)
+        return {name: rows[0][name] if rows else None for name in ("task_id", "status")}
+
+    async def new_session(self, tenant: Tenant, asked: str | None, key: RequestKey | None) -> tuple[str, bool]:
+        """The stored name of the session that a request makes, and whether it was made already.
+
+        A request that names none has one of its idempotency key, so that it makes no second one.
+        """
+        if known := await self.app.queries.known(key):
+            return known.thread_id, True
+        named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.registry.ids.thread()
+        return tenant.stored(asked or named), False
 
     async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Json:
         """A page of the tenant's tasks, the latest first."""
@@ -108,6 +189,6 @@ class Service:
     async def own_session(self, tenant: Tenant, session_id: str) -> str:
         """The stored name of a session of the tenant's; a 404 where there is none."""
         thread_id = tenant.stored(session_id)
-        if not await self.app.tasks(session_id=thread_id, limit=1):
+        if not await self.app.tasks(session_id=thread_id, limit=1) and not await self.app.queries.session(thread_id):
             raise not_found("session", session_id)
         return thread_id

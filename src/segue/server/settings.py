@@ -1,9 +1,14 @@
 """Settings of the service: keys, origins, limits."""
 
+import errno
 import ipaddress
 import os
+import socket
 from collections.abc import MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
@@ -13,7 +18,10 @@ from .keys import Keys, hash_keys, parse_keys
 KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"
 RETENTION = "SEGUE_RETENTION"
+REHEARSALS = "SEGUE_REHEARSALS"
 ORIGINS = "SEGUE_CORS_ORIGINS"
+UPLOAD = "SEGUE_UPLOAD_MB"
+IMPORT = "SEGUE_IMPORT_MB"
 
 
 @dataclass(frozen=True)
@@ -21,10 +29,13 @@ class ServerSettings:
     """Keys, origins and limits of the service."""
 
     keys: Keys = field(default_factory=Keys)
+    """Who may use it; without keys, this machine only."""
     origins: tuple[str, ...] = ()
     """Origins of web pages elsewhere that may use the service."""
     chats_a_minute: int = 60
+    """Messages of a tenant."""
     requests_a_minute: int = 600
+    """Requests of a tenant, messages included."""
     streams: int = 64
     """Streams that a tenant may have open at once. As the rates, of each worker process."""
     tasks: int = 64
@@ -34,15 +45,29 @@ class ServerSettings:
     header_seconds: float = 10.0
     """How long a connection may take to send a request's headers."""
     body_bytes: int = 256 * 1024
+    """The longest body of a request, files and imported sessions aside."""
     body_seconds: float = 30.0
+    """How long a body may take to arrive."""
+    upload_bytes: int = 20 * 1024 * 1024
+    """The largest file that may be uploaded."""
+    import_bytes: int = 20 * 1024 * 1024
+    """The largest document of a session that may be imported."""
+    upload_seconds: float = 300.0
+    """How long a file or a document may take to arrive."""
     ready_seconds: float = 1.0
     """How long the result of a readiness check is reused."""
     heartbeat_seconds: float = 15.0
+    """How often a stream without news sends a comment."""
     drain_seconds: float = 10.0
     """How long tasks may take to reach a boundary when the service stops; then they are stopped where they are."""
     resume: bool = True
     """Resume tasks that a crash or a shutdown interrupted."""
+    open_metrics: bool = False
+    """Answer `/metrics` without a key."""
     default_agent: str = ""
+    """The agent of messages that name none."""
+    rehearsals: Path | None = None
+    """The folder whose batches of rehearsals are shown."""
     retention: Retention | None = None
     """Which snapshots are kept; without one all are."""
 
@@ -68,9 +93,13 @@ def from_environment(environ: MutableMapping[str, str] = os.environ, *, default_
         streams=whole_number(environ, "SEGUE_STREAMS", 64),
         tasks=whole_number(environ, "SEGUE_TENANT_TASKS", 64),
         connections=whole_number(environ, "SEGUE_CONNECTIONS", 2000),
+        upload_bytes=whole_number(environ, UPLOAD, 20) * 1024 * 1024,
+        import_bytes=whole_number(environ, IMPORT, 20) * 1024 * 1024,
         drain_seconds=whole_number(environ, "SEGUE_DRAIN_SECONDS", 10),
         resume=whole_number(environ, "SEGUE_RESUME", 1, least=0) != 0,
+        open_metrics=whole_number(environ, "SEGUE_METRICS_OPEN", 0, least=0) != 0,
         default_agent=default_agent,
+        rehearsals=Path(given) if (given := environ.get(REHEARSALS, "").strip()) else None,
         retention=Retention.of(given) if (given := environ.get(RETENTION, "").strip()) else None,
     )
 
@@ -98,6 +127,33 @@ def check_address(host: str, keys: Keys) -> None:
             host=host,
             keys=KEYS,
         )
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that another process listens on; what else is wrong with the address shows when it is bound.
+
+    Raises:
+        ConfigurationError: saying so.
+    """
+    with suppress(socket.gaierror):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                if os.name == "posix":  # elsewhere it would share the port
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if _is_taken(probe, address):
+                    raise ConfigurationError(
+                        "Port {port} of {host} is in use: stop what listens there, or choose another with --port.",
+                        host=host,
+                        port=port,
+                    )
+
+
+def _is_taken(probe: socket.socket, address: Any) -> bool:
+    try:
+        probe.bind(address)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,7 @@ from ..app import App
 from ..core.events import Event
 from ..core.records import Json
 from ..runtime.projection import PlanItem, Projection
+from .markdown import render
 from .sse.frames import flatten
 from .tenants import Tenant
 
@@ -21,6 +22,16 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item]
     next: str | int | None = None
+
+
+class AttachmentView(BaseModel):
+    """A file of a message; its content is at `/api/sessions/{session_id}/attachments/{digest}`."""
+
+    digest: str = Field(description="SHA-256 of the content")
+    name: str
+    media_type: str
+    size: int
+    tokens: int = Field(description="about what it counts for in a prompt")
 
 
 class TaskView(BaseModel):
@@ -36,21 +47,32 @@ class TaskView(BaseModel):
         description="pending, running, waiting, pausing, paused, done, error or cancelled", examples=["done"]
     )
     message: str
+    attachments: list[AttachmentView]
     error: str | None
     result: dict[str, Any] | None
     rating: int | None
     created_at: float
     updated_at: float
+    html: str | None = Field(description="with html=true the answer, rendered and sanitised")
 
 
 class SessionView(BaseModel):
-    """A session: its turns, and the status of the last one."""
+    """A session: its turns; message, agent, mode, model and status are those of the last one.
+
+    One without a turn is done.
+    """
 
     session_id: str
+    title: str = Field(description="as it was renamed, else the first message")
     turns: int
-    message: str = Field(description="the last message")
+    message: str
+    agent_id: str
+    mode: str
+    model: str
     status: str
     updated_at: float
+    default_agent: str = Field(description="the agent of messages that name none; empty: the service's")
+    default_model: str = Field(description="the model of messages that name none; empty: the agent's")
 
 
 class Origin(BaseModel):
@@ -201,6 +223,12 @@ def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     return view
 
 
+def with_html(task: Json) -> Json:
+    """A `TaskView` with its answer rendered."""
+    answer = (task["result"] or {}).get("answer")
+    return {**task, "html": render(str(answer)) if answer else None}
+
+
 def session_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
     kept = {name: row[name] for name in SessionView.model_fields if name != "session_id"}
@@ -210,10 +238,14 @@ def session_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
 def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
     """The fields of a `SnapshotView`."""
     view = {name: row.get(name) for name in SnapshotView.model_fields}
-    if origin := row.get("forked_from"):
-        session_id = tenant.shown(origin["thread_id"])
-        view["forked_from"] = {"session_id": session_id, "checkpoint_id": origin["checkpoint_id"]}
-    return view
+    return {**view, "forked_from": origin_view(row.get("forked_from"), tenant)}
+
+
+def origin_view(origin: Mapping[str, str] | None, tenant: Tenant) -> Json | None:
+    """The fields of an `Origin`."""
+    if origin is None:
+        return None
+    return {"session_id": tenant.shown(origin["thread_id"]), "checkpoint_id": origin["checkpoint_id"]}
 
 
 def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
@@ -242,12 +274,17 @@ async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     row = await app.task(task_id)
     result = row["result"] or {"success": False, "answer": "", "mode": row["mode"]}
     ids = {"task_id": task_id, "session_id": tenant.shown(row["thread_id"]), "status": row["status"]}
-    described = {**result, **ids}
+    described = {**result, **ids, "model": row["model"] or _own_model(app, row["agent_id"])}
     if row["error"] or described.get("error"):
         described["error"] = tenant.without_prefix(str(row["error"] or described["error"]))
     if row["status"] == "waiting":
         described["question"] = await app.question(task_id)
     return described
+
+
+def _own_model(app: App, agent_id: str) -> str:
+    agent = app.agents.get(agent_id)
+    return app.registry.model_name(agent) if agent else ""
 
 
 def recursion_views(task: Projection) -> list[Json]:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from segue.rehearsal.workflows import find_scenario, load_workflow, workflow_file
-from segue.rehearsal.workflows.slot_values import value_in
 from tests.rehearsal.workflows.talks import Talk
 
 
@@ -26,7 +25,7 @@ from tests.rehearsal.workflows.talks import Talk
     ],
 )
 def test_a_slot_is_read_from_what_the_user_says(workflow: str, slot: str, text: str, value: str | None) -> None:
-    assert value_in(text, load_workflow(workflow).slots[slot]) == value
+    assert load_workflow(workflow).slots[slot].value_in(text) == value
 
 
 def test_a_worsened_copy_is_followed_as_it_stands(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class Talk:
         self._loop = loop
         self._settings = settings
         self._talk = loop.conversation
+        self._files: list[str] = []
+        """What goes along with the next message."""
         self._commands: dict[str, Callable[[str], bool]] = {
             "/exit": lambda _: False,
             "/quit": lambda _: False,
@@ -49,6 +51,7 @@ class Talk:
             "/history": self._history,
             "/resume": self._resume,
             "/steer": self._steer,
+            "/file": self._file,
             "/cancel": self._cancel,
         }
 
@@ -95,7 +98,8 @@ class Talk:
             if name.startswith("/") and "/" not in name[1:]:
                 self._say(f"{self._text('no_command', name=name)}\n{self._text('help')}")
             elif name:
-                self._loop.run_turns(self._talk.send(line))
+                self._loop.run_turns(self._talk.send(line, files=self._files))
+                self._files = []
         except TaskUnfinished as error:
             task = self._latest()
             complain(
@@ -166,6 +170,18 @@ class Talk:
             self._loop.run_turns(self._talk.send(text, steer=True))
         else:
             self._say(self._text("steer_usage"))
+        return True
+
+    def _file(self, path: str) -> bool:
+        if path:
+            self._loop.run(self._talk.app.files.read([*self._files, path]))
+            self._files.append(path)
+            self._say(self._text("file_added", names=", ".join(self._files)))
+        elif self._files:
+            self._files = []
+            self._say(self._text("files_removed"))
+        else:
+            self._say(self._text("file_usage"))
         return True
 
     def _cancel(self, task_id: str) -> bool:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.queries import is_over
-from ..command_lines import continue_command, for_agent, task_command
+from ..command_lines import continue_command, task_command
 from ..dialog.hints import continue_hint
 from ..exits import FAILED
 from ..latest import find_task
@@ -22,8 +22,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     task = await app.task(task_id)
     status = task["status"]
     name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
-    fitting = for_agent(settings, task["agent_id"], app.agents)
-    resume = [] if status == "done" else [task_command(fitting, "resume", task_id)]
+    resume = [] if status == "done" else [task_command(settings, "resume", task_id)]
     return [settings.say(name, task_id=task_id), *resume]
 
 
@@ -65,6 +64,6 @@ async def _next_command(app: "App", settings: Settings, session: str) -> list[st
     if not tasks:
         return [settings.say("to_continue"), continue_command(settings, session)]
     if is_over(tasks[0]):
-        return [*continue_hint(app, settings, tasks[0].json())]
+        return [*continue_hint(settings, tasks[0].json())]
     verb = "answer" if tasks[0].status == "waiting" else "resume"
     return [settings.say("to_continue"), task_command(settings, verb, tasks[0].task_id)]

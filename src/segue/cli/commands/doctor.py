@@ -7,7 +7,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,20 +18,24 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ...checkpoints.repair.survey import Survey
 from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
-from ...checkpoints.sqlite.integrity import ReadRow
-from ...checkpoints.sqlite.repair.survey import Survey
 from ...checkpoints.sqlite.storage import open_sqlite
+from ...checkpoints.tables.integrity import ReadRow
 from ...core.agents import Agent
+from ...core.attachments import FilesReport
+from ...core.databases import is_server
+from ...core.environment import need_extra
 from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
+from ...nodes.react.prompt_cost import CALLS, RESULT_CHARS, prompt_costs
 from ...prompts.errors import render
 from ...prompts.findings import finding
 from ...prompts.language import Language
 from ...prompts.words import described, word
-from ...registry import Registry, served_tools
+from ...registry import Registry, served_tools, services_of
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
 from ...tools.builtin import BUILTIN
@@ -46,8 +50,8 @@ PACKAGES = (
     *("langgraph", "langchain-core", "langchain-openai", "langgraph-checkpoint-sqlite"),
     *("pydantic", "typer", "rich"),
 )
-WIDTH = 10
-"""Columns of what was looked at."""
+INDENT = 12
+"""Columns of the sign and of what was looked at."""
 SECONDS = 3.0
 """How long the endpoint is tried."""
 MOST_FAULTS = 100
@@ -81,10 +85,12 @@ def doctor(console: Console, settings: Settings) -> int:
     for found in findings(settings, os.environ, language):
         failed |= found.ok is False
         sign, style = {None: ("!", "yellow"), True: (signs.ok, "green"), False: (signs.failed, "red")}[found.ok]
+        detail = Text(one_line(found.detail, 800))
+        wraps = console.is_terminal and found.ok is not False  # a command that repairs is copied in one piece
+        lines = detail.wrap(console, max(20, console.width - INDENT)) if wraps else [detail]
         what = word(found.what, language)
-        label = what + " " * (WIDTH - cell_len(what))
-        text = Text.assemble((f"{sign} ", style), (f"{label} ", "bold"), one_line(found.detail, 800))
-        console.print(text, soft_wrap=True)
+        text = Text.assemble((f"{sign} ", style), (what + " " * (INDENT - 2 - cell_len(what)), "bold"))
+        console.print(text.append(Text("\n" + " " * INDENT).join(lines)), soft_wrap=True)
     return FAILED if failed else 0
 
 
@@ -93,7 +99,7 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield _python(language)
     yield _packages(language)
     declared = importlib.metadata.metadata("segue").get_all("Provides-Extra") or ()
-    yield from extras(declared, importlib.metadata.requires("segue") or (), language)
+    yield extras(declared, importlib.metadata.requires("segue") or (), language)
     yield from _database(settings, language)
     try:
         agents = _agents(settings)
@@ -105,6 +111,7 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield Finding(True, "agents", "; ".join(listed_agents))
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
     yield from _model(chosen, settings.model, environ, language)
+    yield _prompts(chosen, language)
     yield _offline(language)
 
 
@@ -118,7 +125,7 @@ def _packages(language: Language) -> Finding:
     versions = {name: _version(name) for name in PACKAGES}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        return Finding(False, "packages", finding("packages_missing", language, missing=", ".join(missing)))
+        return Finding(False, "packages", finding("packages_missing", language, missing=" ".join(missing)))
     return Finding(True, "packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
@@ -129,22 +136,26 @@ def _version(name: str) -> str | None:
         return None
 
 
-def extras(names: Iterable[str], requirements: Iterable[str], language: Language) -> Iterator[Finding]:
+def extras(names: Iterable[str], requirements: Iterable[str], language: Language) -> Finding:
     """The optional parts that a package's metadata declares; one that only gathers others is left out."""
     optional = [needed for needed in map(Requirement, requirements) if needed.marker and not needed.marker.evaluate()]
+    whole: list[str] = []
+    lacking: list[str] = []
     for extra in names:
         needed = [r.name for r in optional if r.marker and r.marker.evaluate({"extra": extra}) and r.name != "segue"]
-        missing = [name for name in needed if _version(name) is None]
-        if missing:
-            how = finding("extra_missing", language, missing=", ".join(missing), extra=extra)
-            yield Finding(None, f"[{extra}]", how)
-        elif needed:
-            yield Finding(True, f"[{extra}]", finding("installed", language))
+        if needed:
+            (whole if all(map(_version, needed)) else lacking).append(extra)
+    parts = {"extras_installed": whole, "extras_missing": lacking}
+    said = (finding(name, language, extras=", ".join(found)) for name, found in parts.items() if found)
+    return Finding(True, "extras", "; ".join(said))
 
 
 def _database(settings: Settings, language: Language) -> Iterator[Finding]:
     """Whether the database can be used, without creating it."""
     path = settings.database
+    if is_server(path):
+        yield from _server(path, language)
+        return
     if path == ":memory:" or path.startswith("file:"):
         yield Finding(True, "database", path)
         return
@@ -155,6 +166,30 @@ def _database(settings: Settings, language: Language) -> Iterator[Finding]:
         yield Finding(True, "database", finding("no_file", language, file=file))
     else:
         yield Finding(False, "database", finding("no_folder", language, folder=file.parent))
+
+
+def _server(address: str, language: Language) -> Iterator[Finding]:
+    """What a PostgreSQL server says of the database; nothing is created."""
+    try:
+        need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres")
+        from ...checkpoints.postgres.server_check import check_database
+
+        found = check_database(address)
+    except SegueError as error:
+        yield Finding(False, "database", render(error, language))
+        return
+    about = {**asdict(found), "size": f"{found.size / 1e6:,.1f}", "lacking": ", ".join(found.lacking)}
+    if found.read_only:
+        ok, name = False, "server_read_only"
+    elif found.lacking:
+        ok, name = False, "server_rights"
+    elif found.schema:
+        ok, name = True, "server"
+    else:
+        ok, name = found.can_create, "server_empty" if found.can_create else "server_no_create"
+    yield Finding(ok, "database", finding(name, language, **about))
+    if found.mixed:
+        yield Finding(None, "workers", finding("workers_differ", language, agents=", ".join(found.mixed)))
 
 
 def _existing_database(settings: Settings, file: Path, language: Language) -> Iterator[Finding]:
@@ -179,6 +214,26 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
         yield from _damaged_sessions(settings, file, rows, unreadable, language)
     else:
         yield Finding(True, "database", finding("no_damage", language, file=file, version=version))
+        yield from _message_files(file, language)
+
+
+def _message_files(file: Path, language: Language) -> Iterator[Finding]:
+    """Whether the contents of messages' files are there and whole; nothing where there are none."""
+
+    async def checked() -> FilesReport:
+        storage = await open_sqlite(str(file))
+        try:
+            return await storage.files.check()
+        finally:
+            await storage.close()
+
+    found = asyncio.run(checked())
+    about = {"place": found.place, "count": found.count, "size": found.size}
+    if found.missing or found.damaged:
+        lost = ", ".join([*found.missing, *found.damaged])
+        yield Finding(False, "files", finding("files_lost", language, lost=lost, **about))
+    elif found.count:
+        yield Finding(True, "files", finding("files_whole", language, **about))
 
 
 def _damaged_sessions(
@@ -294,13 +349,26 @@ def _without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def _prompts(agent: Agent, language: Language) -> Finding:
+    """What the prompts of a task of this agent cost in each protocol."""
+    registry = Registry((agent,))
+    try:
+        asyncio.run(registry.prepare(agent))
+        costs = prompt_costs(agent, services_of(registry, lambda event: None), language)
+    except SegueError as error:
+        return Finding(None, "prompts", render(error, language))
+    each = [f"{name} {cost.chars:,} ({cost.prefix_chars / cost.chars:.0%})" for name, cost in costs.items()]
+    shown = finding("prompts", language, agent=agent.agent_id, calls=CALLS, chars=f"{RESULT_CHARS:,}")
+    return Finding(True, "prompts", f"{shown} {'; '.join(each)}")
+
+
 def _offline(language: Language) -> Finding:
     """Have the offline default answer a message, in memory."""
     try:
         result = asyncio.run(_ask_offline(language))
     except SegueError as error:
         return Finding(False, "offline", render(error, language))
-    return Finding(bool(result["success"]), "offline", finding("planner", language, answer=result["answer"][:60]))
+    return Finding(bool(result["success"]), "offline", finding("planner", language))
 
 
 async def _ask_offline(language: Language) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import options
-from ..command_lines import for_agent
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 from .inspect import ask
@@ -12,25 +11,18 @@ from .inspect import ask
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...app import App
-    from ...core.records import Json
-
 
 def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
     """List every task that waits for a person, and how to answer it."""
     settings = Settings(db)
-    rows, known = ask(settings, _waiting)
+    rows = ask(settings, lambda opened: opened.waiting())
     if as_json:
         return write_json(rows, indent=2)
     console = output()
     if not rows:
         console.print(settings.say("none_waiting"))
     for row in rows:
-        _print_one(console, row, for_agent(settings, row["agent_id"], known))
-
-
-async def _waiting(opened: "App") -> "tuple[list[Json], list[str]]":
-    return await opened.waiting(), [*opened.agents]
+        _print_one(console, row, settings)
 
 
 def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -> None:

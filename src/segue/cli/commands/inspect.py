@@ -1,15 +1,17 @@
 """The read-only commands of `segue`."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...core.environment import need_extra
 from ...core.errors import SegueError, UnknownThread
 from ...core.task_status import ACTIVE
 from .. import options
-from ..command_lines import for_agent, task_command
-from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
+from ..command_lines import task_command
+from ..exits import FAILED, USAGE, complain, remark, report_errors, sentence_of
 from ..latest import find_session, find_task, named
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
@@ -51,6 +53,8 @@ def tasks(
         rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
         if session and not rows and not await opened.tasks(session_id=session, limit=1):
             raise UnknownThread(session)
+        if waiting := await opened.queries.waiting_for_worker():
+            remark(settings.say("waiting_for_worker", n=len(waiting)))
         return await _with_interruption(opened, settings, rows)
 
     rows = ask(settings, listed)
@@ -61,14 +65,12 @@ async def _with_interruption(opened: "App", settings: Settings, rows: "list[Json
     """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
     unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
     gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
-    agents = {row["thread_id"]: row["agent_id"] for row in unfinished}
 
     def interruption(row: "Json") -> "Json":
         task_id = gone.get(row["thread_id"])
         if row["status"] not in ACTIVE or task_id is None or row.get("task_id", task_id) != task_id:
             return {"cut_off": False}
-        fitting = for_agent(settings, agents[row["thread_id"]], opened.agents)
-        return {"cut_off": True, "hint": task_command(fitting, "resume", task_id)}
+        return {"cut_off": True, "hint": task_command(settings, "resume", task_id)}
 
     return [{**row, **interruption(row)} for row in rows]
 
@@ -98,12 +100,18 @@ def trace(
     last: options.Last = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
+    otel: Annotated[
+        bool, typer.Option("--otel", help="As OpenTelemetry's OTLP in JSON, for a collector's /v1/traces.")
+    ] = False,
 ) -> None:
     """Print everything that a task did, as a tree."""
     from ..views.lines import signs_for
     from ..views.trace_tree import trace_tree
 
     settings, name = Settings(db), named(task_id, last)
+    if otel:
+        write_json(ask(settings, partial(_otlp, name)))
+        return
 
     async def traced(opened: "App") -> "Json":
         found = await opened.trace(await find_task(opened, name))
@@ -116,6 +124,15 @@ def trace(
     else:
         console = output()
         console.print(trace_tree(found, signs_for(console), settings.language_for(found["task"]["message"])))
+
+
+async def _otlp(name: str, opened: "App") -> "Json":
+    from ...telemetry.environment import EXPORTER
+
+    need_extra("segue trace --otel", "otel", EXPORTER)
+    from ...telemetry.otlp import otlp_json
+
+    return otlp_json(await opened.queries.recorded(await find_task(opened, name)))
 
 
 def graph(

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...core.errors import ConfigurationError
 from .. import options
 from ..exits import FAILED, WAITING, remark, report_errors
+from ..remembered import for_session
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.sanitize import printable
 
@@ -26,6 +28,7 @@ Redact = Annotated[
         help="Replace the values of arguments and results of this name wherever they occur; may be repeated.",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 File = Annotated[Path, typer.Argument(metavar="CASSETTE", help="A file that `segue record` wrote.")]
 From = Annotated[
     int | None,
@@ -48,6 +51,7 @@ def record(
     session: options.SessionName,
     out: Out = Path(),
     redact: Redact = None,
+    force: Force = False,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
@@ -56,12 +60,16 @@ def record(
     `segue replay`, or pytest, runs it again without a model and without tools, and shows the first
     difference after a prompt, a tool or the model was changed. Read the file before you publish it.
     """
-    settings = Settings(db, agents)
+    settings = for_session(Settings(db, agents), session)
     with report_errors(settings):
         from ...rehearsal.cassette import SUFFIX, write_cassette
 
-        made = asyncio.run(_recorded(settings, session, redact or []))
         file = out / f"{session}{SUFFIX}" if out.is_dir() or not out.suffix else out
+        if file.exists() and not force:
+            raise ConfigurationError(
+                "The file {file} already exists: replace it with --force, or name another one with --out.", file=file
+            )
+        made = asyncio.run(_recorded(settings, session, redact or []))
         write_cassette(made, file)
     typer.echo(settings.say("recorded", file=file, **_counts(made)))
 

@@ -4,19 +4,22 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from ...core.errors import SegueError, ThreadBusy
+from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
 from ...core.records import Json
 from ...prompts.words import word
-from ..command_lines import for_agent, task_command
+from ..command_lines import task_command
 from ..dialog.interrupts import Interrupts, listening
 from ..dialog.loop import ConversationLoop
 from ..exits import FAILED, PAUSED, WAITING, complain, sentence_of
+from ..remembered import with_file_of
 from ..settings import Settings
 from ..views.consoles import output, write_json
 from ..views.lines import Signs, signs_for, unknown_calls
@@ -35,7 +38,7 @@ OUTCOMES = {
     "failed": "failed",
     "busy": "running elsewhere",
     "left": "not resumed",
-    "skipped": "of another agents file",
+    "skipped": "of an agents file that cannot be used",
 }
 """What can become of a task, and how the summary says it."""
 
@@ -45,14 +48,14 @@ def resume_all(settings: Settings, *, as_json: bool) -> int:
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         batch = Batch(talk.app, settings, output(), as_json)
-        code: int = loop.run(batch.resume())
+        code: int = loop.run(batch.run())
         talk.stopped = batch.stopped
     return loop.leave(code)
 
 
 @dataclass
 class Batch:
-    """The tasks that are resumed together."""
+    """The tasks that are resumed together, each with the agents file that it was started with."""
 
     app: "App"
     settings: Settings
@@ -60,18 +63,41 @@ class Batch:
     as_json: bool
     stopped: bool = False
     _running: set[str] = field(default_factory=set)
+    _apps: "dict[str, App]" = field(default_factory=dict)
+    """Those over other agents files, by the file's path."""
+    _refused: dict[str, str] = field(default_factory=dict)
+    """Why an agents file cannot be used."""
 
-    async def resume(self) -> int:
+    async def run(self) -> int:
         rows = await self.app.resumable()
         gate = asyncio.Semaphore(AT_ONCE)
-        with listening(self.app, self._running, lambda name: complain(self.settings.say(name))) as interrupts:
-            outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
+        async with AsyncExitStack() as opened:
+            for row in rows:
+                await self._open_for(row, opened)
+            with listening(self, self._running, lambda name: complain(self.settings.say(name))) as interrupts:
+                outcomes = await asyncio.gather(*(self._one(row, gate, interrupts) for row in rows))
         self.stopped = interrupts.stopped
         self._print_summary(outcomes, await self._to_answer())
         return code_of(outcomes)
 
-    def _command(self, verb: str, task: Json) -> str:
-        return task_command(for_agent(self.settings, task["agent_id"], self.app.agents), verb, task["task_id"])
+    async def _open_for(self, row: Json, opened: AsyncExitStack) -> None:
+        """Open an app over the task's agents file, unless one file is named for all tasks."""
+        file = row["agents_file"]
+        if self.settings.names_agents or not file or file in {*self._apps, *self._refused}:
+            return
+        try:
+            settings = with_file_of(self.settings, row)
+            check_modules(file, self._apps)
+            self._apps[file] = await opened.enter_async_context(settings.reopened())
+        except SegueError as error:
+            self._refused[file] = sentence_of(error, self.settings)
+
+    async def pause(self, task_id: str) -> None:
+        await self.app.pause(task_id)
+
+    def stop_now(self, task_id: str) -> None:
+        for app in (self.app, *self._apps.values()):
+            app.stop_now(task_id)
 
     async def _to_answer(self) -> list[Json]:
         """The tasks that wait for a person, those that did so before among them."""
@@ -82,15 +108,16 @@ class Batch:
     async def _one(self, row: Json, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Resume one task until it stops; print and return the outcome."""
         task_id = row["task_id"]
-        if row["agent_id"] not in self.app.agents:
-            return self._say("skipped", row, self._command("resume", row), 0.0)
+        app, why = self._app_of(row)
+        if why:
+            return self._say("skipped", row, why, 0.0)
         async with gate:
             if interrupts.count:
                 return "left"
             self._running.add(task_id)
             began = time.monotonic()
             try:
-                async for _ in self.app.resume_and_follow(task_id, model=self.settings.model):
+                async for _ in app.resume_and_follow(task_id, model=self.settings.model):
                     pass
                 refused = ""
             except ThreadBusy as error:
@@ -102,6 +129,15 @@ class Batch:
             task = await self.app.task(task_id)
             outcome = "failed" if refused or task["status"] not in OUTCOMES else task["status"]
             return self._say(outcome, task, refused or task["error"] or "", time.monotonic() - began)
+
+    def _app_of(self, row: Json) -> "tuple[App, str]":
+        """The app that can resume a task, or why there is none."""
+        file = row["agents_file"] or ""
+        app = self._apps.get(file, self.app)
+        if file in self._refused:
+            return app, self._refused[file]
+        unknown = UnknownAgent(row["agent_id"], app.agents)
+        return app, "" if row["agent_id"] in app.agents else sentence_of(unknown, self.settings)
 
     def _say(self, outcome: str, task: Json, problem: str, seconds: float) -> str:
         if self.as_json:
@@ -142,10 +178,30 @@ class Batch:
         if to_answer:
             self._print(Text(self.settings.say("to_answer"), style="yellow"))
         for row in to_answer:
-            self._print(Text(f"  {self._command('answer', row)}"))
+            self._print(Text(f"  {task_command(self.settings, 'answer', row['task_id'])}"))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)
+
+
+def check_modules(file: str, others: Iterable[str]) -> None:
+    """Make sure that no module beside an agents file has the name of one beside another: Python imports only one.
+
+    Raises:
+        ConfigurationError.
+    """
+    for other in others:
+        if both := _modules(file) & _modules(other) if Path(file).parent != Path(other).parent else set():
+            raise ConfigurationError(
+                "{file} and {other} each have a module {module}: resume the tasks of one of them with --agents.",
+                file=file,
+                other=other,
+                module=min(both),
+            )
+
+
+def _modules(file: str) -> set[str]:
+    return {path.stem for path in Path(file).parent.glob("*.py") if not path.stem.startswith(("test_", "conftest"))}
 
 
 def _sign(outcome: str, signs: Signs) -> tuple[str, str]:

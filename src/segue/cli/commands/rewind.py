@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from .. import options
 from ..exits import FAILED, USAGE, complain, report_errors
 from ..latest import find_session, named
+from ..remembered import for_session, for_snapshot
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 from .inspect import ask
@@ -38,7 +40,8 @@ def timeline(
     """List the snapshots of a session: one for each turn, recursion and step."""
     from ..views.timeline import print_timeline
 
-    settings, name = Settings(db, agents), named(session, last, "SESSION")
+    name = named(session, last, "SESSION")
+    settings = for_session(Settings(db, agents), name, needed=False)
 
     async def listed(opened: "App") -> "tuple[str, list[Json]]":
         found = await find_session(opened, name)
@@ -58,7 +61,7 @@ def diff(
     """Compare two snapshots: state, plan, messages, results and prompt."""
     from ..views.timeline import print_difference
 
-    settings = Settings(db, agents)
+    settings = for_snapshot(Settings(db, agents), a, needed=False)
 
     async def compared(opened: "App") -> "Json":
         left, right = await opened.find_snapshot(a), await opened.find_snapshot(b)
@@ -84,7 +87,7 @@ def fork(
     """
     from ..views.timeline import print_fork
 
-    settings = Settings(db, agents)
+    settings = for_snapshot(Settings(db, agents), snapshot, needed=undo)
 
     async def forked(opened: "App") -> "tuple[Json, list[Json], list[Json]]":
         place, effects, undone = await _gone_back(opened, snapshot, undo)
@@ -95,6 +98,8 @@ def fork(
     task, effects, undone = ask(settings, forked)
     if as_json:
         return write_json({**task, "effects": effects, "undone": undone}, indent=2)
+    if task["agents_file"] == settings.agents_path:  # the new session remembers it
+        settings = replace(settings, agents_file="")
     print_fork(output(), snapshot, task, effects, undone, settings)
 
 
@@ -139,10 +144,10 @@ def edit(
     as_json: options.JsonOption = False,
 ) -> None:
     """Change a past message, or the state at a snapshot, and continue from there in a new session."""
-    settings = Settings(db, agents)
     if bool(message) == bool(changes):
-        raise typer.BadParameter("give either --message or --set", param_hint="--message")
-    state = dict(map(_field, changes or ())) or None
+        raise typer.BadParameter(Settings(db).say("message_or_set"), param_hint="--message")
+    settings = for_snapshot(Settings(db, agents), snapshot)
+    state = dict(_field(change, settings) for change in changes or ()) or None
     with report_errors(settings):
         from ..dialog.loop import edited
         from ..views.timeline import effect_lines
@@ -154,7 +159,10 @@ def edit(
                 for line in effect_lines(snapshot, effects, undone, settings):
                     typer.echo(line, err=True)
             new = to or _new_session()
-            return await opened.edit(**_source(place), session_id=new, message=message, state=state)
+            task = await opened.edit(**_source(place), session_id=new, message=message, state=state)
+            if not (to or as_json or output().is_terminal):
+                typer.echo(settings.say("forked", session=new), err=True)
+            return task
 
         raise typer.Exit(edited(settings, begun, as_json=as_json))
 
@@ -163,10 +171,10 @@ def _source(place: "Json") -> "Json":
     return {"from_session": place["session_id"], "checkpoint_id": place["checkpoint_id"]}
 
 
-def _field(text: str) -> tuple[str, Any]:
+def _field(text: str, settings: Settings) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not (name and separator):
-        raise typer.BadParameter(f"'{text}' is not FIELD=JSON", param_hint="--set")
+        raise typer.BadParameter(settings.say("no_field", text=text), param_hint="--set")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -182,7 +190,7 @@ def undo(
     """Undo the calls that were made after a snapshot, newest first, where their tools declare how."""
     from ..views.timeline import effect_lines
 
-    settings = Settings(db, agents)
+    settings = for_snapshot(Settings(db, agents), snapshot)
     _, effects, undone = ask(settings, lambda opened: _gone_back(opened, snapshot, True))
     if as_json:
         write_json({"undone": undone, "effects": effects}, indent=2)
@@ -246,6 +254,7 @@ def prune(
         int | None, typer.Option("--last", min=1, metavar="N", help="Keep the N newest snapshots of each session.")
     ] = None,
     session: Annotated[str, typer.Option("--session", help="Only of this session.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
 ) -> None:
@@ -253,13 +262,13 @@ def prune(
 
     History, traces and unfinished tasks stay; a session with a running task is left as it is.
     """
-    if not keep and newest is None:
-        raise typer.BadParameter("say what to keep: --keep 30d, --last N, or both", param_hint="--keep")
     settings = Settings(db)
+    if not keep and newest is None:
+        raise typer.BadParameter(settings.say("keep_what"), param_hint="--keep")
     retention = ",".join(filter(None, (keep, str(newest or ""))))
-    done = ask(settings, lambda opened: opened.prune(retention, session_id=session or None))
+    done = ask(settings, lambda opened: opened.prune(retention, session_id=session or None, dry_run=dry_run))
     if as_json:
         return write_json(done, indent=2)
-    typer.echo(settings.say("pruned", n=done["snapshots"], sessions=done["sessions"]))
+    typer.echo(settings.say("to_prune" if dry_run else "pruned", n=done["snapshots"], sessions=done["sessions"]))
     for name in done["busy"]:
         typer.echo(settings.say("not_pruned", session=name))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CODES = {"done": 0, "waiting": WAITING, "paused": PAUSED}
 _UNSCRIPTED = ("dummy_user", "input_user", "llm_profile", "llm_oow", "rule_user")
+_UNPLAYED = ("dummy_user", "input_user", "scripted_user", "rule_user")
 _OWN = "or your own as module:attribute"
 Config = Annotated[
     str, typer.Option("--config", metavar="FILE", help="A TOML or YAML file; the options given here take precedence.")
@@ -103,7 +104,7 @@ def simulate(
         from ...core.conversation import config_of, load_config
 
         chosen = load_config(config, **values) if config else config_of(values)
-        _check_script(chosen, say)
+        _check_user(chosen, say, {"--goal": goal, "--persona": persona})
         _check_batch(settings, n, {"--out": out, "--workers": workers}, {"--session": session, "--log": log})
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
@@ -127,8 +128,8 @@ def _given(context: typer.Context, option: str) -> str:
     return str(context.params[option]) if source and source.name == "COMMANDLINE" else ""
 
 
-def _check_script(config: "ConversationConfig", say: list[str] | None) -> None:
-    """Refuse lines for a user that says none, and a scripted user without lines.
+def _check_user(config: "ConversationConfig", say: list[str] | None, character: "Json") -> None:
+    """Refuse lines and a character for a user that has no use for them, and a scripted user without lines.
 
     Raises:
         ConfigurationError.
@@ -140,6 +141,13 @@ def _check_script(config: "ConversationConfig", say: list[str] | None) -> None:
     if say and whole.user_mode in _UNSCRIPTED:
         raise ConfigurationError(
             "--say gives lines to scripted_user, and the user is {mode}: add --user scripted_user, or leave it out.",
+            mode=whole.user_mode,
+        )
+    for option in (name for name, value in character.items() if value and whole.user_mode in _UNPLAYED):
+        raise ConfigurationError(
+            "{option} is for a user that a language model plays, and the user is {mode}: add --user llm_profile, or "
+            "leave it out.",
+            option=option,
             mode=whole.user_mode,
         )
     if whole.user_mode == "scripted_user" and not whole.script:
@@ -166,6 +174,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     from time import localtime, strftime
 
     from ...rehearsal import converse, load_conversation, write_log
+    from ...rehearsal.simulate import check_config
     from ...rehearsal.text_file import check_writable
     from ...rehearsal.workflows import with_workflow
     from ..views.transcript import print_footer, print_header, print_utterance
@@ -179,6 +188,8 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     async with settings.opened() as app:
         known = await app.tasks(session_id=session, limit=1)
         shown = (await load_conversation(app, session)).config if known else with_workflow(config)
+        if not known:
+            check_config(app, shown)
         print_header(console, {"log_file": file, "time": time} | shown.shown())
         conversation = await converse(
             app,

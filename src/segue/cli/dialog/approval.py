@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...core.permission_rule import PermissionRule
 from ...prompts.terminal import sentence
-from ..views.consoles import read_line
+from ..views.consoles import discard_typed, read_line
 from ..views.sanitize import json_line, visible
 from .verdicts import Answer, Call, Verdict, arguments_of
 
@@ -119,7 +120,11 @@ class Questioner:
         verdicts: list[Verdict] = []
         try:
             for place, call in enumerate(calls):
+                if _is_allowed(call, calls, verdicts):
+                    verdicts.append({"index": call["index"], "verdict": "approve"})
+                    continue
                 self._console.print(call_panel(call, self._language))
+                discard_typed()  # an answer to what was not seen yet is none
                 verdict = self._verdict(call, last=place == len(calls) - 1)
                 if verdict is None:
                     verdicts += [{"index": left["index"], "verdict": "approve"} for left in calls[place:]]
@@ -132,6 +137,7 @@ class Questioner:
 
     def _text(self, question: Question) -> Answer | None:
         print_question(self._console, question, self._language)
+        discard_typed()
         try:
             while not (text := self._read(f"{sentence('your_answer', self._language)} ").strip()):
                 pass
@@ -149,6 +155,10 @@ class Questioner:
                     return None
                 case "a" | "approve":
                     return {"verdict": "approve"}
+                case "t" | "task" | "s" | "session" as key:
+                    return _always(key)
+                case "T" | "S" as key if call["arguments"]:  # a rule without arguments would be for all calls
+                    return {**_always(key), "only": call["arguments"]}
                 case "r" | "R" | "reject":
                     return {"verdict": "reject", "reason": self._read(f"{sentence('why', self._language)} ").strip()}
                 case "e" | "E" | "edit":
@@ -182,6 +192,18 @@ class Questioner:
 
     def _say(self, name: str, **slots: object) -> None:
         self._console.print(Text(visible(sentence(name, self._language, **slots)), style="red"), soft_wrap=True)
+
+
+def _always(key: str) -> Verdict:
+    return {"verdict": "approve", "always": "task" if key.lower().startswith("t") else "session"}
+
+
+def _is_allowed(call: Call, calls: Sequence[Call], verdicts: Sequence[Verdict]) -> bool:
+    """Whether calls like it were just allowed always, and nothing speaks against this one."""
+    decided = zip(calls, verdicts, strict=False)
+    rules = [PermissionRule(known["name"], each.get("only", {})) for known, each in decided if each.get("always")]
+    is_allowed = any(rule.matches(call["name"], call["arguments"]) for rule in rules)
+    return is_allowed and not call.get("unknown_outcome")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,10 +81,10 @@ class Conversation:
     def agent(self) -> str:
         return self.settings.chosen_agent()
 
-    async def send(self, message: str, *, steer: bool = False) -> Turn:
+    async def send(self, message: str, *, steer: bool = False, files: Sequence[str] = ()) -> Turn:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
-        starting = self.app.start(message, **self._options(steer))
+        starting = self.app.start(message, **self._options(steer, files))
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
             complain(self.settings.say("not_sent"), self._again(message, steer))
@@ -123,7 +123,7 @@ class Conversation:
         self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
         return await self._carry(task["task_id"], _with_first(first, events))
 
-    def _options(self, steer: bool) -> MessageOptions:
+    def _options(self, steer: bool, files: Sequence[str] = ()) -> MessageOptions:
         return {
             "session_id": self.session,
             "agent": self.agent,
@@ -132,6 +132,7 @@ class Conversation:
             "model": self.settings.model,
             "wait": self.settings.wait,
             "steer": steer,
+            "files": files,
             "language": self.settings.language,
         }
 
@@ -166,7 +167,7 @@ class Conversation:
             view: View = (LiveProgress if in_subtasks else LiveView)(self.console, language)
         else:
             view = (PlainProgress if in_subtasks else PlainView)(self.console, language)
-        return view if output().is_terminal else AnswerView(view)
+        return view if output().is_terminal else AnswerView(view, self.console.quiet, language)
 
     def _language(self, task: Json) -> Language:
         return self.settings.language_for(task["message"])
@@ -293,7 +294,7 @@ class Conversation:
 
     def print_continue_hint(self, task: Json) -> None:
         """Print the command that continues a task's session with its agent in another process, ready to be copied."""
-        heading, command = continue_hint(self.app, self.settings, task)
+        heading, command = continue_hint(self.settings, task)
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
@@ -310,6 +311,8 @@ class Conversation:
             return self.print_answer_hints(task, question)
         match task["status"]:
             case "done":
+                if (task["result"] or {}).get("malformed"):
+                    remark(sentence("malformed", language))
                 return 0
             case "paused":
                 complain(task["error"] or sentence("paused", language), resume)

@@ -9,6 +9,7 @@ from ...core.errors import TaskUnfinished, ThreadBusy
 from ...core.task_status import ACTIVE
 from ..command_lines import MOST, continue_command, send_command, task_command
 from ..exits import sentence_of
+from ..remembered import agent_is_remembered
 from ..settings import Settings
 from .verdicts import Call
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 WAIT_SECONDS = "60"
 
 
-def continue_hint(app: "App", settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
+def continue_hint(settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
     """A heading, and the command that continues a task's session with its agent in another process."""
-    usual = replace(settings, agent="").chosen_agent() or next(iter(app.agents))
-    agent = "" if task["agent_id"] == usual else task["agent_id"]
-    command = continue_command(replace(settings, agent=agent, user=task["user_id"]), task["thread_id"])
+    if agent_is_remembered(task):
+        settings = replace(settings, agents_file="", agent="")
+    else:
+        settings = replace(settings, agent=task["agent_id"])
+    command = continue_command(replace(settings, user=task["user_id"]), task["thread_id"])
     return settings.say("continue_session"), command
 
 
@@ -47,6 +50,7 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
         *_choice(settings.say("decide_here"), task_command(settings, "answer", task_id)),
         *_choice(settings.say("decide_by_options")),
         f"  {task_command(settings, 'answer', task_id, '--approve', 'all')}",
+        f"  {task_command(settings, 'answer', task_id, '--always', 'session')}",
         f"  {task_command(settings, 'answer', task_id, '--edit', shown)}",
         f"  {task_command(settings, 'answer', task_id, '--reject', 'REASON')}",
     ]

@@ -4,21 +4,26 @@ import asyncio
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...core.errors import SegueError
-
-if TYPE_CHECKING:
-    from ...app import App
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 T = TypeVar("T")
 
 
+class Stoppable(Protocol):
+    """What runs the tasks: the app, or several."""
+
+    async def pause(self, task_id: str) -> None: ...
+
+    def stop_now(self, task_id: str) -> None: ...
+
+
 class Interrupts:
     """Counts the signals that came while tasks run, and passes them on to the app."""
 
-    def __init__(self, app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> None:
+    def __init__(self, app: Stoppable, task_ids: Collection[str], say: Callable[[str], None]) -> None:
         self._app = app
         self._task_ids = task_ids
         self._say = say
@@ -47,15 +52,15 @@ class Interrupts:
 
 
 @contextmanager
-def listening(app: "App", task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
+def listening(app: Stoppable, task_ids: Collection[str], say: Callable[[str], None]) -> Iterator[Interrupts]:
     """Take the signals over while the tasks run; `say` takes the name of a sentence."""
     interrupts = Interrupts(app, task_ids, say)
-    with _taken_over(interrupts):
+    with taken_over(interrupts):
         yield interrupts
 
 
 @contextmanager
-def _taken_over(act: Callable[[], None]) -> Iterator[None]:
+def taken_over(act: Callable[[], None]) -> Iterator[None]:
     """Have the signals call `act`; where that is not possible they keep their usual effect."""
     loop = asyncio.get_running_loop()
     taken = []
@@ -80,7 +85,7 @@ async def unless_interrupted(doing: Coroutine[Any, Any, T], patience: float, on_
         interrupted = True
         work.cancel()
 
-    with _taken_over(leave):
+    with taken_over(leave):
         done, _ = await asyncio.wait({work}, timeout=patience)
         if not done:
             on_delay()

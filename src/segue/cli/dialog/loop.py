@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
 from ...core.records import Json
-from ..exits import FAILED, complain, sentence_of
+from ..exits import FAILED, WAITING, complain, sentence_of
 from ..latest import LATEST, find_session, find_task
 from ..settings import Settings
 from ..views.consoles import progress
 from .approval import Questioner
 from .conversation import Conversation, Turn
 from .hints import alternatives, busy_hints
-from .verdicts import Answer, answer_of
+from .verdicts import Answer, Decisions, answer_of
 
 if TYPE_CHECKING:
     from ...app import App
@@ -92,15 +92,15 @@ class ConversationLoop:
         return code
 
 
-def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = False) -> int:
+def one_shot(settings: Settings, message: str, *, as_json: bool, steer: bool = False, files: Sequence[str] = ()) -> int:
     """Send one message and return the exit code."""
     with ConversationLoop(settings, as_json=as_json) as loop:
         talk = loop.conversation
         try:
-            code = loop.run_turns(talk.send(message, steer=steer))
+            code = loop.run_turns(talk.send(message, steer=steer, files=files))
         except (TaskUnfinished, ThreadBusy) as refused:
             complain(sentence_of(refused, settings), *loop.run(alternatives(talk.app, talk.settings, refused, message)))
-            code = FAILED
+            code = WAITING if isinstance(refused, TaskUnfinished) and refused.status == "waiting" else FAILED
     return loop.leave(code)
 
 
@@ -128,7 +128,7 @@ def edited(settings: Settings, begun: "Callable[[App], Coroutine[Any, Any, Json]
 def answered(
     settings: Settings,
     task_id: str,
-    verdicts: tuple[Iterable[str], Iterable[str], Iterable[str]],
+    decisions: Decisions,
     reply: Answer | None,
     interrupt_id: str = "",
     *,
@@ -136,15 +136,15 @@ def answered(
 ) -> int:
     """Answer the question that a task waits with, and return the exit code.
 
-    `verdicts` are the options that approve, edit and reject, `reply` is the answer to a question; without any the
-    person is asked. With `interrupt_id` that question only is answered.
+    `decisions` are about calls, `reply` is the answer to a question; without either the person is asked. With
+    `interrupt_id` that question only is answered.
     """
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(find_task(talk.app, task_id))
         question = loop.run(talk.app.queries.open_question(found, interrupt_id))
-        if reply is not None or any(verdicts):
-            given = answer_of(question.get("calls", ()), *verdicts) if reply is None else reply
+        if reply is not None or decisions:
+            given = answer_of(question.get("calls", ()), decisions) if reply is None else reply
             code = loop.run_turns(talk.answer(found, given, question["interrupt_id"]))
         else:
             code = loop.run_turns(talk.resume(found))

@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import InvalidAnswer
 from ...core.json_depth import DEEPEST, is_too_deep
+from ...core.permission_rule import PREFIX
 from ..views.sanitize import one_line
 
 Call = Mapping[str, Any]
@@ -33,21 +35,52 @@ def with_bare_approvals(arguments: Sequence[str]) -> list[str]:
     return filled
 
 
-def answer_of(calls: Sequence[Call], approve: Iterable[str], edit: Iterable[str], reject: Iterable[str]) -> Answer:
+@dataclass(frozen=True)
+class Decisions:
+    """What the options say: the texts of --approve, --edit and --reject, and where approved tools stay allowed."""
+
+    approve: Sequence[str] = ()
+    edit: Sequence[str] = ()
+    reject: Sequence[str] = ()
+    always: str = ""
+    only: Sequence[str] = ()
+    """NAME=VALUE, or NAME=PREFIX*: the arguments for which they stay allowed."""
+
+    def __bool__(self) -> bool:
+        return any((self.approve, self.edit, self.reject, self.always, self.only))
+
+
+def answer_of(calls: Sequence[Call], decisions: Decisions) -> Answer:
     """One verdict for each call, in their order; what is said of all calls is for those that no other option names.
 
     Raises:
         InvalidAnswer: saying which option does not fit.
     """
     given = _Given(calls)
-    for text in edit:
+    for text in decisions.edit:
         given.edit(text)
-    for text in reject:
+    for text in decisions.reject:
         given.reject(text)
-    for text in approve:
+    approved: Verdict = {"verdict": "approve", **({"always": decisions.always} if decisions.always else {})}
+    if decisions.only:
+        approved["only"] = dict(map(_pattern, decisions.only))
+    for text in decisions.approve or ([ALL] if decisions.always else []):
         for target in text.split(","):
-            given.put(target.strip() or ALL, {"verdict": "approve"})
+            given.put(target.strip() or ALL, approved)
     return {"verdicts": given.verdicts()}
+
+
+def _pattern(text: str) -> tuple[str, Any]:
+    """An argument and the value that it must have, as JSON or a text; with a star at its end, what it begins with."""
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise InvalidAnswer("--only {text} has no value: use --only NAME=VALUE or NAME='PREFIX*'.", text=one_line(text))
+    if value.endswith("*"):
+        return name, {PREFIX: value[:-1]}
+    try:
+        return name, json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return name, value
 
 
 def arguments_of(text: str) -> dict[str, Any]:

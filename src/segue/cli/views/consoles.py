@@ -23,6 +23,10 @@ class OutputFailed(Exception):
     """Standard output cannot be written."""
 
 
+class ReaderGone(OutputFailed):
+    """Whoever reads standard output, such as `head`, has read enough."""
+
+
 class _CheckedOutput(io.TextIOWrapper):
     """Names the failures of standard output, which libraries would take for others or swallow."""
 
@@ -40,7 +44,7 @@ def _failures_named() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputFailed(error.strerror) from error
+        raise (ReaderGone if isinstance(error, BrokenPipeError) else OutputFailed)(error.strerror) from error
 
 
 @contextmanager
@@ -133,3 +137,13 @@ def read_line(prompt: str) -> str:
     if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors != "surrogateescape":
         sys.stdin.reconfigure(errors="surrogateescape")
     return from_shell(input(prompt))
+
+
+def discard_typed() -> None:
+    """Discard what was typed at the terminal and not read yet."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from ...core.databases import without_password
 from ...prompts.terminal import sentence
 from ...prompts.words import word
 from .sanitize import one_line
@@ -22,7 +23,8 @@ def offline_notice(*languages: str) -> Text:
 
 def header(agent: str, model: "Model", mode: str, session: str, database: str, language: str) -> Text:
     """Who answers, and where it is kept."""
-    parts = {"agent": agent, "model": model.name, "mode": mode, "session": session, "database": database}
+    parts = {"agent": agent, "model": model.name, "mode": mode, "session": session}
+    parts["database"] = without_password(database)
     text = Text()
     for name, value in parts.items():
         text.append(f"{word(name, language)} ", style="dim").append(f"{one_line(value)}  ", style="bold")

@@ -12,6 +12,7 @@ from ...core.events import (
     AttemptRestarted,
     BranchEnd,
     BranchStart,
+    CallPermitted,
     Cancelled,
     ErrorRaised,
     Event,
@@ -19,6 +20,7 @@ from ...core.events import (
     FlowEnd,
     ModeSelected,
     Recovered,
+    Resumed,
     Steered,
     Thinking,
     ToolCall,
@@ -190,7 +192,10 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sig
     match verdict["verdict"]:
         case "approve":
             approved = f"{signs.ok} {word('approved', language)} "
-            return Text.assemble((approved, "green"), _call(name, original))
+            always = sentence(f"always_{verdict['always']}", language) if verdict.get("always") else ""
+            if verdict.get("only"):
+                always += sentence("always_only", language, only=arguments_line(verdict["only"]))
+            return Text.assemble((approved, "green"), _call(name, original), (always, "green"))
         case "edit":
             edited = f"{signs.ok} {word('edited', language)} "
             instead = sentence("instead_of", language, arguments=arguments_line(original))
@@ -199,6 +204,15 @@ def verdict_line(verdict: Mapping[str, Any], call: Mapping[str, Any], signs: Sig
             rejected = f"{signs.failed} {word('rejected', language)} "
             why = f"  {one_line(verdict['reason'], 160)}" if verdict.get("reason") else ""
             return Text.assemble((rejected, "red"), _call(name, original), (why, "red"))
+
+
+def approval_lines(event: ApprovalGiven | CallPermitted, task: Projection, signs: Signs, language: str) -> list[Text]:
+    """What a person decided on calls, or the call that ran by a permission."""
+    if isinstance(event, CallPermitted):
+        line = Text.assemble((f"{signs.ok} {word('approved', language)} ", "green"), (one_line(event.name), "bold"))
+        return [line.append(sentence(f"permitted_{event.scope}", language), style="dim")]
+    calls = [task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
+    return [verdict_line(verdict, call, signs, language) for verdict, call in zip(event.verdicts, calls, strict=True)]
 
 
 def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> list[Text]:
@@ -217,22 +231,25 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
             return [Text(sentence("waits", language, why=f"{why}{left}"), style="dim")]
         case Steered():
             return [steered_line(event, language)]
-        case ApprovalGiven():
-            calls = [task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
-            decided = zip(event.verdicts, calls, strict=True)
-            return [Text("  ") + verdict_line(verdict, call, signs, language) for verdict, call in decided]
+        case ApprovalGiven() | CallPermitted():
+            return [Text("  ") + line for line in approval_lines(event, task, signs, language)]
+    return _other_lines(event, signs, language)
+
+
+def _other_lines(event: Event, signs: Signs, language: str) -> list[Text]:
+    """The lines of stops and of a flow's branches.
+
+    A tool's branch is shown as its call, and a built-in one by what comes of it.
+    """
+    match event:
+        case Resumed(agent_changed=True):
+            return [Text(sentence("agent_changed", language), style="yellow")]
         case Recovered():
             return [recovered_line(event, language)]
         case Cancelled():
             return [Text(sentence("cancelled_partial" if event.partial else "cancelled", language), style="yellow")]
         case ErrorRaised(final=False):
             return [Text(f"! {one_line(event.message, 300)}", style="yellow")]
-    return _flow_lines(event, signs)
-
-
-def _flow_lines(event: Event, signs: Signs) -> list[Text]:
-    """The lines of a flow's branches; a tool's branch is shown as its call, and a built-in one by what comes of it."""
-    match event:
         case BranchStart(kind="agent" | "flow" | "graph"):
             return [branch_line(event, signs)]
         case BranchEnd(kind="agent" | "flow" | "graph"):

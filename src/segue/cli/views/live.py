@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterator
 from functools import singledispatchmethod
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.spinner import Spinner
@@ -27,6 +27,9 @@ from ...runtime.projection import PlanItem
 from . import lines
 from .sanitize import markdown_text, one_line
 from .task_view import TaskView, is_banner
+
+if TYPE_CHECKING:
+    from rich.markdown import Markdown
 
 ITEMS_BESIDE = 8
 """Rows kept free for the rest when a long plan is shown only around what is under way."""
@@ -236,6 +239,8 @@ class LiveView:
         return max(self._console.width - 14, 20)
 
 
-def _markdown(text: str) -> Markdown:
+def _markdown(text: str) -> "Markdown":
     """Links are shown with their address, so that none can pretend to lead elsewhere."""
+    from rich.markdown import Markdown  # a start without a terminal needs none
+
     return Markdown(markdown_text(text), hyperlinks=False)

@@ -14,20 +14,22 @@ from ...core.events import (
     Event,
     Fallback,
     PlanUpdate,
+    Resumed,
     StepUpdate,
     Thinking,
     Thought,
     Token,
     ToolCall,
     ToolResult,
+    Waiting,
     to_dict,
 )
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...runtime.projection import PlanItem, Projection
-from ..exits import complain
+from ..exits import complain, remark
 from . import lines
-from .consoles import write_answer, write_json
+from .consoles import complaints, write_answer, write_json
 from .sanitize import printable
 from .task_view import TaskView, is_banner
 
@@ -83,16 +85,23 @@ def result_form(task: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class AnswerView:
-    """Shows progress in another view; standard output gets the answer alone, once it is whole."""
+    """Shows progress in another view; standard output gets the answer alone, once it is whole.
 
-    def __init__(self, progress: View) -> None:
+    What a person must know is written to standard error even where no progress is shown (`quiet`).
+    """
+
+    def __init__(self, progress: View, quiet: bool, language: Language) -> None:
         self._progress = progress
+        self._quiet, self._language = quiet, language
         self.recall, self.notice = progress.recall, progress.notice
         self._answers: list[str] = []
 
     def show(self, event: Event) -> None:
         if isinstance(event, Answer):
             self._answers.append(event.answer)
+        elif self._quiet and _is_warning(event):
+            for line in lines.event_lines(event, Projection(), lines.signs_for(complaints()), self._language):
+                remark(line.plain)
         elif not isinstance(event, Token):
             self._progress.show(event)
 
@@ -108,6 +117,14 @@ class AnswerView:
         answers, self._answers = self._answers, []
         for answer in answers:
             write_answer(answer)
+
+
+def _is_warning(event: Event) -> bool:
+    """Whether the task waits for what may never come, or is not what it was when it began."""
+    match event:
+        case Waiting(seconds=None) | Resumed(agent_changed=True):
+            return True
+    return False
 
 
 class PlainView:

@@ -72,6 +72,7 @@ class PlainProgress(PlainView):
                 pass
             case PlanUpdate() | Resumed():
                 self._view.fold(event)
+                self._print_lines(event)
                 self._list()
             case StepUpdate():
                 self._view.fold(event)

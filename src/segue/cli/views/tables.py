@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ...core.records import FORK_MARK
 from ...prompts.terminal import SENTENCES, sentence
 from ...prompts.words import word
 from .lines import STYLES
@@ -91,14 +92,21 @@ AGENT_COLUMNS = (
     Column("agent"),
     Column("mode", 80),
     Column("model", 100),
-    Column("tools", folded=True),
-    Column("description", 80, flexible=True),
+    Column("tools", flexible=True, folded=True),
+    Column("description", 120, flexible=True),
 )
 TOOL_COLUMNS = (
     Column("tool"),
-    Column("agent", 80),
-    Column("marks", 60, folded=True),
-    Column("description", flexible=True),
+    Column("agent"),
+    Column("marks", folded=True),
+    Column("description", 80, flexible=True),
+)
+PERMISSION_COLUMNS = (
+    Column("session", folded=True),
+    Column("agent", 60),
+    Column("tool", flexible=True),
+    Column("allowed in"),
+    Column("since", 80),
 )
 MODE_COLUMNS = (Column("mode"), Column("description", flexible=True, folded=True))
 FILE_COLUMNS = (Column("file", folded=True), *(Column(name) for name in ("entries", "tasks", "bytes", "changed")))
@@ -122,12 +130,16 @@ def print_sessions(console: Console, rows: Sequence[Mapping[str, Any]], language
             "turns": Text(str(row["turns"])),
             "status": status_text(row, language),
             "last used": Text(when(row["updated_at"])),
-            "last message": Text(message_text(row["message"], language, MESSAGE_WIDTH)),
+            "last message": Text(_fork_mark(row) + message_text(row["message"], language, MESSAGE_WIDTH)),
         }
         for row in rows
     )
     _print_table(console, language, SESSION_COLUMNS, cells, "no_session")
     _print_hints(console, rows, language)
+
+
+def _fork_mark(row: Mapping[str, Any]) -> str:
+    return FORK_MARK if row["title"].startswith(FORK_MARK) else ""
 
 
 def print_tasks(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:
@@ -198,6 +210,25 @@ def print_tools(console: Console, rows: Iterable[Mapping[str, Any]], language: s
         for row in rows
     )
     _print_table(console, language, TOOL_COLUMNS, cells)
+
+
+def print_permissions(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
+    cells = (
+        {
+            "session": Text(printable(row["thread_id"])),
+            "agent": Text(printable(row["agent_id"])),
+            "tool": Text(printable(row["tool"])),
+            "allowed in": Text(_scope(row, language)),
+            "since": Text(when(row["granted_at"])),
+        }
+        for row in rows
+    )
+    _print_table(console, language, PERMISSION_COLUMNS, cells, "no_permission")
+
+
+def _scope(row: Mapping[str, Any], language: str) -> str:
+    scope = word(row["scope"], language)
+    return scope if row["scope"] == "session" else f"{scope} {row['task_id'][:6]}"
 
 
 def print_modes(console: Console, names: Iterable[str], language: str) -> None:

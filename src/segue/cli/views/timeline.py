@@ -25,16 +25,21 @@ Entry = Mapping[str, Any]
 def print_timeline(console: Console, session: str, entries: Sequence[Entry], settings: "Settings") -> None:
     """One line for each snapshot: its id, its place, what happened, and the effects that came later."""
     language, signs = settings.language_for(""), signs_for(console)
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("snapshot", "place", "what happened", "later effects"):
-        table.add_column(word(name, language), no_wrap=name != "what happened", overflow="fold")
+    columns = ["snapshot", "place", "what happened"]
+    if any(entry["effects_since"] for entry in entries):
+        columns.append("later effects")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), expand=console.is_terminal)
+    for name in columns:
+        ratio = 1 if name == "what happened" and console.is_terminal else None
+        table.add_column(word(name, language), no_wrap=True, overflow="ellipsis", ratio=ratio)
     for entry in entries:
-        table.add_row(
-            Text(entry["id"], style="bold"),
-            Text(_place(entry, language)),
-            _happened(entry, signs, language),
-            Text(str(entry["effects_since"] or ""), style="yellow"),
-        )
+        cells = {
+            "snapshot": Text(entry["id"], style="bold"),
+            "place": Text(_place(entry, language)),
+            "what happened": _happened(entry, signs, language),
+            "later effects": Text(str(entry["effects_since"] or ""), style="yellow"),
+        }
+        table.add_row(*(cells[name] for name in columns))
     console.print(table)
     if entries:
         command = task_command(settings, "fork", f"{session}/{entries[-2:][0]['id']}")
@@ -88,7 +93,7 @@ def print_difference(console: Console, found: Mapping[str, Any], language: str) 
         if lines:
             console.print(Text(f"\n{word(title, language)}", style="bold"))
             for line in lines:
-                console.print(line, soft_wrap=True)
+                console.print(line, soft_wrap=not console.is_terminal)
     if not any(lines for _, lines in sections):
         console.print(sentence("no_difference", language))
 

@@ -16,6 +16,7 @@ from ...core.events import (
     ApprovalRequested,
     BranchEnd,
     BranchStart,
+    CallPermitted,
     Cancelled,
     ConversationEnd,
     ErrorRaised,
@@ -273,7 +274,8 @@ class _Drawing:
 
     @_add.register
     def _(self, event: Resumed) -> None:
-        self._interrupt(event, Text(word("resumed", self._language), style="yellow"))
+        how = "resumed with a changed agent" if event.agent_changed else "resumed"
+        self._interrupt(event, Text(word(how, self._language), style="yellow"))
 
     @_add.register
     def _(self, event: Steered) -> None:
@@ -294,6 +296,11 @@ class _Drawing:
                 for verdict, call in zip(event.verdicts, calls, strict=True)
             ),
         )
+
+    @_add.register
+    def _(self, event: CallPermitted) -> None:
+        said = lines.approval_lines(event, self._view.task, self._signs, self._language)
+        self._branches(word("approval given", self._language), ((event.step_id, line) for line in said))
 
     @_add.register
     def _(self, event: Cancelled) -> None:

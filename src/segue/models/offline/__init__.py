@@ -1,4 +1,4 @@
-"""The offline planner: a deterministic model that works by rules and says so."""
+"""The offline planner: a deterministic, rule-based model that identifies itself as one."""
 
 from .planner import OfflinePlanner
 

@@ -57,7 +57,7 @@ def listed(texts: Iterable[str], language: Language) -> str:
 def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], language: Language) -> str:
     """A call as a person reads it: title and arguments, without the reader's language.
 
-    Words speak for themselves; a number or a switch is shown with its name.
+    A text is shown without its name; a number or a switch is shown with it.
     """
     card = next((card for card in cards if card.name == name), None)
     unsaid = {p.name for p in card.parameters if p.kind == "language"} if card else set()

@@ -51,7 +51,7 @@ class Fit:
 
     @property
     def used(self) -> frozenset[int]:
-        """Where the text speaks of the tool: by its name, values, and the words that say which argument a value is."""
+        """The places in the text that refer to the tool: its name, values, and words that label a value."""
         words = (word for p in self.card.parameters if p.name in self.reading for word in p.words)
         values = (hit for hits in self.reading.values() for hit in hits)
         return self.named | places([*values, *occurrences(self.text, words)])
@@ -117,7 +117,7 @@ class Intent:
 def interpret(cards: Sequence[Card], text: str, turns: Sequence[str]) -> Intent:
     """What the message asks for; `turns` are the earlier ones.
 
-    A line that names a tool begins a passage of its own. A message that only gives values goes on with what an earlier
+    A line that names a tool begins a passage of its own. A message that only gives values continues what an earlier
     one asked for.
     """
     if calls := _written_out(cards, text):
@@ -180,7 +180,7 @@ def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequen
 
 
 def _gives_way(fit: Fit, other: Fit) -> bool:
-    """Whether what speaks for a tool speaks for another one too, and for that one more."""
+    """Whether the evidence for a tool fits another one too, and fits that one better."""
     if fit.card.words and fit.named < other.named:  # `todo` in `add todo`
         return True
     if fit.missing:

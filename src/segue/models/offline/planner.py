@@ -33,6 +33,10 @@ class OfflinePlanner:
     name = "offline"
     is_language_model = False
 
+    def __init__(self, pace: int = 0) -> None:
+        """`pace` is how many characters it writes a second; 0 is no limit."""
+        self._pace = pace
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the reply in pieces.
 
@@ -44,7 +48,7 @@ class OfflinePlanner:
             yield CallDelta(call.name)
         for piece in _PIECES.findall(reply.text):
             yield TextDelta(piece)
-            await asyncio.sleep(0)
+            await asyncio.sleep(len(piece) / self._pace if self._pace else 0)
         yield reply
 
 
@@ -220,7 +224,7 @@ def _plan(task: Task, request: ModelRequest) -> dict[str, Any]:
     needs = [step["step"] for step in steps]
     last = {"step": len(task.intent.calls) + 1, "phase": "generation", "depends_on": needs}
     steps.append({**last, "action": "none", "params": {}, "description": _conclusion(task)})
-    return {"goal": task.say("goal", objective=task.objective), "steps": steps}
+    return {"goal": task.objective, "steps": steps}
 
 
 def _tasks(task: Task, request: ModelRequest) -> dict[str, Any]:

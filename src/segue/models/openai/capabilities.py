@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage
 
 from ...core.models import ModelRequest
+from ..content_parts import messages_with_parts
 from .faults import Fault
 
 if TYPE_CHECKING:
@@ -71,7 +72,16 @@ def learn_thoughts(endpoint: str, opened: bool | None) -> None:
 def messages_for(request: ModelRequest, capabilities: Capabilities) -> "list[BaseMessage]":
     """The request's messages, closed by a user's where the endpoint requires it."""
     closing = [HumanMessage(request.nudge)] if capabilities.user_last and request.nudge else []
-    return [*request.messages, *closing]
+    return [*map(_for_langchain, messages_with_parts(request)), *closing]
+
+
+def _for_langchain(message: "BaseMessage") -> "BaseMessage":
+    """A mere text of the assistant under its role: LangChain looks at each character of an `AIMessage`."""
+    if not isinstance(message, AIMessage) or not isinstance(message.content, str):
+        return message
+    if message.tool_calls or message.invalid_tool_calls or message.additional_kwargs or message.name:
+        return message
+    return ChatMessage(content=message.content, role="assistant")
 
 
 def blames_tools(fault: Fault) -> bool:

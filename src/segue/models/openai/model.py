@@ -9,8 +9,8 @@ import openai
 from pydantic import SecretStr
 
 from ...core.errors import ModelError, ModelRefused, ModelUnreachable
+from ...core.json_schema import plain_specs
 from ...core.models import ModelPiece, ModelRequest, Retry
-from ..tool_specs import plain_specs
 from .capabilities import (
     Capabilities,
     blames_tools,
@@ -48,6 +48,7 @@ class OpenAIModel:
         self._address = _address(chat)
         self._redact = Redactor(_keys(chat))
         self._endpoint = f"{self._address}#{chat.model_name}"
+        chat._serialized  # noqa: B018 - LangChain keeps it: else each attempt's copy would make it anew
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
         """Yield the deltas, then exactly one `ModelReply`; a `Retry` goes before each attempt but the first.

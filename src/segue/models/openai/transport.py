@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,6 @@ from ...core.models import ModelReply, TextDelta
 from .faults import AttemptFailed, Fault, Redactor, fault_of, timeout_fault, too_long
 from .reply_reader import ReplyReader
 from .retry import RetryPolicy
-from .sse import event_data
 from .wire_format import read_completion
 
 TAIL = 5.0
@@ -71,9 +70,10 @@ class Transport:
         Raises:
             AttemptFailed: it is invalid or incomplete.
         """
-        async with aclosing(self._documents()) as documents:
-            async for document in documents:
-                self._read(document)
+        async with aclosing(self._documents()) as arrived:
+            async for documents in arrived:
+                for document in documents:
+                    self._read(document)
                 if pieces := self.reader.pending:
                     yield _chunk("".join(piece.text for piece in pieces if isinstance(piece, TextDelta)))
         self.reader.check(self._media_type)
@@ -85,18 +85,19 @@ class Transport:
         if self.reader.read(read_completion(document)) or self.reader.finish_reason != finished:
             self._extend(min(self._seconds, TAIL) if self.reader.finish_reason else self._seconds)
 
-    async def _documents(self) -> AsyncGenerator[bytes, None]:
-        """The body, or the data of each of its events."""
+    async def _documents(self) -> AsyncGenerator[list[bytes], None]:
+        """The body, or the data of those of its events that arrive together."""
         async with aclosing(self._received()) as received:
             begins = await _beginning(received)
             if "json" in self._media_type or begins.startswith(b"{"):
-                yield await _joined(_resumed(begins, received))
+                yield [await _joined(_resumed(begins, received))]
             elif self._streaming or "event-stream" in self._media_type:
-                async for data in event_data(_resumed(begins, received), MAX_BYTES):
-                    if data.startswith(b"[DONE]"):
+                async for data in _event_data(_resumed(begins, received), MAX_BYTES):
+                    ended = next((place for place, each in enumerate(data) if each.startswith(b"[DONE]")), None)
+                    yield data[:ended]
+                    if ended is not None:
                         await self._drain(received)
                         return
-                    yield data
 
     async def _drain(self, received: AsyncGenerator[bytes, None]) -> None:
         """Read the end of the body, so that the connection can be used again."""
@@ -221,3 +222,32 @@ def _network_errors() -> tuple[type[Exception], ...]:
     """What reading a body may raise: the client is built on one of two httpx, and takes clients of the other."""
     clients = (sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules)
     return (OSError, anyio.EndOfStream, *(client.RequestError for client in clients))
+
+
+async def _event_data(received: AsyncIterator[bytes], limit: int) -> AsyncGenerator[list[bytes], None]:
+    """Yield the data of the events that arrive together; names, ids and comments are passed over.
+
+    Raises:
+        AttemptFailed: an event is longer than `limit` bytes.
+    """
+    line: list[bytes] = []
+    data: list[bytes] = []
+    size = 0
+    async for chunk in received:
+        first, *rest = chunk.replace(b"\r", b"").split(b"\n")
+        line.append(first)
+        together: list[bytes] = []
+        for after in rest:
+            whole, line = b"".join(line), [after]
+            name, _, value = whole.partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" "))
+            elif not whole:
+                if data:
+                    together.append(b"\n".join(data))
+                data, size = [], 0
+        if together:
+            yield together
+        size += len(chunk)
+        if size > limit:
+            raise AttemptFailed(too_long(limit))

@@ -115,6 +115,8 @@ class Turn(Record):
     notes: tuple[str, ...] = ()
     taken_notes: tuple[TakenNotes, ...] = ()
     answers: tuple[Answer, ...] = ()
+    permitted: tuple[str, ...] = ()
+    """Tools that ran without a question, because a person had allowed them."""
     model_calls: tuple[ModelCall, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     status: Literal["done", "error", "cancelled"]

@@ -1,4 +1,4 @@
-"""What a replay does differently from the recording, with a readable comparison."""
+"""Differences between a replay and its recording, with a readable comparison."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

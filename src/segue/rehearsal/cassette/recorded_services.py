@@ -1,4 +1,4 @@
-"""What takes the place of models, of the ledger and of MCP servers while a session is replayed."""
+"""Recorded replacements for models, the ledger and MCP servers during a replay."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from ...core.context import Services
 from ...core.errors import ModelRefused
 from ...core.events import Event, Token
 from ...core.models import CallDelta, Model, ModelPiece, ModelReply, ModelRequest, RawCall, ReasoningDelta, TextDelta
+from ...core.permission_rule import PermissionRule
 from ...core.records import Call
 from ...core.tools import CallKey, Claim, Ledger, Tool
 from ...models.request_text import request_text
@@ -147,9 +148,17 @@ class ReplayRegistry(Registry):
         async def notes(task_id: str) -> Sequence[str]:
             return self._tape.notes()
 
+        async def permissions(agent_id: str) -> Mapping[str, str]:
+            scopes = await services.permissions(agent_id)
+            if self._tape.live:
+                return scopes
+            permitted = self._tape.turn.permitted
+            return {rule: scope for rule, scope in scopes.items() if PermissionRule.parse(rule).tool in permitted}
+
         self._emit, clock = emit, self._tape.clock
         ledger = RecordedLedger(services.ledger, self._tape) if services.ledger else None
-        return replace(services, emit=emit, notes=notes, ledger=ledger, clock=clock, began=clock())
+        others: dict[str, Any] = {"ledger": ledger, "clock": clock, "began": clock()}
+        return replace(services, emit=emit, notes=notes, permissions=permissions, **others)
 
     def stream_rest(self) -> None:
         """Stream what a cancelled task had written of its answer."""

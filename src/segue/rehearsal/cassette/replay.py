@@ -140,8 +140,10 @@ class _Player:
             else:
                 return task
 
-    async def _until_stopped(self, run: "asyncio.Task[Json]", task_id: str) -> None:
+    async def _until_stopped(self, run: "asyncio.Task[Json] | None", task_id: str) -> None:
         """Wait until the run stops; it is cancelled where it was cancelled then."""
+        if run is None:
+            return
         cut_short = asyncio.create_task(self._tape.cut_short.wait())
         await asyncio.wait({run, cut_short}, return_when=asyncio.FIRST_COMPLETED)
         if not run.done():

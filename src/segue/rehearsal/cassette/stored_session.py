@@ -1,4 +1,4 @@
-"""Cassettes made of what is stored of a session: its tasks, events, calls and messages."""
+"""Cassettes built from a stored session: its tasks, events, calls and messages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from ...core.errors import TaskError, UnknownThread
 from ...core.events import (
     ApprovalGiven,
     ApprovalRequested,
+    CallPermitted,
     Cancelled,
     Event,
     ModelCalled,
@@ -136,6 +137,7 @@ def _turn(trace: Json, *, named: bool) -> Turn:
         notes=tuple(log.notes),
         taken_notes=tuple(log.taken),
         answers=tuple(log.answers),
+        permitted=tuple({event.name: None for event in events if isinstance(event, CallPermitted)}),
         model_calls=tuple(log.model_calls),
         tool_calls=tuple(log.tool_call(row) for row in calls),
         status=task["status"],

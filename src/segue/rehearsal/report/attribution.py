@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from ...core.conversation import Conversation, EndReason, Role, Utterance
 from ..workflows.questions import Questions
 from ..workflows.scenario import Scenario
-from ..workflows.slot_values import value_in
 from ..workflows.workflow import Slot, Workflow
-from .outcome import SERVER_ERROR, Calls, Difference, Expectation, Fault, canonical
+from .outcome import SERVER_ERROR, Calls, Expectation, Fault, StateDifference, canonical
 
 AGENT, USER, TOOL, JUDGE = "agent", "user", "tool", "judge"
 _DIGIT = re.compile(r"\d")
@@ -27,7 +26,7 @@ class Case:
     conversation: Conversation
     calls: Calls
     expectation: Expectation
-    state_differences: tuple[Difference, ...] = ()
+    state_differences: tuple[StateDifference, ...] = ()
     workflow: Workflow | None = None
     scenario: Scenario | None = None
 
@@ -75,7 +74,7 @@ def _recognised(text: str, workflow: Workflow, names: Iterable[str]) -> Iterator
     """The numbers, dates and codes in a text that are values of slots; a word may be anything."""
     for name in names:
         slot: Slot | None = workflow.slots.get(name)
-        if slot and slot.pattern and _DIGIT.search(value := value_in(text, slot) or ""):
+        if slot and slot.pattern and _DIGIT.search(value := slot.value_in(text) or ""):
             yield name, value
 
 

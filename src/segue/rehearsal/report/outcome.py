@@ -48,7 +48,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Difference:
+class StateDifference:
     """A path at which the backend's state is not the expected one; the values are JSON."""
 
     path: str
@@ -75,7 +75,7 @@ class Fault:
 
     def reason(self, language: str = "en") -> str:
         """Why, as a clause."""
-        texts = {name: v.text(language) if isinstance(v, Difference) else v for name, v in self.slots.items()}
+        texts = {name: v.text(language) if isinstance(v, StateDifference) else v for name, v in self.slots.items()}
         return report_text(self.rule, language, **texts)
 
     def json(self, language: str) -> Json:
@@ -94,7 +94,7 @@ class Outcome:
     end_reason: str
     turns: int
     calls: Calls
-    state_differences: tuple[Difference, ...] = ()
+    state_differences: tuple[StateDifference, ...] = ()
     rule_success: bool | None = None
     """None where the scenario expects nothing."""
     judge_success: bool | None = None
@@ -157,16 +157,16 @@ def _canonical(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def differences(actual: Any, expected: Any, path: str = "") -> Iterable[Difference]:
+def differences(actual: Any, expected: Any, path: str = "") -> Iterable[StateDifference]:
     """The paths at which two JSON values differ."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         for key in sorted({*actual, *expected}, key=str):
             yield from differences(actual.get(key), expected.get(key), f"{path}.{key}" if path else str(key))
     elif _canonical(actual) != _canonical(expected):
-        yield Difference(path, json.dumps(actual, ensure_ascii=False), json.dumps(expected, ensure_ascii=False))
+        yield StateDifference(path, json.dumps(actual, ensure_ascii=False), json.dumps(expected, ensure_ascii=False))
 
 
-def rule_success(calls: Calls, state_differences: Iterable[Difference], expectation: Expectation) -> bool | None:
+def rule_success(calls: Calls, state_differences: Iterable[StateDifference], expectation: Expectation) -> bool | None:
     """Success by rule: every expected call was made and the state is the expected one; None if nothing is expected."""
     if not expectation.calls and expectation.state is None:
         return None

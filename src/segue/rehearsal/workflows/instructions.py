@@ -11,7 +11,7 @@ from .workflow import Step, Workflow
 
 
 def instructions(workflow: Workflow) -> str:
-    """What a bot that follows the workflow is told: slots, procedure, answers, preconditions and the policy."""
+    """The instructions of a bot that follows the workflow: slots, procedure, answers, preconditions and the policy."""
     return render(
         "workflow_bot",
         workflow.language,

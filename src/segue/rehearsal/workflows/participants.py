@@ -16,8 +16,8 @@ from ...core.conversation import (
 from ...core.errors import ConfigurationError
 from ...core.participants import Setting
 from ...core.records import Json
-from ...nodes.conversation.participants.call_check import refused
 from ...nodes.conversation.participants.react_bot import ReactBot
+from ...nodes.conversation.participants.specs import refused
 from ...prompts.phrases import phrase
 from .backends import Backend, find_backend
 from .instructions import instructions

@@ -14,7 +14,6 @@ from typing import Any
 from ...core.conversation import Role, Utterance
 from ...core.records import Json
 from .references import MISSING, fill, look_up, references
-from .slot_values import value_in
 from .workflow import Step, Workflow
 
 PRESENT, ABSENT = "present", "missing"
@@ -31,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """The next move is a reply; `asks` are the slots that it asks for, `tells` the step whose answer it tells."""
+    """The next move is a reply; `asks` are the slots that it asks for, `tells` the step whose answer it gives."""
 
     text: str
     asks: tuple[str, ...] = ()
@@ -79,7 +78,7 @@ class DialogueState:
         values = {
             name: value
             for name, slot in self._workflow.slots.items()
-            if (name in self._last.asks or slot.volunteered) and (value := value_in(text, slot)) is not None
+            if (name in self._last.asks or slot.volunteered) and (value := slot.value_in(text)) is not None
         }
         if self._last.settles and values.keys() & self._requests:
             self._start_request()

@@ -14,7 +14,7 @@ class Persona(Record):
     """Who a simulated user is.
 
     `facts` are the values of the workflow's slots that the persona knows; a list is what it says the first time, the
-    second time and so on. `volunteers` are the facts that it tells with its opening. `script` is the same conversation
+    second time and so on. `volunteers` are the facts that its opening includes. `script` is the same conversation
     for a scripted user.
     """
 

@@ -10,7 +10,7 @@ from ...core.errors import listed
 from ...core.records import Json
 
 Location = tuple[str | int, ...]
-"""Where in a document a value stands: keys and places in lists."""
+"""The path of a value in a document: keys and list indexes."""
 
 
 class Misfit(NamedTuple):
@@ -53,6 +53,33 @@ class Slot(Record):
         except re.error as error:
             raise ValueError(f"should be a regular expression ({error})") from None
         return pattern
+
+    def value_in(self, text: str) -> str | None:
+        """The slot's value in a text; None if there is none.
+
+        The longest word of a choice wins, a pattern comes next, and a slot with neither takes the whole text.
+        """
+        found = max(self._choices_in(text), default=None)
+        if found:
+            return found[1]
+        if self.pattern:
+            match = re.search(self.pattern, text)
+            return self._cased(match[1] if match.re.groups else match[0]) if match else None
+        return None if self.choices else self._cased(text.strip()) or None
+
+    def _choices_in(self, text: str) -> Iterator[tuple[int, str]]:
+        for value, words in self.choices.items():
+            for word in words:
+                if re.search(_whole_word(word), text, re.IGNORECASE):
+                    yield len(word), value
+
+    def _cased(self, value: str) -> str:
+        return {"upper": value.upper, "lower": value.lower}.get(self.case, lambda: value)()
+
+
+def _whole_word(word: str) -> str:
+    """Match whole words in scripts that separate them; Chinese has no spaces between words."""
+    return rf"\b{re.escape(word)}\b" if word.isascii() else re.escape(word)
 
 
 class Api(Record):

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,27 +15,44 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; one that is not closed reaches to the end, so that every byte is looked at once."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What a body may measure, and how long it may take to arrive."""
+
+    most: int
+    """Bytes."""
+    seconds: float
+    is_json: bool = True
+    setting: str = ""
+    """The environment variable that sets it, if there is one."""
+
+
 class BodyLimit:
     """Refuses a body that is too long, is nested too deeply, or takes too long to arrive."""
 
-    def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, usual: Limit, own: Mapping[str, Limit]) -> None:
         self._app = app
-        self._most = most
-        self._seconds = seconds
+        self._usual = usual
+        self._own = own
+        """Of some paths, and of those one below."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        path = scope["path"]
+        limit = self._own.get(path) or self._own.get(path.rpartition("/")[0], self._usual)
         try:
-            async with asyncio.timeout(self._seconds):
-                messages = await self._read(scope, receive)
+            async with asyncio.timeout(limit.seconds):
+                messages = await _read(scope, receive, limit.most)
         except TimeoutError:
-            slow = Problem(408, "RequestTimeout", seconds=f"{self._seconds:g}")
+            slow = Problem(408, "RequestTimeout", seconds=f"{limit.seconds:g}")
             return await refusal(slow, scope)(scope, receive, send)
         if messages is None:
-            long = Problem(413, "BodyTooLong", most=self._most)
+            long = Problem(413, "BodyTooLong", most=limit.most)
+            if limit.setting:
+                long = Problem(413, "FileTooLong", most=limit.most, setting=limit.setting)
             return await refusal(long, scope)(scope, receive, send)
-        if depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
+        if limit.is_json and depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
             deep = Problem(400, "BodyTooDeep", most=DEEPEST)
             return await refusal(deep, scope)(scope, receive, send)
         again = iter(messages)
@@ -44,20 +63,21 @@ class BodyLimit:
 
         await self._app(scope, replay, send)
 
-    async def _read(self, scope: Scope, receive: Receive) -> list[Message] | None:
-        """The messages of the body; None where it is too long."""
-        announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced[:20]) > self._most:
+
+async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | None:
+    """The messages of the body; None where it is too long."""
+    announced = Headers(scope=scope).get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > most:
+        return None
+    messages, size = [], 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        if size > most:
             return None
-        messages, size = [], 0
-        while True:
-            message = await receive()
-            messages.append(message)
-            size += len(message.get("body", b""))
-            if size > self._most:
-                return None
-            if not message.get("more_body", False):
-                return messages
+        if not message.get("more_body", False):
+            return messages
 
 
 def depth(body: bytes) -> int:

@@ -37,6 +37,11 @@ class RateLimits:
         waits = [self._bucket(tenant, kind, now).wait(now) for kind in {False, chats}]
         return max(waits)
 
+    def wait_chat(self, tenant: str) -> int:
+        """The same for a chat within a request that was counted."""
+        now = self._clock()
+        return self._bucket(tenant, True, now).wait(now)
+
     def _bucket(self, tenant: str | None, chats: bool, now: float) -> TokenBucket:
         key = (tenant, chats)
         if key not in self._buckets:

@@ -1,8 +1,51 @@
 """The routes, a module for each group of them."""
 
-from . import agents, chat, control, graphs, health, memory, rewind, sessions, tasks, users
+from . import (
+    ag_ui,
+    agents,
+    attachments,
+    chat,
+    control,
+    conversations,
+    files,
+    graphs,
+    health,
+    markdown,
+    memory,
+    metrics,
+    openai,
+    openai_files,
+    permissions,
+    rehearsals,
+    responses,
+    rewind,
+    sessions,
+    tasks,
+    users,
+)
 
-_MODULES = (chat, tasks, control, rewind, sessions, memory, agents, users, graphs)
+_MODULES = (
+    chat,
+    tasks,
+    control,
+    permissions,
+    rewind,
+    sessions,
+    memory,
+    agents,
+    attachments,
+    users,
+    graphs,
+    markdown,
+    files,
+    rehearsals,
+    metrics,
+    openai,
+    responses,
+    conversations,
+    openai_files,
+    ag_ui,
+)
 ROUTERS = tuple(module.router for module in _MODULES)
 """What needs a key where there is one."""
 OPEN = (health.router,)

@@ -1,5 +1,6 @@
 """Routes that send a message and stream its task."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -8,12 +9,13 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.ids import Ids
-from ...core.records import Json
-from ..service import Service
+from ...core.records import Json, RequestKey
+from ...runtime.message_files import Uploaded
+from ..service import Begun, Service
 from ..sse.frames import position
-from ..sse.stream import EventStream
+from ..sse.stream import EventStream, task_frames
 from ..tenants import Tenant
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, ServiceDep, TaskId, TenantDep, Unset, routes
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, TaskId, TenantDep, Unset, routes
 
 router = routes("chat")
 
@@ -58,19 +60,20 @@ class ChatRequest(BaseModel):
     """Waits up to this many seconds if the session is busy."""
     language: Literal["zh", "en"] | None = None
     """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
+    attachments: list[str] = Field(default=[], max_length=100)
+    """The `upload_id` of files that go along: see `POST /api/attachments`."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""
 
 
 @router.post("/api/chat", response_class=StreamingResponse, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
-async def chat(body: ChatRequest, service: ServiceDep, tenant: TenantDep, request: Request) -> EventStream:
+async def chat(body: ChatRequest, service: ServiceDep, tenant: TenantDep, request: Request, key: KeyDep) -> EventStream:
     """Send a message and stream its task. A client that disconnects does not stop it."""
     request.scope["segue_language"] = body.language
     service.refuse_while_draining()
     service.open_stream(tenant)
     try:
-        row = await _start(body, service, tenant)
-        after = await _already_sent(service, row) if body.steer else 0
+        row, after = await service.known(key) or await _start(body, service, tenant, key)
         return _stream(service, tenant, row, after)
     except BaseException:
         service.close_stream(tenant)
@@ -84,40 +87,35 @@ async def stream(
     tenant: TenantDep,
     last_event_id: Annotated[str, Header(description="The id of the last frame that came: the rest follows.")] = "",
     after: Annotated[int | Unset, Query(ge=0, le=2**53, description="The same, as a bare number.")] = None,
+    so_far: Annotated[bool, Query(description="Add what was streamed of the answer so far, as one token.")] = False,
 ) -> EventStream:
     """Stream a task: its events after the given one, then new ones, then `done`."""
     row = await service.own_task(tenant, task_id)
     service.open_stream(tenant)
-    return _stream(service, tenant, row, position(last_event_id, task_id) if after is None else after)
+    return _stream(service, tenant, row, position(last_event_id, task_id) if after is None else after, so_far)
 
 
-async def _start(body: ChatRequest, service: Service, tenant: Tenant) -> Json:
-    thread_id = tenant.stored(body.session_id or Ids().thread())
-    with service.starting_task(tenant, thread_id):
-        return await service.app.start(
-            body.message,
-            session_id=thread_id,
-            agent=body.agent_id or service.settings.default_agent,
-            mode=body.mode or "",
-            user_id=tenant.stored(body.user_id or "default"),
-            model=body.model or "",
-            wait=body.wait,
-            steer=body.steer,
-            language=body.language or "",
-        )
+async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: RequestKey | None) -> Begun:
+    return await service.start(
+        tenant,
+        body.message,
+        key,
+        session_id=tenant.stored(body.session_id or Ids().thread()),
+        agent=body.agent_id or "",
+        mode=body.mode or "",
+        user_id=tenant.stored(body.user_id or "default"),
+        model=body.model or "",
+        wait=body.wait,
+        steer=body.steer,
+        files=[Uploaded(upload_id, tenant.prefix) for upload_id in body.attachments],
+        language=body.language or "",
+    )
 
 
-async def _already_sent(service: Service, row: Json) -> int:
-    """The number of the event before the task was steered; 0 for a task that has only begun."""
-    forms = await service.app.events(row["task_id"])
-    return max((form["seq"] - 1 for form in forms if form["type"] == "steered"), default=0)
+def _stream(service: Service, tenant: Tenant, row: Json, after: int, so_far: bool = False) -> EventStream:
+    return EventStream(service, tenant, task_frames(service, tenant, row, after, so_far), task_headers(tenant, row))
 
 
-def _stream(service: Service, tenant: Tenant, row: Json, after: int) -> EventStream:
-    ids = {"X-Task-Id": row["task_id"], "X-Session-Id": _header(tenant.shown(row["thread_id"]))}
-    return EventStream(service, tenant, row, after, ids)
-
-
-def _header(name: str) -> str:
-    """A name as a header can carry it: percent-encoded where it is not ASCII."""
-    return quote(name, safe=":@")
+def task_headers(tenant: Tenant, row: Json) -> Mapping[str, str]:
+    """The task and its session; a name that is not ASCII is percent-encoded."""
+    return {"X-Task-Id": row["task_id"], "X-Session-Id": quote(tenant.shown(row["thread_id"]), safe=":@")}

@@ -11,7 +11,7 @@ from ..errors import JsonResponse
 from ..service import Service
 from ..tenants import Tenant
 from ..views import TaskView, task_view
-from .dependencies import CONFLICT, MODEL_DOWN, ServiceDep, TaskId, TenantDep, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TaskId, TenantDep, routes
 
 router = routes("control")
 
@@ -70,13 +70,16 @@ async def pause(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> Json
     "/api/tasks/{task_id}/resume", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
 async def resume(
-    task_id: TaskId, service: ServiceDep, tenant: TenantDep, body: Annotated[ResumeRequest | None, Body()] = None
+    task_id: TaskId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    key: KeyDep,
+    body: Annotated[ResumeRequest | None, Body()] = None,
 ) -> JsonResponse:
     """Resume a task that was paused, interrupted or failed; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
-    with service.starting_task(tenant, task["thread_id"]):
-        row = await service.app.take_up(task_id, model=(body.model if body else None) or "")
+    row, _ = await service.take_up(tenant, task, key, model=(body.model if body else None) or "")
     return JsonResponse(task_view(row, tenant), 202)
 
 
@@ -91,12 +94,13 @@ async def cancel(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> Jso
 @router.post(
     "/api/tasks/{task_id}/answer", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
-async def answer(task_id: TaskId, body: AnswerRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def answer(
+    task_id: TaskId, body: AnswerRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
     """Answer the question that a task waits with, which resumes it; its stream shows the progress."""
     service.refuse_while_draining()
     task = await service.own_task(tenant, task_id)
-    with service.starting_task(tenant, task["thread_id"]):
-        row = await service.app.take_up(task_id, answer=_answer(body), interrupt_id=body.interrupt_id or "")
+    row, _ = await service.take_up(tenant, task, key, answer=_answer(body), interrupt_id=body.interrupt_id or "")
     return JsonResponse(task_view(row, tenant), 202)
 
 

@@ -1,11 +1,13 @@
 """Parameters and error responses that the routes share."""
 
+from hashlib import sha256
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Security
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 
+from ...core.records import RequestKey
 from ..errors import ErrorBody
 from ..service import Service
 from ..tenants import Tenant
@@ -34,6 +36,21 @@ TaskId = Annotated[str, Path(examples=["2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
 SessionId = Annotated[str, Path(examples=["session_123"])]
 Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")]
 Before = Annotated[str | Unset, Query(max_length=200, description="The `next` of the page before.")]
+
+IdempotencyKey = Annotated[
+    str, Header(max_length=255, description="The same key with the same request again does nothing twice.")
+]
+
+
+async def _request_key(request: Request, tenant: TenantDep, idempotency_key: IdempotencyKey = "") -> RequestKey | None:
+    if not idempotency_key:
+        return None
+    asked = f"{request.method} {request.url.path}\n".encode() + await request.body()
+    return RequestKey(tenant.stored(idempotency_key), sha256(asked).hexdigest())
+
+
+KeyDep = Annotated[RequestKey | None, Depends(_request_key)]
+Html = Annotated[bool, Query(description="Also give each answer as HTML, rendered and sanitised.")]
 
 _WHY = {
     400: "The body is not valid JSON.",

@@ -1,13 +1,19 @@
 """The modes and the graphs."""
 
+import asyncio
+from dataclasses import asdict
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
+from langgraph.graph.state import CompiledStateGraph
 from pydantic import BaseModel
 
 from ... import graphs
+from ...core.records import Json
 from ..errors import JsonResponse, not_found
+from ..graph_layout import lay_out
 from .dependencies import ServiceDep, TenantDep, routes
 
 router = routes("graphs")
@@ -19,11 +25,34 @@ class Modes(BaseModel):
     items: list[str]
 
 
+class NodeView(BaseModel):
+    """A node's box, by its centre."""
+
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class EdgeView(BaseModel):
+    """An edge as the data of an SVG path."""
+
+    source: str
+    target: str
+    path: str
+    conditional: bool
+
+
 class Drawing(BaseModel):
-    """A graph as Mermaid text."""
+    """A graph as Mermaid text, and laid out to be drawn."""
 
     name: str
     mermaid: str
+    width: float
+    height: float
+    nodes: list[NodeView]
+    edges: list[EdgeView]
 
 
 @router.get("/api/modes", response_model=Modes)
@@ -33,11 +62,13 @@ async def modes(service: ServiceDep, _: TenantDep) -> JsonResponse:
 
 
 @router.get("/api/graphs/{name}", response_model=Drawing)
-async def graph(name: str, _: TenantDep) -> JsonResponse:
-    """A graph's diagram: react, direct, plan, chat, …"""
+async def graph(name: str, service: ServiceDep, _: TenantDep) -> JsonResponse:
+    """A graph's diagram: react, direct, plan, chat, …, or a registered mode."""
+    if own := service.app.own_modes.get(name):
+        return JsonResponse(await asyncio.to_thread(_drawn, name, own))
     if name not in _names():
         raise not_found("graph", name)
-    return JsonResponse({"name": name, "mermaid": _drawn(name)})
+    return JsonResponse(await asyncio.to_thread(_built_in, name))
 
 
 @cache
@@ -46,6 +77,19 @@ def _names() -> frozenset[str]:
 
 
 @cache
-def _drawn(name: str) -> str:
-    mermaid: str = import_module(f"{graphs.__name__}.{name}").graph.get_graph().draw_mermaid()
-    return mermaid
+def _built_in(name: str) -> Json:
+    return _drawn(name, import_module(f"{graphs.__name__}.{name}").graph)
+
+
+def _drawn(name: str, compiled: CompiledStateGraph[Any, Any, Any, Any]) -> Json:
+    drawing = compiled.get_graph()
+    conditional = {(edge.source, edge.target): edge.conditional for edge in drawing.edges}
+    layout = lay_out([*drawing.nodes], [*conditional])
+    return {
+        "name": name,
+        "mermaid": drawing.draw_mermaid(),
+        "width": layout.width,
+        "height": layout.height,
+        "nodes": [asdict(box) for box in layout.boxes],
+        "edges": [{**asdict(curve), "conditional": conditional[curve.source, curve.target]} for curve in layout.curves],
+    }

@@ -1,7 +1,7 @@
 """Health and readiness of the service."""
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ..errors import ErrorBody, JsonResponse
 from .dependencies import ServiceDep
@@ -15,6 +15,14 @@ class Health(BaseModel):
     status: str
 
 
+class Readiness(Health):
+    """That work is accepted, and the model that does it."""
+
+    model: str = Field(description="the default agent's; `offline` is the offline planner", examples=["offline"])
+    workers: int = Field(description="the workers that run tasks of the database; 0 over SQLite")
+    waiting_for_worker: int = Field(description="tasks that wait for a worker, where none has their agent")
+
+
 @router.get("/healthz", response_model=Health)
 async def healthz() -> JsonResponse:
     """Check that the process is running."""
@@ -22,9 +30,12 @@ async def healthz() -> JsonResponse:
 
 
 @router.get(
-    "/readyz", response_model=Health, responses={503: {"model": ErrorBody, "description": "No work is accepted now."}}
+    "/readyz",
+    response_model=Readiness,
+    responses={503: {"model": ErrorBody, "description": "No work is accepted now."}},
 )
 async def readyz(service: ServiceDep) -> JsonResponse:
     """Check that the database can be written and the service is not stopping."""
-    await service.check_ready()
-    return JsonResponse({"status": "ready"})
+    workers, waiting = await service.check_ready()
+    found = {"workers": workers, "waiting_for_worker": waiting}
+    return JsonResponse({"status": "ready", "model": service.default_model, **found})

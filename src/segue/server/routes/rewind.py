@@ -5,12 +5,13 @@ from typing import Annotated, Any, Self
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ...core.ids import Ids
+from ...core.errors import ThreadBusy
 from ...core.records import Json
+from ...core.retention import Retention
 from ..errors import JsonResponse
 from ..tenants import Tenant
-from ..views import TaskView, task_view
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, ServiceDep, SessionId, TenantDep, Unset, routes
+from ..views import Origin, TaskView, origin_view, task_view
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
 
 router = routes("rewind")
 SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
@@ -52,6 +53,7 @@ class TimelineEntryView(BaseModel):
     happened: list[dict[str, Any]]
     effects: list[EffectView]
     effects_since: int
+    forked_from: Origin | None
 
 
 class TimelineView(BaseModel):
@@ -94,6 +96,21 @@ class EditRequest(SnapshotRequest):
         return self
 
 
+class PruneRequest(BaseModel):
+    """Which snapshots to keep; the older ones are merged into the oldest of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    retention: str = Field(max_length=20, description="An age, a number of snapshots, or both: 30d, 100, 30d,100.")
+    dry_run: bool = Field(default=False, description="Only say how many would be removed.")
+
+
+class PruneView(BaseModel):
+    """How many snapshots were removed, or would be."""
+
+    snapshots: int
+
+
 class UndoneList(BaseModel):
     """The calls whose undo was tried, newest first, and the effects that stay."""
 
@@ -123,7 +140,11 @@ async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep
     """One snapshot for each turn, recursion and step, with what happened and the external effects."""
     entries = await service.app.timeline(await service.own_session(tenant, session_id))
     items = [
-        {**_of(TimelineEntryView, entry), "effects": [_of(EffectView, effect) for effect in entry["effects"]]}
+        {
+            **_of(TimelineEntryView, entry),
+            "effects": [_of(EffectView, effect) for effect in entry["effects"]],
+            "forked_from": origin_view(entry["forked_from"], tenant),
+        }
         for entry in entries
     ]
     return JsonResponse({"items": items})
@@ -161,16 +182,30 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
 @router.post(
     "/api/sessions/{session_id}/edit", status_code=202, response_model=TaskView, responses={**CONFLICT, **MODEL_DOWN}
 )
-async def edit(session_id: SessionId, body: EditRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def edit(
+    session_id: SessionId, body: EditRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
     """Continue from a snapshot in a new session, with another message or state; the task's stream shows how."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    new = tenant.stored(body.session_id or Ids().thread())
-    with service.starting_task(tenant, new):
-        row = await service.app.edit(
-            thread_id, body.checkpoint_id, session_id=new, message=body.message or "", state=body.state
-        )
+    new, made = await service.new_session(tenant, body.session_id, key)
+    if not made:
+        with service.starting_task(tenant, new):
+            editing = service.app.rewind.edit(thread_id, body.checkpoint_id, new, body.message or "", body.state, key)
+            await service.once(key, editing)
+    (row,) = await service.app.tasks(session_id=new, limit=1)
     return JsonResponse(task_view(row, tenant), 202)
+
+
+@router.post("/api/sessions/{session_id}/prune", response_model=PruneView, responses=CONFLICT)
+async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Merge the session's older snapshots; its history and traces stay."""
+    service.refuse_while_draining()
+    thread_id = await service.own_session(tenant, session_id)
+    pruned = await service.app.pruning.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
+    if pruned.busy:
+        raise ThreadBusy(thread_id)
+    return JsonResponse({"snapshots": pruned.snapshots})
 
 
 @router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
@@ -182,12 +217,13 @@ async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) 
 
 
 @router.post("/api/sessions/import", status_code=201, response_model=ImportView, responses=CONFLICT)
-async def import_session(body: ImportRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def import_session(body: ImportRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep) -> JsonResponse:
     """Store an exported session as a new one."""
-    new = tenant.stored(body.session_id or Ids().thread())
-    user = tenant.stored("default") if tenant.name else None
-    row = await service.app.import_(body.document, session_id=new, user_id=user)
-    return JsonResponse({"session_id": tenant.shown(new), "task_id": row["task_id"], "status": row["status"]}, 201)
+    new, made = await service.new_session(tenant, body.session_id, key)
+    if not made:
+        user = tenant.stored("default") if tenant.name else None
+        await service.once(key, service.app.sessions.import_(body.document, new, user, key))
+    return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new)}, 201)
 
 
 def _shown(row: Json, tenant: Tenant) -> Json:

@@ -1,17 +1,36 @@
 """Routes of sessions: history, snapshots, forks and deletion."""
 
+import asyncio
+import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...core.ids import Ids
+from ...core.records import Json, Session
 from ..errors import JsonResponse
-from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view
-from .dependencies import CONFLICT, LONGEST, NAME, Before, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
+from ..service import Service
+from ..tenants import Tenant
+from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
+from .dependencies import (
+    CONFLICT,
+    LONGEST,
+    NAME,
+    Before,
+    Html,
+    KeyDep,
+    Limit,
+    ServiceDep,
+    SessionId,
+    TenantDep,
+    Unset,
+    routes,
+)
 from .rewind import EffectView
 
 router = routes("sessions")
+Search = Annotated[str, Query(max_length=200, description="A text in the title or in the first message.")]
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
@@ -33,20 +52,61 @@ class ForkView(BaseModel):
     effects: list[EffectView]
 
 
+class Choices(BaseModel):
+    """What messages to the session use that name no agent or model of their own; an empty text takes it back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str | None = Field(default=None, max_length=200)
+    agent_id: str | None = Field(default=None, max_length=64)
+    model: str | None = Field(default=None, pattern=r"^(|offline|openai:[\w./:@-]{1,200})$")
+
+
+class NewSession(Choices):
+    """A session without a message."""
+
+    session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+
+
 @router.get("/api/sessions", response_model=Page[SessionView])
-async def sessions(service: ServiceDep, tenant: TenantDep, limit: Limit = 50) -> JsonResponse:
+async def sessions(service: ServiceDep, tenant: TenantDep, limit: Limit = 50, q: Search = "") -> JsonResponse:
     """The sessions, the last used first."""
-    rows = await service.app.threads(limit=limit, prefix=tenant.prefix)
+    rows = await service.app.threads(limit=limit, prefix=tenant.prefix, search=q.strip())
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
+
+
+@router.post("/api/sessions", status_code=201, response_model=SessionView, responses=CONFLICT)
+async def create(body: NewSession, service: ServiceDep, tenant: TenantDep, key: KeyDep) -> JsonResponse:
+    """Create a session without a message, with an agent and a model of its own if they are named."""
+    new, made = await service.new_session(tenant, body.session_id, key)
+    if not made:
+        session = _chosen(service, Session(new, created_at=time.time()), body)
+        await service.once(key, service.app.sessions.create(session, key))
+        await service.app.rename(new, body.title or "")
+    return JsonResponse(await _view(service, tenant, new), 201)
+
+
+@router.get("/api/sessions/{session_id}", response_model=SessionView)
+async def session(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """A session as the list shows it."""
+    return JsonResponse(await _view(service, tenant, await service.own_session(tenant, session_id)))
 
 
 @router.get("/api/sessions/{session_id}/tasks", response_model=Page[TaskView])
 async def session_tasks(
-    session_id: SessionId, service: ServiceDep, tenant: TenantDep, limit: Limit = 50, before: Before = None
+    session_id: SessionId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    limit: Limit = 50,
+    before: Before = None,
+    html: Html = False,
 ) -> JsonResponse:
     """The session's tasks, the latest first."""
     thread_id = await service.own_session(tenant, session_id)
-    return JsonResponse(await service.page_of_tasks(tenant, limit, before, session_id=thread_id))
+    page = await service.page_of_tasks(tenant, limit, before, session_id=thread_id)
+    if html:
+        page["items"] = await asyncio.to_thread(lambda: [with_html(task) for task in page["items"]])
+    return JsonResponse(page)
 
 
 @router.get("/api/sessions/{session_id}/history", response_model=Page[dict[str, Any]], responses=CONFLICT)
@@ -58,7 +118,8 @@ async def history(
     before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
 ) -> JsonResponse:
     """The messages in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
-    messages = await service.app.history(await service.own_session(tenant, session_id))
+    thread_id = await service.own_session(tenant, session_id)
+    messages = await service.app.history(thread_id) if await service.app.tasks(session_id=thread_id, limit=1) else []
     end = len(messages) if before is None else min(before, len(messages))
     start = max(0, end - limit)
     return JsonResponse({"items": messages[start:end], "next": start or None})
@@ -76,14 +137,44 @@ async def snapshots(
 
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
-async def fork(session_id: SessionId, body: ForkRequest, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def fork(
+    session_id: SessionId, body: ForkRequest, service: ServiceDep, tenant: TenantDep, key: KeyDep
+) -> JsonResponse:
     """Start a new session from a snapshot of this one; `effects` are the calls after it that stay in effect."""
     thread_id = await service.own_session(tenant, session_id)
-    new = tenant.stored(body.session_id or Ids().thread())
-    row = await service.app.fork(thread_id, body.checkpoint_id, session_id=new)
+    new, made = await service.new_session(tenant, body.session_id, key)
+    if not made:
+        await service.once(key, service.app.rewind.fork(thread_id, body.checkpoint_id, new, key))
     stay = [each for each in await service.app.effects(thread_id, body.checkpoint_id) if each["undo"] != "done"]
-    about = {"task_id": row["task_id"], "status": row["status"], "effects": stay}
-    return JsonResponse({"session_id": tenant.shown(new), **about}, 201)
+    return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new), "effects": stay}, 201)
+
+
+@router.patch("/api/sessions/{session_id}", status_code=204)
+async def change(session_id: SessionId, body: Choices, service: ServiceDep, tenant: TenantDep) -> Response:
+    """Rename the session, or choose the agent and the model that its next messages use."""
+    thread_id = await service.own_session(tenant, session_id)
+    if body.agent_id is not None or body.model is not None:
+        chosen = await service.app.queries.session(thread_id) or Session(thread_id, created_at=time.time())
+        await service.app.sessions.choose(_chosen(service, chosen, body))
+    if body.title is not None:
+        await service.app.rename(thread_id, body.title)
+    return Response(status_code=204)
+
+
+def _chosen(service: Service, session: Session, body: Choices) -> Session:
+    """The session with what the request chooses.
+
+    Raises:
+        UnknownAgent, UnknownModel.
+    """
+    agent_id = session.agent_id if body.agent_id is None else body.agent_id
+    model = session.model if body.model is None else body.model
+    service.app.model_for(agent_id, model)
+    return replace(session, agent_id=agent_id, model=model)
+
+
+async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:
+    return session_view((await service.app.queries.thread(thread_id)).json(), tenant)
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)

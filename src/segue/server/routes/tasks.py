@@ -1,5 +1,6 @@
 """Routes that read tasks: events, recursions, statuses, plan."""
 
+import asyncio
 from contextlib import suppress
 from typing import Annotated
 
@@ -21,14 +22,15 @@ from ..views import (
     status_views,
     trace_view,
     waiting_view,
+    with_html,
 )
-from .dependencies import Limit, ServiceDep, TaskId, TenantDep, routes
+from .dependencies import Html, Limit, ServiceDep, TaskId, TenantDep, routes
 
 router = routes("tasks")
 
 
 @router.get("/api/tasks/{task_id}", response_model=TraceView)
-async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep, html: Html = False) -> JsonResponse:
     """A task with its events, its tool calls, and the question that it waits with."""
     await service.own_task(tenant, task_id)
     trace = await service.app.trace(task_id)
@@ -36,7 +38,10 @@ async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonR
     if trace["task"]["status"] == "waiting":
         with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
             question = await service.app.question(task_id)
-    return JsonResponse(trace_view(trace, tenant, question))
+    view = trace_view(trace, tenant, question)
+    if html:
+        view["task"] = await asyncio.to_thread(with_html, view["task"])
+    return JsonResponse(view)
 
 
 @router.get("/api/waiting", response_model=Page[WaitingView])

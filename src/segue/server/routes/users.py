@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import JsonResponse, not_found
+from ..errors import JsonResponse
 from .dependencies import LONGEST, NAME, ServiceDep, TenantDep, routes
 
 router = routes("users")
@@ -37,11 +37,8 @@ class PreferencesView(BaseModel):
 
 @router.get("/api/users/{user_id}/preferences", response_model=PreferencesView)
 async def preferences(user_id: UserId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
-    """The user's default mode, and the modes that answered them."""
-    found = await service.app.preferences(tenant.stored(user_id))
-    if not any(found.values()):
-        raise not_found("user", user_id)
-    return JsonResponse(found)
+    """The user's default mode, and the modes that answered them; both empty for a user who is not known yet."""
+    return JsonResponse(await service.app.preferences(tenant.stored(user_id)))
 
 
 @router.put("/api/users/{user_id}/preferences", response_model=PreferencesView)

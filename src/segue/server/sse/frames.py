@@ -13,6 +13,8 @@ from .truncation import encoded, fit, split, truncate
 MOST = 4096
 """Bytes of a frame: the prescribed client keeps nothing between two reads."""
 HEARTBEAT = b": heartbeat\n\n"
+PADDING = b":" + b" " * 4094 + b"\n"
+"""A comment at the beginning for browsers: Chromium's first read ends after 4096 bytes, whatever has arrived."""
 _IDS = ("task_id", "trace_id", "step_id")
 _ID_BYTES = 256
 _NAMEABLE = re.compile(r"[\w.-]{1,128}", re.ASCII)

@@ -1,14 +1,16 @@
 """A task as a stream of frames: what happens, heartbeats where nothing does, and one `done`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import cast
 
 from fastapi.responses import StreamingResponse
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SegueError
+from ...core.events import Event
 from ...core.records import Json
 from ...prompts.errors import render
 from ...prompts.language import Language
@@ -18,25 +20,28 @@ from ..log_config import logger
 from ..service import Service
 from ..tenants import Tenant
 from ..views import outcome
-from .frames import HEARTBEAT, done_frame
+from .frames import HEARTBEAT, PADDING, done_frame
 
 
 class EventStream(StreamingResponse):
     """One client's view of a task, which does not know of it; its place is free as soon as the client is gone."""
 
-    def __init__(self, service: Service, tenant: Tenant, row: Json, after: int, headers: Mapping[str, str]) -> None:
-        self._frames = cast("AsyncGenerator[bytes, None]", self._frames_of(row["task_id"], after))
+    def __init__(
+        self, service: Service, tenant: Tenant, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+    ) -> None:
+        self._frames = frames
         super().__init__(
-            self._frames,
+            frames,
             media_type="text/event-stream",
             headers={**headers, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
         )
         self._service = service
         self._tenant = tenant
-        self._language: Language = row["language"] or "en"
         self._quiet = True
+        self._is_padded = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._is_padded = Headers(scope=scope).get("user-agent", "").startswith("Mozilla/")
         responding = cast("asyncio.Task[None]", asyncio.current_task())
         self._service.streams.add(responding)
         try:
@@ -49,6 +54,8 @@ class EventStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         """Send each frame in one write, and a heartbeat where there was none for a while."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if self._is_padded:
+            await send({"type": "http.response.body", "body": PADDING, "more_body": True})
         beating = asyncio.create_task(self._beat(send), name="heartbeat")
         try:
             async for frame in self._frames:
@@ -66,27 +73,39 @@ class EventStream(StreamingResponse):
             if self._quiet:
                 await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
 
-    async def _frames_of(self, task_id: str, after: int) -> AsyncIterator[bytes]:
-        """Everything that the client is sent: the events after the one of that number, what happens, `done`."""
-        try:
-            if resumed := self._service.resuming.get(task_id):
-                await resumed.wait()
-            events = self._service.app.follow(task_id, after)
-            async with aclosing(events):
-                async for event in events:
-                    for frame in self._service.frame_cache.frames(event, self._tenant):
-                        yield frame
-            result = await outcome(self._service.app, self._tenant, task_id)
-        except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
-            result = self._broken(task_id, error)
-        yield done_frame(task_id, result)
 
-    def _broken(self, task_id: str, error: Exception) -> Json:
-        """The result of a stream that failed."""
-        error_id = new_error_id()
-        logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": task_id})
-        if isinstance(error, SegueError):
-            sentence = self._tenant.without_prefix(render(error, self._language))
-        else:
-            sentence = problem_sentence("StreamFailed", self._language)
-        return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": task_id}
+async def task_frames(
+    service: Service, tenant: Tenant, row: Json, after: int, so_far: bool = False
+) -> AsyncGenerator[bytes, None]:
+    """Everything that a client is sent of a task: the events after the one of that number, what happens, `done`."""
+    task_id = row["task_id"]
+    try:
+        async with aclosing(events_of(service, task_id, after, so_far)) as events:
+            async for event in events:
+                for frame in service.frame_cache.frames(event, tenant):
+                    yield frame
+        result = await outcome(service.app, tenant, task_id)
+    except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
+        result = broken(tenant, row, error)
+    yield done_frame(task_id, result)
+
+
+async def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
+    """The task's events, once it runs again where a restart had interrupted it."""
+    if resumed := service.resuming.get(task_id):
+        await resumed.wait()
+    async with aclosing(service.app.follow(task_id, after, so_far=so_far)) as events:
+        async for event in events:
+            yield event
+
+
+def broken(tenant: Tenant, row: Json, error: Exception) -> Json:
+    """The result of a stream that failed."""
+    error_id = new_error_id()
+    language: Language = row["language"] or "en"
+    logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": row["task_id"]})
+    if isinstance(error, SegueError):
+        sentence = tenant.without_prefix(render(error, language))
+    else:
+        sentence = problem_sentence("StreamFailed", language)
+    return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row["task_id"]}

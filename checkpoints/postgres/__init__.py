@@ -1,0 +1,1 @@
+"""PostgreSQL storage: connections, schema and the state of graphs."""

@@ -1,0 +1,122 @@
+"""LangGraph's statements of a write, carried out in a transaction of ours."""
+
+import copy
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from ..connection import Connection
+from ..state.row_keys import drop_passed, sealed_checkpoint
+from ..state.serializer import CheckedSerializer, with_key, without_key
+
+if TYPE_CHECKING:
+    from .connection import PostgresConnection
+
+_VALUES = "+values:"
+"""Stands in the type of a checkpoint before the number of its values that are stored by themselves."""
+_MOST_INLINE = 256
+"""Characters of a text that is stored in the checkpoint itself."""
+
+
+class Statements(PostgresSaver):
+    """The statements that LangGraph's saver names for one write."""
+
+    UPSERT_CHECKPOINTS_SQL = """
+        INSERT INTO checkpoints
+            (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata, type)
+        VALUES (%s, %s, %s, %s, %s, %s, %s)
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+            parent_checkpoint_id = EXCLUDED.parent_checkpoint_id, checkpoint = EXCLUDED.checkpoint,
+            metadata = EXCLUDED.metadata, type = EXCLUDED.type
+    """
+
+    def __init__(self, serde: CheckedSerializer) -> None:
+        super().__init__(cast(Any, None), serde=serde)
+        self._collected: list[tuple[str, Sequence[Sequence[Any]]]] = []
+        self._values = 0
+
+    def for_write(self) -> Self:
+        """A copy for one write: LangGraph's initialisation would take longer than to collect the statements."""
+        other = copy.copy(self)
+        other._collected = []
+        return other
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """As LangGraph, with the texts by themselves that are long, or that JSON in PostgreSQL cannot hold."""
+        values = checkpoint["channel_values"]
+        versioned = (value for name, value in values.items() if name in checkpoint["channel_versions"])
+        self._values = sum(not _is_inline(value) for value in versioned)
+        texts = {name: text for name, text in values.items() if isinstance(text, str) and not _is_inline(text)}
+        others = {name: value for name, value in values.items() if name not in texts}
+        place = config["configurable"]
+        new = {name: version for name, version in new_versions.items() if name in texts}
+        if new:
+            rows = self._dump_blobs(place["thread_id"], place["checkpoint_ns"], texts, new)
+            self.executemany(self.UPSERT_CHECKPOINT_BLOBS_SQL, rows)
+        return super().put(config, {**checkpoint, "channel_values": others}, metadata, new_versions)
+
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Any]:
+        """This, in place of a cursor."""
+        yield self
+
+    def execute(self, statement: str, values: Sequence[Any]) -> None:
+        self._collected.append((statement, [values]))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._collected.append((statement, [*rows]))
+
+    def run(self, connection: Connection) -> None:
+        """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted."""
+        for key, metadata in self.store(cast("PostgresConnection", connection)):
+            thread_id, ns, _, parent = key
+            drop_passed(connection, (thread_id, ns, parent), metadata)
+
+    def store(self, connection: "PostgresConnection") -> list[tuple[Sequence[Any], str]]:
+        """Execute what was collected, the keys of the rows sealed; returns the keys and metadata of checkpoints."""
+        stored: list[tuple[Sequence[Any], str]] = []
+        with connection.raw.cursor() as cursor:
+            for statement, rows in self._collected:
+                if "INTO checkpoints" in statement:
+                    for *key, checkpoint, metadata in rows:
+                        noted = json.dumps(metadata.obj)
+                        sealed = sealed_checkpoint(connection, key, f"jsonb{_VALUES}{self._values}", noted)
+                        cursor.execute(statement.encode(), (*key, checkpoint, metadata, sealed))
+                        stored.append((key, noted))
+                elif "INTO checkpoint_writes" in statement:
+                    cursor.executemany(statement.encode(), [_sealed_write(row) for row in rows])
+                else:
+                    cursor.executemany(statement.encode(), rows)
+        return stored
+
+
+def counted_values(kind: str) -> int:
+    """How many values of a checkpoint are stored by themselves, by its type."""
+    return int(without_key(kind).partition(_VALUES)[2] or 0)
+
+
+def _sealed_write(row: Sequence[Any]) -> Sequence[Any]:
+    *place, path, idx, channel, kind, value = row
+    return (*place, path, idx, channel, with_key(kind, [*place, idx, channel]), value)
+
+
+def _is_inline(value: Any) -> bool:
+    """Whether a value is stored in the checkpoint itself."""
+    if isinstance(value, str):
+        return len(value) <= _MOST_INLINE and "\0" not in value and not any(map(_is_surrogate, value))
+    return value is None or isinstance(value, int | float)
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"

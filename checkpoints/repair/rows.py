@@ -1,0 +1,172 @@
+"""Damaged records of a session, replaced by minimal ones that can be read."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from segue.core.events import ErrorRaised, StateChanged, to_dict
+from segue.core.ids import Ids
+from segue.core.records import Json, Session, Task, listed_faults, to_row
+from segue.core.task_status import OPEN, TaskStatus
+from segue.prompts.language import Language
+from segue.prompts.terminal import sentence
+
+from ..connection import Connection
+from ..tables.event_log import event_row, insert_event
+from ..tables.integrity import ReadRow, rows_of
+
+_UNREADABLE = "This text was damaged and could not be read; the session was recovered."
+_LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
+_EMPTY: Json = {
+    **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
+    **dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of", "agents_file", "agent_digest")),
+    "user_id": "default",
+    "notes": [],
+}
+_NEEDED = frozenset({"task_id", "agent_id", "mode", "model", "status", "message"})
+"""What a task cannot go on without."""
+_KNOWN = frozenset({"scope", "idx", "name", "arguments", "state", "outcome", "finished_at"})
+"""What a call counts as made without, its outcome unknown."""
+
+_DROP_EVENT = "DELETE FROM events WHERE task_id = ? AND seq = ?"
+# In SQLite a number or an id may be none any more: as bytes both can be compared all the same.
+_DROP_GARBLED = """
+    DELETE FROM events WHERE CAST(task_id AS BLOB) IS CAST(? AS BLOB) AND CAST(seq AS BLOB) IS CAST(? AS BLOB)
+"""
+_NUMBERS = "SELECT task_id, seq, event FROM events WHERE thread_id = ? ORDER BY task_id, seq"
+_TAKEN = "SELECT 1 FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND position <> ?"
+_PUT_EVENT = """
+    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event)
+    VALUES (:task_id, :seq, :thread_id, :source, :ordinal, :event)
+"""
+_NAMELESS = """
+    SELECT task_id FROM (
+        SELECT task_id FROM events WHERE thread_id = :thread UNION SELECT task_id FROM calls WHERE thread_id = :thread
+    ) AS named WHERE task_id NOT IN (SELECT task_id FROM tasks WHERE task_id IS NOT NULL)
+"""
+_PUT_SESSION = """
+    UPDATE sessions SET agent_id = :agent_id, model = :model, metadata = :metadata, created_at = :created_at
+    WHERE thread_id = :thread_id
+"""
+_LATEST = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+
+
+def replace_damaged(connection: Connection, thread_id: str, now: float, language: Language) -> list[str]:
+    """Replace what is damaged, in the caller's transaction; returns what was done, a sentence each.
+
+    An event that cannot be read keeps its number and says so. A task that lost what it needs ends with an error. A
+    call is never made again: where its outcome is lost, it is unknown.
+    """
+    damaged = {
+        table: [row for row in rows_of(connection, table, thread_id) if row.faults]
+        for table in ("events", "tasks", "calls", "sessions")
+    }
+    return [
+        *_replace_events(connection, thread_id, damaged["events"], now, language),
+        *[_replace_task(connection, thread_id, row, now, language) for row in damaged["tasks"]],
+        *[_replace_call(connection, thread_id, row, now, language) for row in damaged["calls"]],
+        *[_replace_session(connection, thread_id, row, now, language) for row in damaged["sessions"]],
+    ]
+
+
+def _update(connection: Connection, table: str, row: ReadRow, new: Json) -> None:
+    columns = ", ".join(f"{column} = :{column}" for column in new)
+    values = {**new, "position": row.stored["position"]}
+    connection.execute(f"UPDATE {table} SET {columns} WHERE position = :position", values)
+
+
+def _replace_events(
+    connection: Connection, thread_id: str, rows: Iterable[ReadRow], now: float, language: Language
+) -> list[str]:
+    dropped = 0
+    for row in rows:
+        task_id, seq = row.stored["task_id"], row.stored["seq"]
+        readable = isinstance(task_id, str) and isinstance(seq, int)
+        dropped += connection.execute(_DROP_EVENT if readable else _DROP_GARBLED, (task_id, seq)).rowcount
+    if not dropped:
+        return []
+    filled: dict[str, list[str]] = {}
+    numbers: dict[str, int] = {}
+    moment = now
+    for task_id, seq, event in connection.execute(_NUMBERS, (thread_id,)).fetchall():
+        at = json.loads(event)["timestamp"]
+        for gap in range(numbers.get(task_id, 0) + 1, seq):
+            form = to_dict(ErrorRaised(task_id=task_id, message=_UNREADABLE, timestamp=moment if gap > 1 else at))
+            connection.execute(_PUT_EVENT, {**event_row(thread_id, None, 0, form), "seq": gap})
+            filled.setdefault(task_id, []).append(str(gap))
+        numbers[task_id], moment = seq, at
+    said = [
+        sentence("events_replaced", language, task=task, numbers=", ".join(numbered))
+        for task, numbered in filled.items()
+    ]
+    left = dropped - sum(map(len, filled.values()))
+    return [*said, sentence("events_dropped", language, n=left)] if left > 0 else said
+
+
+def _replace_task(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
+    task_id = row.task_id or _nameless(connection, thread_id)
+    whole = {**_EMPTY, "task_id": task_id, "thread_id": thread_id, "created_at": now, "updated_at": now}
+    new: Json = {column: whole.get(column) for column in row.faults}
+    status = row.values.get("status")
+    ended = bool(row.faults.keys() & _NEEDED) and (status is None or status in OPEN)
+    if ended:
+        error = f"The record of this task was damaged ({listed_faults(row.faults)}): send its message again."
+        new |= {"status": TaskStatus.ERROR.value, "error": error}
+    _update(connection, "tasks", row, to_row(Task, new))
+    if ended:
+        old = status or TaskStatus.PENDING.value
+        insert_event(connection, thread_id, StateChanged(task_id=task_id, old=old, new=TaskStatus.ERROR.value))
+    what = "task_ended_damaged" if ended else "task_emptied"
+    return sentence(what, language, task=task_id, fields=", ".join(row.faults))
+
+
+def _nameless(connection: Connection, thread_id: str) -> str:
+    """The id that events or calls of the session name, and no task has; else a new one."""
+    row = connection.execute(_NAMELESS, {"thread": thread_id}).fetchone()
+    return str(row["task_id"]) if row and isinstance(row["task_id"], str) else Ids().task()
+
+
+def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
+    lost = f"damaged#{row.stored['position']}"
+    name = row.values.get("name", "unknown")
+    latest = connection.execute(_LATEST, (thread_id,)).fetchone()
+    whole: dict[str, Any] = {
+        "thread_id": thread_id,
+        "task_id": latest["task_id"] if latest else Ids().task(),
+        "scope": lost,
+        "idx": 0,
+        "name": name,
+        "arguments": "{}",
+        "fence": 0,
+        "started_at": row.values.get("finished_at") or now,
+        "orphaned": 0,
+    }
+    new: Json = {column: whole[column] for column in row.faults if column in whole}
+    if row.faults.keys() & _KNOWN:
+        outcome = {"error": _LOST.format(name=name), "unknown_outcome": True}
+        kept = row.values.get("outcome")
+        new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
+        new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now
+    if row.faults.keys() & {"scope", "idx"}:  # it is found again by its name and arguments
+        new |= {"scope": lost, "idx": 0, "orphaned": 1}
+    place = {**row.stored, **new}
+    key = [place[column] for column in ("thread_id", "task_id", "scope", "idx")]
+    if connection.execute(_TAKEN, (*key, row.stored["position"])).fetchone():
+        new |= {"scope": lost, "orphaned": 1}  # it was made again while it could not be found
+    _update(connection, "calls", row, new)
+    return sentence(
+        "call_repaired",
+        language,
+        name=name,
+        task=row.task_id or whole["task_id"],
+        fields=", ".join(row.faults),
+        unknown=sentence("call_unknown", language) if "outcome" in new and not row.values.get("outcome") else "",
+        stuck=sentence("call_stuck", language) if row.faults.keys() & {"name", "arguments"} else "",
+    )
+
+
+def _replace_session(connection: Connection, thread_id: str, row: ReadRow, now: float, language: Language) -> str:
+    whole = {**asdict(Session(thread_id, created_at=now)), **row.values}
+    connection.execute(_PUT_SESSION, to_row(Session, whole))
+    return sentence("session_emptied", language, fields=", ".join(row.faults))

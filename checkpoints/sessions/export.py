@@ -1,0 +1,229 @@
+"""Export of a thread to a JSON document, and import from one."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage, messages_from_dict
+from langgraph.checkpoint.base import empty_checkpoint
+
+from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
+from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, to_row
+from segue.core.task_status import ENDED, OPEN, TaskStatus
+
+from ..connection import Connection
+from ..database import Database
+from ..state.compression import Undecodable
+from ..state.row_keys import check_thread
+from ..state.rows import CheckpointRow, Stored, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.serializer import CheckedSerializer, decoding
+from ..tables.integrity import refuse_damaged
+from ..tables.ledger import canonical
+from ..tables.request_keys import add_key
+from .approvals import RESUME, has_question, without_approvals
+from .export_format import FORMAT, VERSION, Document, StatePart, form_of, read_document
+from .fork import refuse_taken, unfinished_task
+from .new_ids import Renaming
+from .rows import insert_row, stored_rows
+from .snapshots import find, refuse_unknown
+
+_S = TaskStatus
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+_CHECKPOINT_FORM = 4
+"""The version of LangGraph's checkpoints that an import is written in."""
+_FIRST_VERSION = "00000001"
+"""A channel's version."""
+_EVENTS = """
+    SELECT event_log.* FROM event_log JOIN tasks USING (task_id) WHERE tasks.thread_id = ? ORDER BY tasks.position, seq
+"""
+_NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''"
+
+# A rating counts once for the user: where the task is rated here already, its copy is not.
+_UNRATE = "UPDATE tasks SET rating = NULL WHERE thread_id = ? AND copy_of IN (SELECT task_id FROM tasks)"
+
+
+async def export(database: Database[Connection], thread_id: str) -> Json:
+    """A thread as a document; the caller adds its messages as they are at thread.checkpoint_id, if there is one.
+
+    {format, version, exported_at, thread: {thread_id, checkpoint_id}, tasks, events, calls, state}: `state` holds the
+    checkpoints if the newest task has not ended, else it is None.
+
+    Raises:
+        UnknownThread
+        DamagedSession: something of it cannot be read.
+    """
+    return await database.read(partial(_export, thread_id, time.time()))
+
+
+async def import_(
+    database: Database[Connection],
+    portable: Any,
+    thread_id: str,
+    user_id: str | None = None,
+    *,
+    key: RequestKey | None = None,
+) -> str | None:
+    """Store a document, completed with `messages` and `messages_full`, as a new thread; returns its newest task's id.
+
+    A task that had not ended is paused, or waits if a question interrupted it; without its state it is cancelled.
+    What the document says that a person answered or approved is dropped: it is asked again. `user_id` takes the place
+    of the users that the document names.
+
+    Raises:
+        InvalidExport, ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
+    """
+    document = read_document(portable)
+    renaming = Renaming(task.task_id for task in document.tasks)
+    rows = [*_task_rows(document, renaming, time.time()), *_log_rows(document, renaming)]
+    checkpoints = [*_checkpoint_rows(document, renaming)]
+    writes = [*_write_rows(document.state, renaming)] if document.state else []
+
+    def store(connection: Connection) -> None:
+        add_key(connection, key, thread_id)
+        refuse_taken(connection, thread_id)
+        try:
+            for table, row in rows:
+                own = {"user_id": user_id} if table == "tasks" and user_id is not None else {}
+                insert_row(connection, table, {**row, **own, "thread_id": thread_id})
+            put_rows(connection, thread_id, checkpoints, writes)
+            connection.execute(_UNRATE, (thread_id,))
+        except connection.duplicate as error:
+            raise InvalidExport(f"two of its rows contradict each other ({error})") from error
+
+    await database.write(store)
+    return renaming.new[document.tasks[-1].task_id] if document.tasks else None
+
+
+def _export(thread_id: str, now: float, connection: Connection) -> Json:
+    with connection.state.view():
+        refuse_unknown(connection, thread_id)
+        refuse_damaged(connection, thread_id)
+        tasks = stored_rows(connection, "tasks", thread_id)
+        newest = connection.execute(_NEWEST, (thread_id,)).fetchone()[0]
+        outermost = find(connection, thread_id, newest) if newest else None
+        unfinished = unfinished_task(connection, outermost, tasks)
+        events = connection.execute(_EVENTS, (thread_id,)).fetchall()
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "exported_at": now,
+            "thread": {"thread_id": thread_id, "checkpoint_id": newest},
+            "tasks": [form_of(from_row(Task, row)) for row in tasks],
+            "events": [form_of(from_row(StoredEvent, row)) for row in events],
+            "calls": [form_of(from_row(Call, row)) for row in stored_rows(connection, "calls", thread_id)],
+            "state": _state(connection, thread_id) if unfinished else None,
+        }
+
+
+def _state(connection: Connection, thread_id: str) -> Json:
+    try:
+        with decoding(thread_id):
+            check_thread(connection, thread_id)
+            return {
+                "checkpoints": [_checkpoint_form(row) for row in checkpoint_rows(connection, thread_id)],
+                "writes": [_write_form(row) for row in write_rows(connection, thread_id)],
+            }
+    except DamagedCheckpoint as error:
+        raise UnreadableState(thread_id, error.reason) from error
+
+
+def _checkpoint_form(row: CheckpointRow) -> Json:
+    return {
+        "inside": row.inside,
+        "checkpoint_id": row.checkpoint_id,
+        "parent_id": row.parent_id,
+        "state": _blob(row.state),
+        "metadata": json.loads(row.metadata),
+    }
+
+
+def _write_form(row: WriteRow) -> Json:
+    if row.value is None:
+        raise Undecodable("what a step wrote is missing")
+    names = ("inside", "checkpoint_id", "task_id", "task_path", "idx", "channel")
+    return {**{name: getattr(row, name) for name in names}, "value": _blob(row.value)}
+
+
+def _blob(value: Stored) -> Json:
+    _SERDE.loads_typed(value)  # what cannot be read is not imported either
+    kind, data = value
+    return {"type": kind, "data": base64.b64encode(data).decode()}
+
+
+def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
+    """The columns of a record, with the new ids in them; the ledger compares a call's arguments as text."""
+    row = to_row(type(record), vars(record))
+    if isinstance(record, Call):
+        row["arguments"] = canonical(record.arguments)
+    return {name: renaming.of(value) for name, value in row.items()}
+
+
+def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[tuple[str, Json]]:
+    for task in document.tasks:
+        row = _stored(task, renaming) | {"copy_of": task.task_id, "answer": None}
+        last = task is document.tasks[-1]
+        if last and document.state and task.status not in ENDED:
+            status = _S.WAITING if has_question(document.state) else _S.PAUSED
+            wanted = "pause" if status is _S.PAUSED else None  # only a person resumes it
+            row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
+        elif task.status in OPEN:
+            row |= {"status": _S.CANCELLED.value}
+        yield "tasks", row | ({"updated_at": now} if last else {})
+
+
+def _log_rows(document: Document, renaming: Renaming) -> Iterator[tuple[str, Json]]:
+    yield from (("events", _stored(part, renaming)) for part in document.events)
+    yield from (("calls", _stored(part, renaming)) for part in document.calls)
+
+
+def _checkpoint_rows(document: Document, renaming: Renaming) -> Iterator[CheckpointRow]:
+    if document.state is None:
+        yield from _message_row(document, renaming)
+        return
+    for part in document.state.checkpoints:
+        metadata = part.metadata
+        if part.checkpoint_id == document.thread.checkpoint_id:
+            metadata = metadata | _origin(document)
+        noted = json.dumps(metadata, ensure_ascii=False)
+        state = without_approvals(part.state)
+        yield renaming.checkpoint(CheckpointRow(part.inside, part.checkpoint_id, part.parent_id, state, noted))
+
+
+def _write_rows(state: StatePart, renaming: Renaming) -> Iterator[WriteRow]:
+    for part in state.writes:
+        if part.channel != RESUME:
+            value = without_approvals(part.value)
+            place = (part.inside, part.checkpoint_id, part.task_id, part.task_path, part.idx, part.channel)
+            yield renaming.write(WriteRow(*place, value))
+
+
+def _message_row(document: Document, renaming: Renaming) -> Iterator[CheckpointRow]:
+    """One checkpoint that holds the messages, upon which the thread takes the next one."""
+    if not document.messages_full:
+        return
+    checkpoint = {
+        **empty_checkpoint(),
+        "v": _CHECKPOINT_FORM,
+        "channel_values": {"messages": _messages(document, renaming)},
+        "channel_versions": {"messages": _FIRST_VERSION},
+    }
+    named = {"segue_task": renaming.new[document.tasks[-1].task_id]} if document.tasks else {}
+    metadata = {"source": "update", "step": 0, "parents": {}, **named}
+    noted = json.dumps(metadata | _origin(document), ensure_ascii=False)
+    yield CheckpointRow("", str(checkpoint["id"]), None, _SERDE.dumps_typed(checkpoint), noted)
+
+
+def _messages(document: Document, renaming: Renaming) -> list[BaseMessage]:
+    """The messages, each with its place as its id: of two with one id the history would keep one."""
+    try:
+        messages = messages_from_dict(json.loads(renaming.of(json.dumps(document.messages_full))))
+    except (ValueError, TypeError, LookupError) as error:
+        raise InvalidExport(f"its messages_full cannot be read ({type(error).__name__})") from error
+    return [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(messages)]
+
+
+def _origin(document: Document) -> Json:
+    return {"segue_fork": document.thread.model_dump()}

@@ -1,0 +1,259 @@
+"""Forks: a new thread with the state of an old one at a snapshot, and its tool calls."""
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from segue.core.errors import ThreadBusy, ThreadExists
+from segue.core.events import Paused, StateChanged, Steered
+from segue.core.records import FORK_MARK, Json, RequestKey
+from segue.core.task_status import OPEN, TaskStatus
+
+from ..connection import Connection
+from ..database import Database
+from ..state.row_keys import check_thread
+from ..state.rows import CheckpointRow, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.serializer import decoding
+from ..tables.event_log import insert_event
+from ..tables.integrity import refuse_damaged
+from ..tables.request_keys import add_key
+from .approvals import RESUME
+from .new_ids import Renaming
+from .rows import insert_row, stored_rows
+from .snapshots import Checkpoint, find, following, task_of
+
+_S = TaskStatus
+TITLE = 150
+"""Characters of the first message in a fork's title."""
+_NEWEST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+_LAST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
+_LAST_UNTIL = f"{_LAST} AND checkpoint_id <= ?"
+_LEAVES = """
+    SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_id <= ? GROUP BY checkpoint_ns
+"""
+_POSITION = "SELECT position FROM tasks WHERE thread_id = ? AND task_id = ?"
+_LEASED = "SELECT 1 FROM leases WHERE thread_id = ? AND expires_at > ?"
+_REOPEN = """
+    UPDATE tasks
+    SET status = :status, wanted = :wanted, notes = :notes, result = NULL, error = NULL, copy_of = NULL, answer = NULL
+    WHERE task_id = :task
+"""
+_TOUCH = "UPDATE tasks SET updated_at = ? WHERE task_id = ?"
+_NAME = f"""
+    INSERT INTO titles (thread_id, title)
+    SELECT :new, CASE WHEN title LIKE '{FORK_MARK}%' THEN title ELSE '{FORK_MARK}' || title END FROM (
+        SELECT coalesce(
+            (SELECT title FROM titles WHERE thread_id = :old),
+            (SELECT substr(message, 1, {TITLE}) FROM tasks WHERE thread_id = :old ORDER BY position LIMIT 1)
+        ) AS title
+    ) AS original
+    WHERE title IS NOT NULL
+    ON CONFLICT (thread_id) DO UPDATE SET title = excluded.title
+"""
+_EVENTS = "SELECT event FROM events WHERE task_id = ? ORDER BY seq"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of a thread belongs to a snapshot of it.
+
+    Where the snapshot is still the newest, that is everything. Else it is what had been stored when the snapshot was
+    written, and without what was written upon it: the nodes that were next then are to run, their tools with them.
+    """
+
+    snapshot: Checkpoint
+    whole: bool
+    leaves: frozenset[str] = frozenset()
+    """The checkpoints that nothing had been written upon."""
+
+    @property
+    def until(self) -> str | None:
+        """The newest checkpoint that belongs to it; None where all do."""
+        return None if self.whole else self.snapshot.checkpoint_id
+
+    @property
+    def at(self) -> float:
+        """Unix seconds; what was stored until then belongs to it."""
+        return math.inf if self.whole else self.snapshot.created_at
+
+    def has(self, checkpoint_id: str) -> bool:
+        return self.until is None or checkpoint_id <= self.until
+
+    def has_written(self, checkpoint_id: str) -> bool:
+        """Whether what was written upon a checkpoint belongs to it."""
+        return self.has(checkpoint_id) and checkpoint_id not in self.leaves
+
+
+async def fork(
+    database: Database[Connection],
+    thread_id: str,
+    checkpoint_id: str,
+    new_thread_id: str,
+    beside: Iterable[tuple[str, str]] = (),
+    *,
+    blocked: bool = False,
+    key: RequestKey | None = None,
+) -> str | None:
+    """Copy a thread, as it was at a snapshot, and return the id of its newest task; None if it has no task.
+
+    All of its tasks get new ids, in every row of theirs. A task that had not ended there is a new one that is paused,
+    or waits, and can be resumed: tool calls that had ended are not made again, those that came later may be. What a
+    person approved and had not run by then is asked about again. A task that had ended is a `copy_of` its original.
+    `beside` names other threads and their copies: they are copied as they were at that moment. A `blocked` task is to
+    be cancelled, and cannot be resumed until that is taken back.
+
+    Raises:
+        UnknownThread, UnknownSnapshot, ThreadExists, KeyUsed.
+        ThreadBusy: something is about to run on a thread of the new name.
+        DamagedCheckpoint: the snapshot cannot be read.
+        DamagedRow: a row of the thread cannot be read.
+    """
+
+    def work(connection: Connection) -> str | None:
+        now = time.time()
+        add_key(connection, key, new_thread_id)
+        cut, newest = _fork(connection, thread_id, checkpoint_id, new_thread_id, now, blocked)
+        connection.execute(_NAME, {"old": thread_id, "new": new_thread_id})
+        for other, copy in beside:
+            last = (_LAST, (other,)) if cut.until is None else (_LAST_UNTIL, (other, cut.until))
+            if at := connection.execute(*last).fetchone()[0]:
+                _fork(connection, other, at, copy, now)
+        return newest
+
+    return await database.write(work)
+
+
+def refuse_taken(connection: Connection, thread_id: str) -> None:
+    """Make sure that a thread has no rows and no live lease.
+
+    Raises:
+        ThreadExists, ThreadBusy.
+    """
+    for table in ("tasks", "events", "calls", "sessions", "checkpoints", "writes"):
+        if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
+            raise ThreadExists(thread_id)
+    if connection.execute(_LEASED, (thread_id, connection.now())).fetchone():
+        raise ThreadBusy(thread_id)
+
+
+def _fork(
+    connection: Connection,
+    thread_id: str,
+    checkpoint_id: str,
+    new_thread_id: str,
+    now: float,
+    blocked: bool = False,
+) -> tuple[Cut, str | None]:
+    """What was copied, and the id of the copy's newest task."""
+    refuse_damaged(connection, thread_id)
+    cut = _cut(connection, find(connection, thread_id, checkpoint_id))
+    refuse_taken(connection, new_thread_id)
+    tasks = _tasks(connection, cut)
+    unfinished = unfinished_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
+    renaming = Renaming(row["task_id"] for row in tasks)
+    for row in tasks:
+        new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "wanted": None, "rating": None}
+        insert_row(connection, "tasks", renaming.row(row) | new)
+    _copy_log(connection, cut, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
+    with decoding(thread_id):
+        check_thread(connection, thread_id)
+        checkpoints, writes = _checkpoints(connection, cut), _writes(connection, cut)
+        renamed = map(renaming.checkpoint, checkpoints), map(renaming.write, writes)
+        put_rows(connection, new_thread_id, *renamed)
+    if not tasks:
+        return cut, None
+    newest = renaming.new[tasks[-1]["task_id"]]
+    connection.execute(_TOUCH, (now, newest))
+    if unfinished:
+        _reopen(connection, cut, unfinished, newest, new_thread_id, blocked)
+    return cut, newest
+
+
+def _cut(connection: Connection, snapshot: Checkpoint) -> Cut:
+    thread_id = snapshot.thread_id
+    newest = {inside: connection.execute(_NEWEST, (thread_id, inside)).fetchone()[0] for inside in snapshot.path}
+    if newest == snapshot.path:
+        return Cut(snapshot, whole=True)
+    leaves = connection.execute(_LEAVES, (thread_id, snapshot.checkpoint_id)).fetchall()
+    return Cut(snapshot, whole=False, leaves=frozenset(row[0] for row in leaves))
+
+
+def _tasks(connection: Connection, cut: Cut) -> list[Json]:
+    """The thread's tasks up to the snapshot's, oldest first."""
+    thread_id, last = cut.snapshot.thread_id, math.inf
+    if not cut.whole:
+        row = connection.execute(_POSITION, (thread_id, task_of(connection, cut.snapshot))).fetchone()
+        last = row["position"] if row else 0
+    return [row for row in stored_rows(connection, "tasks", thread_id) if row["position"] <= last]
+
+
+def unfinished_task(connection: Connection, outermost: Checkpoint | None, tasks: Sequence[Json]) -> Json | None:
+    """The newest of a thread's tasks, if it had not ended when the chat graph's snapshot was made."""
+    if not tasks:
+        return None
+    last = tasks[-1]
+    if outermost and last["task_id"] == task_of(connection, outermost) and following(connection, outermost):
+        return last
+    return last if last["status"] in OPEN else None
+
+
+def _copy_log(connection: Connection, cut: Cut, renaming: Renaming, new_thread_id: str, unfinished: str | None) -> None:
+    """Copy the calls and events that belong to the snapshot, of the tasks that get new ids."""
+    thread_id = cut.snapshot.thread_id
+    for row in stored_rows(connection, "calls", thread_id):
+        if row["task_id"] in renaming.new and (row["task_id"] != unfinished or row["started_at"] <= cut.at):
+            insert_row(connection, "calls", renaming.row(row) | {"thread_id": new_thread_id, "fence": 0})
+    numbers = dict.fromkeys(renaming.new, 0)
+    for row in stored_rows(connection, "events", thread_id):
+        task_id = row["task_id"]
+        if task_id in numbers and (task_id != unfinished or _has_event(cut, row)):
+            numbers[task_id] += 1
+            insert_row(connection, "events", renaming.row(row) | {"thread_id": new_thread_id, "seq": numbers[task_id]})
+
+
+def _has_event(cut: Cut, row: Mapping[str, Any]) -> bool:
+    """An event of a node names the checkpoint that it ran on; one of the runner names none and goes by its time."""
+    if row["source"] is None:
+        return bool(json.loads(row["event"])["timestamp"] <= cut.at)
+    return cut.has_written(row["source"][:36])
+
+
+def _checkpoints(connection: Connection, cut: Cut) -> Iterator[CheckpointRow]:
+    """Those that belong to the snapshot; its own notes where it came from."""
+    snapshot = cut.snapshot
+    for row in checkpoint_rows(connection, snapshot.thread_id):
+        if (row.inside, row.checkpoint_id) == (snapshot.inside, snapshot.checkpoint_id):
+            origin = {"thread_id": snapshot.thread_id, "checkpoint_id": snapshot.checkpoint_id}
+            noted = json.dumps({**snapshot.metadata, "segue_fork": origin}, ensure_ascii=False)
+            yield replace(row, metadata=noted)
+        elif cut.has(row.checkpoint_id):
+            yield row
+
+
+def _writes(connection: Connection, cut: Cut) -> Iterator[WriteRow]:
+    return (
+        row
+        for row in write_rows(connection, cut.snapshot.thread_id)
+        if cut.has_written(row.checkpoint_id) and row.channel != RESUME
+    )
+
+
+def _reopen(connection: Connection, cut: Cut, row: Json, task_id: str, new_thread_id: str, blocked: bool) -> None:
+    """Set the newest task to its status at the snapshot, and end its event log with that."""
+    waits = cut.whole and row["status"] == _S.WAITING
+    status = (_S.WAITING if waits else _S.PAUSED).value
+    wanted = "cancel" if blocked else None if waits else "pause"
+    events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]
+    steered = sum(event["type"] == Steered.type for event in events)
+    notes = row["notes"] if cut.whole else json.dumps(json.loads(row["notes"])[:steered])
+    connection.execute(_REOPEN, {"task": task_id, "status": status, "wanted": wanted, "notes": notes})
+    changes = (event["data"]["new"] for event in reversed(events) if event["type"] == StateChanged.type)
+    old = next(changes, _S.PENDING.value)
+    if old != status:
+        insert_event(connection, new_thread_id, StateChanged(task_id=task_id, old=old, new=status))
+    if not waits:
+        reason = f"forked from session '{cut.snapshot.thread_id}'"
+        insert_event(connection, new_thread_id, Paused(task_id=task_id, reason=reason))

@@ -1,0 +1,80 @@
+"""New ids for the tasks of a thread that is copied: in every row, also inside what is stored as bytes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from segue.core.errors import TaskError
+from segue.core.ids import Ids
+from segue.core.records import Json
+
+from ..state.compression import Undecodable, compressed, decompressed
+from ..state.rows import CheckpointRow, WriteRow
+from ..state.serializer import checksummed, without_key
+
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
+_PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
+_IN_TEXT = re.compile(_PLACES)
+_IN_BYTES = re.compile(_PLACES.encode())
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id as Segue gives them to tasks."""
+    return re.fullmatch(UUID, text) is not None
+
+
+class Renaming:
+    """A new id for each of some tasks.
+
+    State, messages, ledger and events name a task by its id in many places. All ids are equally long, so one takes
+    another's place in msgpack and JSON alike without being decoded.
+    """
+
+    def __init__(self, task_ids: Iterable[str]) -> None:
+        mint = Ids().task
+        self.new: dict[str, str] = {}
+        for old in task_ids:
+            if not is_id(old):
+                raise TaskError(
+                    "The task {old} has an id that Segue did not give it: its session cannot be copied.", old=old
+                )
+            self.new[old] = mint()
+        self._texts = {**self.new, **{old[:8]: new[:8] for old, new in self.new.items()}}
+        self._bytes = {old.encode(): new.encode() for old, new in self._texts.items()}
+
+    def of(self, value: Any) -> Any:
+        """The value of a column with the new ids in it; numbers and None stay."""
+        if isinstance(value, str):
+            return _IN_TEXT.sub(lambda found: self._texts.get(found[0], found[0]), value)
+        if isinstance(value, bytes):
+            return _IN_BYTES.sub(lambda found: self._bytes.get(found[0], found[0]), value)
+        return value
+
+    def row(self, columns: Mapping[str, Any]) -> Json:
+        """A row with the new ids in it."""
+        return {name: self.of(value) for name, value in columns.items()}
+
+    def typed(self, kind: str, data: bytes) -> tuple[str, bytes]:
+        """The type and bytes of a stored value with the new ids in it.
+
+        Its checksum is computed again, unless it was wrong before.
+        """
+        try:
+            plain_kind, plain = decompressed(kind, data)
+        except Undecodable:
+            return kind, data
+        if checksummed(plain_kind, plain) != without_key(plain_kind):
+            return kind, self.of(data)
+        renamed = self.of(plain)
+        return compressed(str(checksummed(plain_kind, renamed)), renamed)
+
+    def checkpoint(self, row: CheckpointRow) -> CheckpointRow:
+        """A checkpoint with the new ids in its state and metadata."""
+        state, metadata = self.typed(*row.state), self.of(row.metadata)
+        return CheckpointRow(row.inside, row.checkpoint_id, row.parent_id, state, metadata)
+
+    def write(self, row: WriteRow) -> WriteRow:
+        """A write with the new ids in its value."""
+        value = self.typed(*row.value) if row.value else None
+        return WriteRow(row.inside, row.checkpoint_id, row.task_id, row.task_path, row.idx, row.channel, value)

@@ -1,0 +1,247 @@
+"""The snapshots of a thread: its checkpoints, read without decoding the states that they hold."""
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, UnknownSnapshot, UnknownThread
+from segue.core.records import Snapshot
+from segue.core.timeline import SHORT, Place
+
+from ..connection import ALL, Connection, Row
+from ..database import Database
+from ..state.compression import Undecodable
+from ..state.rows import decoded_checkpoint
+from ..state.serializer import CheckedSerializer, decoding
+
+_BRANCH = "branch:to:"
+"""How LangGraph's channels begin that make a node run next."""
+_SENT = "__pregel_tasks"
+"""LangGraph's channel of nodes that are sent their own input."""
+_UUID_EPOCH = 0x01B21DD213814000
+"""100-nanosecond intervals from the epoch of UUIDs to that of Unix."""
+
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+
+# The newest ids come from the index alone: metadata lies behind the state in a row.
+_PAGE = """
+    SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
+    FROM checkpoints JOIN (
+        SELECT checkpoint_ns, checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_id < :before
+        ORDER BY checkpoint_id DESC LIMIT :limit
+    ) AS page USING (checkpoint_ns, checkpoint_id)
+    WHERE thread_id = :thread ORDER BY checkpoint_id DESC
+"""
+_ONE = """
+    SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
+    FROM checkpoints WHERE thread_id = :thread AND checkpoint_id = :checkpoint
+"""
+# Of the same snapshot in several threads the one that has it longest is the original.
+_FIND = """
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE substr(checkpoint_id, length(checkpoint_id) - length(:text) + 1) = :text
+    ORDER BY (SELECT min(position) FROM tasks WHERE tasks.thread_id = checkpoints.thread_id), thread_id
+"""
+_WRITTEN = """
+    SELECT channel, type, CASE WHEN channel = ? THEN value END AS value FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx
+"""
+_NAMED = """
+    SELECT CAST(metadata AS TEXT) AS metadata FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_id <= ? AND CAST(metadata AS TEXT) LIKE ? ORDER BY checkpoint_id DESC LIMIT 20
+"""
+_TASK = "segue_task"
+_LATEST = "z"
+"""Sorts after every checkpoint's id."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A row of checkpoints; `inside` is LangGraph's namespace of its graph, empty for the outermost."""
+
+    thread_id: str
+    inside: str
+    checkpoint_id: str
+    parent_id: str | None
+    metadata: Mapping[str, Any]
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The checkpoints that were current when this one was written: namespace to id, this one last."""
+        return {**self.metadata.get("parents", {}), self.inside: self.checkpoint_id}
+
+    @property
+    def created_at(self) -> float:
+        return seconds_of(self.checkpoint_id)
+
+
+def seconds_of(checkpoint_id: str) -> float:
+    """When a checkpoint was made, in Unix seconds, from its id."""
+    fields = uuid.UUID(checkpoint_id).int
+    ticks = (fields >> 80) << 12 | (fields >> 64) & 0x0FFF
+    return (ticks - _UUID_EPOCH) / 1e7
+
+
+async def snapshots(
+    database: Database[Connection], thread_id: str, limit: int = 50, before: str | None = None
+) -> list[Snapshot]:
+    """A thread's snapshots, newest first; `before` is the checkpoint_id that the last page ended with.
+
+    Raises:
+        UnknownThread: the thread has none at all.
+    """
+
+    def read(connection: Connection) -> list[Snapshot]:
+        values = {"thread": thread_id, "before": before or _LATEST, "limit": limit if limit >= 0 else ALL}
+        rows = connection.fetched(_PAGE, values)
+        if not rows:
+            refuse_unknown(connection, thread_id)
+        return [_described(connection, thread_id, row) for row in rows]
+
+    return await database.read(read)
+
+
+async def find_place(database: Database[Connection], text: str, thread_id: str | None = None) -> Place:
+    """The snapshot whose id is `text` or ends with it; of a fork's copies the original.
+
+    Raises:
+        UnknownThread, UnknownSnapshot, UnknownPlace.
+        TaskError: there are several.
+    """
+
+    def read(connection: Connection) -> list[tuple[str, str, str]]:
+        if thread_id is not None:
+            refuse_unknown(connection, thread_id)
+        return [tuple(row) for row in connection.fetched(_FIND, {"text": text.lower()})]
+
+    found = [Place(*row) for row in await database.read(read) if len(text) >= SHORT]
+    if thread_id is not None:
+        found = [place for place in found if place.thread_id == thread_id]
+    if not found and thread_id is None:
+        raise UnknownPlace(text)
+    if not found:
+        raise UnknownSnapshot(str(thread_id), text)
+    if len({place.checkpoint_id for place in found}) > 1:
+        raise TaskError("The ids of {n} snapshots end with '{text}': give more characters.", n=len(found), text=text)
+    return found[0]
+
+
+def refuse_unknown(connection: Connection, thread_id: str) -> None:
+    """Make sure that there is a thread of that name.
+
+    Raises:
+        UnknownThread
+    """
+    for table in ("tasks", "checkpoints"):
+        if connection.execute(f"SELECT 1 FROM {table} WHERE thread_id = ? LIMIT 1", (thread_id,)).fetchone():
+            return
+    raise UnknownThread(thread_id)
+
+
+def find(connection: Connection, thread_id: str, checkpoint_id: str) -> Checkpoint:
+    """One snapshot.
+
+    Raises:
+        UnknownThread, UnknownSnapshot.
+    """
+    refuse_unknown(connection, thread_id)
+    values = {"thread": thread_id, "checkpoint": checkpoint_id}
+    rows = connection.fetched(_ONE, values)
+    if not rows:
+        raise UnknownSnapshot(thread_id, checkpoint_id)
+    return _checkpoint(thread_id, rows[0])
+
+
+def _checkpoint(thread_id: str, row: Row) -> Checkpoint:
+    with decoding(thread_id):
+        metadata = json.loads(row["metadata"] or "{}")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("parents", {}), dict):
+            raise Undecodable("its metadata is malformed")
+        return Checkpoint(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
+
+
+def _described(connection: Connection, thread_id: str, row: Row) -> Snapshot:
+    try:
+        with decoding(thread_id):
+            return _details(connection, _checkpoint(thread_id, row))
+    except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
+        why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
+        return Snapshot(checkpoint_id=str(row["checkpoint_id"]), created_at=0.0, damaged=why)
+
+
+def _details(connection: Connection, found: Checkpoint) -> Snapshot:
+    return Snapshot(
+        checkpoint_id=found.checkpoint_id,
+        created_at=found.created_at,
+        source=found.metadata.get("source"),
+        step=found.metadata.get("step"),
+        inside="/".join(part.partition(":")[0] for part in found.inside.split("|")),
+        task_id=task_of(connection, found),
+        nodes=ran(connection, found),
+        next=following(connection, found),
+        forked_from=found.metadata.get("segue_fork"),
+        since=found.metadata.get("segue_since"),
+    )
+
+
+def task_of(connection: Connection, found: Checkpoint) -> str | None:
+    """The task whose work led to a snapshot; None where it was made outside of any."""
+    if named := found.metadata.get(_TASK):
+        return str(named)
+    before = (found.thread_id, found.checkpoint_id, f'%"{_TASK}"%')
+    for row in connection.fetched(_NAMED, before):
+        with suppress(ValueError):
+            if named := json.loads(row["metadata"]).get(_TASK):
+                return str(named)
+    return None
+
+
+def following(connection: Connection, found: Checkpoint) -> list[str]:
+    """The nodes that would run next, one entry for each time; none where the graph has ended."""
+    if (kept := found.metadata.get("segue_next")) is not None:
+        return list(kept)
+    match found.metadata.get("source"):
+        case "input":
+            return ["__start__"]
+        case "loop":
+            return _called(connection, found)
+    return _triggered(connection, found)
+
+
+def _called(connection: Connection, found: Checkpoint) -> list[str]:
+    """The nodes that the writes of a snapshot trigger."""
+    place = (_SENT, found.thread_id, found.inside, found.parent_id)
+    rows = connection.execute(_WRITTEN, place).fetchall()
+    with decoding(found.thread_id):
+        values = (
+            connection.state.whole(found.thread_id, (row["type"], row["value"]))
+            for row in rows
+            if row["channel"] == _SENT
+        )
+        sent = [_SERDE.loads_typed(value).node for value in values]
+        return sent + _branches(row["channel"] for row in rows)
+
+
+def _triggered(connection: Connection, found: Checkpoint) -> list[str]:
+    """The nodes that the state itself triggers: an update from outside leaves no writes that show them."""
+    with decoding(found.thread_id):
+        place = (found.thread_id, found.inside, found.checkpoint_id)
+        channels = decoded_checkpoint(connection, _SERDE, place)["channel_values"]
+        return [send.node for send in channels.get(_SENT, ())] + _branches(channels)
+
+
+def _branches(channels: Iterable[str]) -> list[str]:
+    return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
+
+
+def ran(connection: Connection, found: Checkpoint) -> list[str]:
+    """The nodes whose work led to a snapshot; of one whose predecessor was pruned they were noted then."""
+    if (kept := found.metadata.get("segue_ran")) is not None:
+        return list(kept)
+    if found.metadata.get("source") != "loop" or found.parent_id is None:
+        return []
+    return following(connection, find(connection, found.thread_id, found.parent_id))

@@ -1,0 +1,167 @@
+"""Whole threads of a database."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from segue.core.errors import UnknownThread
+from segue.core.records import Json, Recovery, RequestKey, Session, Snapshot, from_row
+from segue.core.timeline import CallOrigin, Place
+from segue.prompts.language import Language
+
+from ..connection import Connection
+from ..database import Database
+from ..repair.recover import recover
+from ..repair.survey import Readable
+from ..state.rows import delete_rows
+from ..state.saver import FencedSaver
+from ..tables.leases import check_fence
+from ..tables.request_keys import add_key
+from .export import export, import_
+from .fork import fork, refuse_taken
+from .origins import origins
+from .retention import Values, prune
+from .snapshots import find_place, snapshots
+from .transfer import WholeThread, read_thread, store_thread, threads_of
+
+_GET = "SELECT * FROM sessions WHERE thread_id = ?"
+_KNOWN = "SELECT 1 FROM tasks WHERE thread_id = ? LIMIT 1"
+_PUT = """
+    INSERT INTO sessions (thread_id, agent_id, model, metadata, created_at)
+    VALUES (:thread_id, :agent_id, :model, :metadata, :created_at)
+    ON CONFLICT (thread_id) DO UPDATE
+    SET agent_id = excluded.agent_id, model = excluded.model, metadata = excluded.metadata
+"""
+_DELETE = "DELETE FROM {} WHERE thread_id = ?"
+_RAISE_FLOOR = """
+    INSERT INTO leases (thread_id, owner, fence, expires_at) VALUES ('', '', ?, 0)
+    ON CONFLICT (thread_id) DO UPDATE
+    SET fence = CASE WHEN leases.fence > excluded.fence THEN leases.fence ELSE excluded.fence END
+"""
+
+
+class Threads:
+    """Threads, what was chosen for each, and their snapshots, copies and documents."""
+
+    def __init__(self, database: Database[Any]) -> None:
+        self._database = database
+
+    async def get(self, thread_id: str) -> Session | None:
+        """Return what was chosen for a thread, or None.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        rows = await self._database.read(lambda connection: connection.fetched(_GET, (thread_id,)))
+        return from_row(Session, rows[0]) if rows else None
+
+    async def create(self, session: Session, *, key: RequestKey | None = None) -> None:
+        """Store a thread without a task, and that the idempotency key began it.
+
+        Raises:
+            ThreadExists, ThreadBusy, KeyUsed: nothing was stored.
+        """
+
+        def store(connection: Connection) -> None:
+            add_key(connection, key, session.thread_id)
+            refuse_taken(connection, session.thread_id)
+            connection.execute(_PUT, _row(session))
+
+        await self._database.write(store)
+
+    async def put(self, session: Session) -> None:
+        """Store what was chosen for a thread that is there.
+
+        Raises:
+            UnknownThread: it has neither a task nor anything chosen.
+        """
+
+        def store(connection: Connection) -> None:
+            thread_id = (session.thread_id,)
+            if not connection.fetched(_KNOWN, thread_id) and not connection.fetched(_GET, thread_id):
+                raise UnknownThread(session.thread_id)
+            connection.execute(_PUT, _row(session))
+
+        await self._database.write(store)
+
+    async def delete(self, thread_id: str, fence: int) -> None:
+        """Delete every row of a thread that is leased under this fence, and its lease.
+
+        A thread of the same name begins with a higher fence, so that no former owner can write to it.
+
+        Raises:
+            UnknownThread: it has no rows; nothing was changed.
+            StaleOwner: another owner took the thread; nothing was changed.
+            DatabaseUnavailable: nothing was changed.
+        """
+
+        def work(connection: Connection) -> None:
+            connection.execute(_RAISE_FLOOR, (fence,))  # first, as whoever takes a lease looks there first
+            check_fence(connection, thread_id, fence)
+            deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
+            if not (delete_rows(connection, thread_id) or any(deleted)):
+                raise UnknownThread(thread_id)
+            for table in ("leases", "line", "permissions", "titles", "request_keys"):
+                _delete_from(connection, table, thread_id)
+
+        await self._database.write(work, synced=True)
+
+    async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
+        return await snapshots(self._database, thread_id, limit, before)
+
+    async def find_place(self, text: str, thread_id: str | None = None) -> Place:
+        return await find_place(self._database, text, thread_id)
+
+    async def origins(self, thread_id: str) -> Mapping[tuple[str, str, int], CallOrigin]:
+        return await self._database.read(partial(origins, thread_id))
+
+    async def fork(
+        self,
+        thread_id: str,
+        checkpoint_id: str,
+        new_thread_id: str,
+        beside: Iterable[tuple[str, str]] = (),
+        *,
+        blocked: bool = False,
+        key: RequestKey | None = None,
+    ) -> str | None:
+        return await fork(self._database, thread_id, checkpoint_id, new_thread_id, beside, blocked=blocked, key=key)
+
+    async def export(self, thread_id: str) -> Json:
+        return await export(self._database, thread_id)
+
+    async def import_(
+        self, document: Any, thread_id: str, user_id: str | None = None, *, key: RequestKey | None = None
+    ) -> str | None:
+        return await import_(self._database, document, thread_id, user_id, key=key)
+
+    async def threads(self) -> list[str]:
+        return await self._database.read(threads_of)
+
+    async def read_whole(self, thread_id: str) -> WholeThread:
+        return await self._database.read(lambda connection: read_thread(connection, thread_id))
+
+    async def store_whole(self, whole: WholeThread) -> bool:
+        return await self._database.write(lambda connection: store_thread(connection, whole))
+
+    async def prune(
+        self, thread_id: str, checkpoint_id: str, fence: int, values: Values, since: float, *, dry_run: bool = False
+    ) -> int:
+        return await prune(self._database, thread_id, checkpoint_id, fence, values, since, dry_run=dry_run)
+
+    async def recover(self, saver: FencedSaver, readable: Readable, thread_id: str, language: Language) -> Recovery:
+        return await recover(self._database, saver, readable, thread_id, language, self.copy_aside)
+
+    async def copy_aside(self, now: float) -> str:
+        """Copy the database before a repair, and return the copy's path; a server has backups of its own."""
+        return ""
+
+
+def _row(session: Session) -> dict[str, object]:
+    return {**asdict(session), "metadata": json.dumps(dict(session.metadata))}
+
+
+def _delete_from(connection: Connection, table: str, thread_id: str) -> int:
+    return connection.execute(_DELETE.format(table), (thread_id,)).rowcount

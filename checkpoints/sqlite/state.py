@@ -1,0 +1,121 @@
+"""The state of threads in LangGraph's SQLite tables, with its long texts in a table of their own."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, ClassVar
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ..state.compression import Undecodable
+from ..state.decoded import DecodedValues
+from ..state.row_keys import sealed_checkpoint
+from ..state.rows import CheckpointRow, Place, Stored, WriteRow
+from ..state.serializer import CheckedSerializer, named, with_key, without_key
+from .texts import StateReader, StateWriter, drop_unused_texts, put_texts
+
+if TYPE_CHECKING:
+    from .database import SqliteConnection
+
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+_CHECKPOINT = """
+    SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+"""
+_PUT_CHECKPOINT = """
+    INSERT OR REPLACE INTO checkpoints
+        (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_PUT_WRITE = """
+    INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# A namespace is the node's name, a colon and an id; a semicolon comes next after a colon.
+_DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns > ? AND checkpoint_ns < ?"
+# A text may be none any more: as bytes it can be compared all the same.
+_DROP_STEP = """
+    DELETE FROM writes WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+        AND CAST(task_id AS BLOB) IS CAST(? AS BLOB)
+"""
+
+
+class SqliteState:
+    """The state of threads on a connection."""
+
+    tables: ClassVar[tuple[str, ...]] = ("checkpoints", "writes", "texts")
+
+    def __init__(self, connection: "SqliteConnection") -> None:
+        self._connection = connection
+
+    def view(self) -> AbstractContextManager[None]:
+        return one_view(self._connection)
+
+    def reader(
+        self, serde: SerializerProtocol, thread_id: str | None, decoded: DecodedValues | None = None
+    ) -> BaseCheckpointSaver[str]:
+        reader = SqliteSaver(self._connection, serde=StateReader(serde, self._connection, thread_id, decoded))
+        reader.is_setup = True
+        return reader
+
+    def whole(self, thread_id: str, value: Stored) -> Stored:
+        """What cannot be read stays as it is."""
+        try:
+            return StateReader(_SERDE, self._connection, thread_id).whole(*value)
+        except Undecodable:
+            return without_key(value[0]), value[1]
+
+    def checkpoint(self, place: Place) -> Stored:
+        """What cannot be read stays as it is."""
+        ((kind, data),) = self._connection.fetched(_CHECKPOINT, place)
+        if not isinstance(kind, str):
+            raise Undecodable("its type is no text")
+        return self.whole(place[0], (kind, data))
+
+    def check_values(self, place: Place) -> None:
+        """Do nothing: a text that is missing is noticed."""
+
+    def put_checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
+        key = (thread_id, row.inside, row.checkpoint_id, row.parent_id)
+        kind, data = self._shared(thread_id, row.state)
+        if "+" in kind:
+            kind = sealed_checkpoint(self._connection, key, kind, row.metadata)
+        self._connection.execute(_PUT_CHECKPOINT, (*key, kind, data, row.metadata.encode()))
+
+    def put_write(self, thread_id: str, row: WriteRow) -> None:
+        place = (thread_id, row.inside, row.checkpoint_id, row.task_id)
+        kind, data = self._shared(thread_id, row.value) if row.value else (None, None)
+        if kind and "+" in kind:
+            kind = with_key(kind, (*place, row.idx, row.channel))
+        self._connection.execute(_PUT_WRITE, (*place, row.task_path, row.idx, row.channel, kind, data))
+
+    def drop_inside(self, thread_id: str, node: str) -> None:
+        for table in ("checkpoints", "writes"):
+            self._connection.execute(_DROP_INSIDE.format(table), (thread_id, f"{node}:", f"{node};"))
+
+    def drop_step(self, thread_id: str, inside: str, checkpoint_id: str, step: str | bytes | None) -> None:
+        self._connection.execute(_DROP_STEP, (thread_id, inside, checkpoint_id, step))
+
+    def drop_unused(self, thread_id: str) -> None:
+        drop_unused_texts(self._connection, thread_id)
+
+    def _shared(self, thread_id: str, value: Stored) -> Stored:
+        """A value with its long texts taken out and compressed; what cannot be read stays as it is."""
+        writer = StateWriter(_SERDE)
+        with suppress(Undecodable), named():
+            value = writer.rewritten(*value)
+        put_texts(self._connection, thread_id, writer.texts)
+        return value
+
+
+@contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read from the database as it is at the first statement."""
+    connection.execute("SAVEPOINT view")
+    try:
+        yield
+        connection.execute("RELEASE view")
+    except BaseException:
+        connection.rollback()
+        raise

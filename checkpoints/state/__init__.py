@@ -1,0 +1,1 @@
+"""The state of sessions: LangGraph's checkpoints, whichever database stores them."""

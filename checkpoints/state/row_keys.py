@@ -1,0 +1,189 @@
+"""Keys of the rows of checkpoints and writes: sealed with a checksum when written, checked when read."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Any
+
+from ..connection import Connection, Row
+from .compression import Undecodable
+from .rows import Place
+from .serializer import check_key, with_key
+
+CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")
+WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
+WHOLE = 12
+"""So many newest checkpoints of a thread's own graph keep all writes upon them: those of two turns."""
+_GIVEN = "00000000-0000-0000-0000-000000000000"
+"""LangGraph's task of what came from outside: it is applied again where LangGraph goes back to the checkpoint."""
+
+_AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_CHANNELS = f"SELECT channel FROM writes WHERE {_AT}"
+_DROP = f"""
+    DELETE FROM writes WHERE {_AT} AND task_id <> ?
+        AND channel <> '__pregel_tasks' AND substr(channel, 1, 10) <> 'branch:to:' AND channel NOT IN ({{}})
+"""
+_NEWEST = f"""
+    WITH RECURSIVE newest(id, parent, place) AS (
+        SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :parent
+        UNION ALL
+        SELECT checkpoint_id, parent_checkpoint_id, place + 1 FROM newest CROSS JOIN checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = newest.parent AND place < {WHOLE}
+    )
+    SELECT id FROM newest ORDER BY place
+"""
+_METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
+_CHECKPOINT = (
+    f"SELECT {', '.join(CHECKPOINT_KEY)}, type, CAST(metadata AS TEXT) AS metadata FROM checkpoints WHERE {_AT}"
+)
+_WRITTEN = f"SELECT {', '.join(WRITE_KEY)}, type FROM writes WHERE {_AT}"
+# A newer one that is there was added since the thread was read.
+_LATER = """
+    SELECT checkpoint_id FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id > ? AND NOT EXISTS (
+        SELECT 1 FROM checkpoints
+        WHERE (checkpoints.thread_id, checkpoints.checkpoint_ns, checkpoints.checkpoint_id)
+            = (writes.thread_id, writes.checkpoint_ns, writes.checkpoint_id)
+    ) LIMIT 1
+"""
+
+
+def sealed_checkpoint(connection: Connection, key: Sequence[Any], kind: str, metadata: str) -> str:
+    """The type of a checkpoint that is stored under a key, with the key's checksum.
+
+    The checksum counts the writes that led to the checkpoint, as far as they are read once it is stored: logs are
+    rebuilt from the writes to them, and the other channels tell which nodes ran.
+    """
+    thread_id, ns, _, parent = key
+    logs = logs_of(metadata)
+    channels = [row["channel"] for row in connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()]
+    return with_key(kind, key, sum(_is_kept(channel, logs) for channel in channels))
+
+
+def drop_passed(connection: Connection, place: Place, metadata: str) -> None:
+    """Delete what nobody reads any more of the writes upon a checkpoint, with which a newer one is stored.
+
+    In a thread's own graph they are those that are WHOLE checkpoints back: a recovery that goes back less far applies
+    them again.
+    """
+    thread_id, ns, parent = place
+    if ns:
+        _drop(connection, place, metadata)
+        return
+    newest = connection.execute(_NEWEST, {"thread": thread_id, "ns": ns, "parent": parent}).fetchall()
+    if len(newest) == WHOLE:
+        (after,), (passed,) = newest[-2:]
+        noted = connection.execute(_METADATA, (thread_id, ns, after)).fetchone()[0]
+        _drop(connection, (thread_id, ns, passed), noted)
+
+
+def _drop(connection: Connection, place: Place, metadata: str) -> None:
+    logs = sorted(logs_of(metadata)) or [""]
+    connection.execute(_DROP.format(", ".join("?" * len(logs))), (*place, _GIVEN, *logs))
+
+
+def check_newest(connection: Connection, place: Place) -> None:
+    """Make sure that no newer checkpoint of the thread was lost: nothing was written upon one.
+
+    Raises:
+        Undecodable
+    """
+    if row := connection.execute(_LATER, place).fetchone():
+        raise Undecodable(f"its newest checkpoint {row[0]} is missing")
+
+
+def check_checkpoint(connection: Connection, place: Place) -> None:
+    """Check the keys of a checkpoint and of what was written upon it, and that its parent is there.
+
+    Raises:
+        Undecodable
+    """
+    if row := _row(connection, place):
+        connection.state.check_values(place)
+        _check_writes(connection, place)
+        _parent(connection, row)
+
+
+def check_chain(connection: Connection, place: Place, logs: Collection[str]) -> None:
+    """As `check_checkpoint`, for each checkpoint from which logs are rebuilt: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    row = _row(connection, place)
+    while row is not None and (parent := _parent(connection, row)) is not None and _counts(row, logs):
+        row = parent
+
+
+def needed(connection: Connection, place: Place) -> list[str]:
+    """A checkpoint and those before it that its logs are rebuilt from: back to where each was stored whole.
+
+    Raises:
+        Undecodable
+    """
+    row, ids = _row(connection, place), [place[2]]
+    logs = set() if row is None else logs_of(row["metadata"])
+    while row is not None and _counts(row, logs) and (row := _parent(connection, row)) is not None:
+        ids.append(row["checkpoint_id"])
+    return ids
+
+
+def check_thread(connection: Connection, thread_id: str) -> None:
+    """Check the keys of all rows of a thread.
+
+    Raises:
+        Undecodable
+    """
+    for table, key in (("checkpoints", CHECKPOINT_KEY), ("writes", WRITE_KEY)):
+        statement = f"SELECT {', '.join(key)}, type FROM {table} WHERE thread_id = ?"
+        for row in connection.execute(statement, (thread_id,)).fetchall():
+            check_key(row["type"] or "", tuple(row)[:-1])
+
+
+def logs_of(metadata: str) -> Set[str]:
+    """The logs that are not stored whole in a checkpoint, by its metadata; none where those are malformed."""
+    try:
+        form = json.loads(metadata or "{}")
+    except ValueError:
+        return set()
+    counted = form.get("counters_since_delta_snapshot") if isinstance(form, Mapping) else None
+    return counted.keys() if isinstance(counted, Mapping) else set()
+
+
+def _row(connection: Connection, place: Place) -> Row | None:
+    row: Row | None = connection.execute(_CHECKPOINT, place).fetchone()
+    return row
+
+
+def _parent(connection: Connection, row: Any) -> Row | None:
+    """The checkpoint before, whose writes led to this one."""
+    thread_id, ns, _, parent_id = key = tuple(row)[:4]
+    counted = check_key(row["type"] or "", key)
+    if parent_id is None:
+        return None
+    parent = _row(connection, (thread_id, ns, parent_id))
+    if parent is None:
+        raise Undecodable(f"it builds on checkpoint {parent_id}, which is missing")
+    channels, logs = _check_writes(connection, (thread_id, ns, parent_id)), logs_of(row["metadata"])
+    found = sum(channel != "__resume__" if counted.whole else _is_kept(channel, logs) for channel in channels)
+    if found < counted.writes:
+        raise Undecodable(f"a part of what was written upon checkpoint {parent_id} is missing")
+    return parent
+
+
+def _is_kept(channel: str, logs: Collection[str]) -> bool:
+    return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
+
+
+def _check_writes(connection: Connection, place: Place) -> list[str]:
+    """The channels that were written to."""
+    channels = []
+    for row in connection.execute(_WRITTEN, place).fetchall():
+        check_key(row["type"] or "", tuple(row)[:-1])
+        channels.append(str(row["channel"]))
+    return channels
+
+
+def _counts(row: Row, logs: Collection[str]) -> bool:
+    """Whether a log is still counted at a checkpoint: it was stored whole before."""
+    return not logs_of(row["metadata"]).isdisjoint(logs)

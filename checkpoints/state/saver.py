@@ -1,0 +1,424 @@
+"""LangGraph's saver, fenced, with the events of a step stored in the same transaction."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    copy_checkpoint,
+    get_checkpoint_id,
+)
+
+from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
+from segue.core.events import Event, PermissionGranted, from_dict
+
+from ..connection import Connection
+from ..database import Database
+from ..tables.event_log import put_event
+from ..tables.leases import check_fence
+from ..tables.permissions import grant
+from .decoded import DecodedValues, unshared
+from .row_keys import check_chain, check_checkpoint, check_newest
+from .rows import Place, decoded_checkpoint, delete_rows
+from .serializer import CheckedSerializer, check_form, decoding
+from .threads import copy_thread, delete_runs, keep_newest
+
+EVENTS = "events"
+"""The channel whose writes go to the event log."""
+
+# LangGraph's own mark of a task that finished without output: it takes the place of the events, so that a task which
+# wrote nothing else still counts as finished, and the indexes of the other writes stay the same.
+_STAND_IN = ("__no_writes__", None)
+
+_PAUSE_REQUESTED = """
+    SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
+"""
+
+PAGE = 20
+"""Checkpoints of a listing that are read at once."""
+
+T = TypeVar("T")
+EventForm = dict[str, Any]
+OnEvents = Callable[[list[Event]], None]
+OnPause = Callable[[str], None]
+
+
+class Statements(Protocol):
+    """The statements of one write, which LangGraph's saver names and a transaction of ours carries out."""
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions, /
+    ) -> RunnableConfig: ...
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, /
+    ) -> None: ...
+
+    def run(self, connection: Connection) -> None: ...
+
+
+class FencedSaver(BaseCheckpointSaver[str]):
+    """Saves checkpoints for the threads that this process holds, and events with them.
+
+    LangGraph's synchronous saver does the reading and names the statements; they run on the database's own connections.
+
+    `on_events` gets the newly stored events with their `seq`, in order, after the commit; `on_pause` gets the task that
+    a person requested to pause before a checkpoint was saved; neither may raise.
+    """
+
+    def __init__(
+        self,
+        database: Database[Any],
+        on_events: OnEvents | None = None,
+        on_pause: OnPause | None = None,
+    ) -> None:
+        self._checked = CheckedSerializer(allowed_msgpack_modules=[])
+        super().__init__(serde=self._checked)
+        self._database = database
+        self._on_events = on_events
+        self._on_pause = on_pause
+        self._decoded = DecodedValues()
+        # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
+        self._fences: dict[str, int] = {}
+        self._lost_writes: dict[tuple[str, str, str], BaseException] = {}
+        self._kept_reads: dict[str, dict[object, Any]] = {}
+
+    def hold(self, thread_id: str, fence: int) -> None:
+        """From now on write to the thread only while `fence` is the lease's."""
+        self._fences[thread_id] = fence
+        self._kept_reads.pop(thread_id, None)
+        for key in [key for key in self._lost_writes if key[0] == thread_id]:
+            del self._lost_writes[key]
+
+    def fence(self, thread_id: str) -> int:
+        """The fence that the thread is written under; 0 if it is not held."""
+        return self._fences.get(thread_id, 0)
+
+    def release(self, thread_id: str) -> None:
+        """Write to the thread unfenced again."""
+        self._fences.pop(thread_id, None)
+        self._kept_reads.pop(thread_id, None)
+
+    def keep_reads(self, thread_id: str) -> None:
+        """Until the next write to a thread that is held, read each of its checkpoints once."""
+        self._kept_reads[thread_id] = {}
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """The next version of a channel."""
+        return next_version(current)
+
+    def statements(self, thread_id: str) -> Statements:
+        """Begin to collect the statements of a write to a thread."""
+        raise NotImplementedError
+
+    def listing(self) -> AbstractAsyncContextManager[Connection]:
+        """One more connection that only reads, for a listing that its reader may leave for a while."""
+        raise NotImplementedError
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was written.
+            DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
+        """
+        thread_id, key, statements = _thread_of(config), _key_of(config), self.statements(_thread_of(config))
+        check = self._fenced(thread_id)
+        saved = statements.put(config, checkpoint, metadata, new_versions)
+
+        def save(connection: Connection) -> list[str]:
+            check(connection)
+            self._refuse_gap(key)
+            statements.run(connection)
+            return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
+
+        def forget(_: BaseException) -> None:
+            self._lost_writes.pop(key, None)
+
+        for task_id in await asyncio.shield(self._database.submit(save, failed=forget)):
+            if self._on_pause is not None:
+                self._on_pause(task_id)
+        return saved
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a node wrote, its events in the event log.
+
+        What a node that ended wrote is committed with the checkpoint after it, or a moment later. Where it cannot be
+        written, that checkpoint and a question of another node fail.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was written.
+            DatabaseUnavailable: it cannot be written.
+        """
+        key, check = _key_of(config), self._fenced(_thread_of(config))
+        kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
+        events = [event for channel, value in writes if channel == EVENTS for event in value]
+        deferred = not any(channel in WRITES_IDX_MAP for channel, _ in kept)
+        statements, lost = self.statements(_thread_of(config)), partial(self._lost_writes.__setitem__, key)
+
+        def save(connection: Connection) -> list[EventForm]:
+            check(connection)
+            if not deferred:
+                self._refuse_gap(key)
+            stored = _insert(connection, config, task_id, events)
+            statements.run(connection)
+            return stored
+
+        try:
+            statements.put_writes(config, kept, task_id, task_path)
+        except BaseException as error:
+            lost(error)
+            raise
+        writing = self._database.submit(save, failed=lost, deferred=deferred)
+        writing.add_done_callback(self._tell)  # in the order of the transactions, also when the caller is cancelled
+        if not deferred:
+            await asyncio.shield(writing)
+
+    def _tell(self, writing: "asyncio.Future[list[EventForm]]") -> None:
+        if writing.exception() is None and writing.result() and self._on_events is not None:
+            self._on_events([from_dict(form) for form in writing.result()])
+
+    async def drop_inside(self, thread_id: str, node: str) -> None:
+        """Delete the checkpoints of the graphs that ran inside a node of a thread whose task has ended.
+
+        Raises:
+            StaleOwner: another owner took the thread; nothing was deleted.
+        """
+        check = self._fenced(thread_id)
+
+        def drop(connection: Connection) -> None:
+            check(connection)
+            connection.state.drop_inside(thread_id, node)
+
+        await self._database.write(drop)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete the checkpoints of a thread; its events, calls and tasks stay."""
+        check = self._fenced(thread_id)
+
+        def delete(connection: Connection) -> None:
+            check(connection)
+            delete_rows(connection, thread_id)
+
+        await self._database.write(delete)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy the checkpoints of a thread to one that has none; a session is copied with `App.fork`."""
+        check = self._fenced(target_thread_id)
+
+        def copy(connection: Connection) -> None:
+            check(connection)
+            copy_thread(connection, source_thread_id, target_thread_id)
+
+        await self._database.write(copy)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete the checkpoints of threads, with `keep_latest` all but the newest and what it is rebuilt from."""
+        steps: dict[str, Callable[[Connection, str], object]] = {"keep_latest": keep_newest, "delete": delete_rows}
+        if strategy not in steps:
+            raise ValueError(f"There is no strategy {strategy!r}: use one of {', '.join(steps)}.")
+        checks = {thread_id: self._fenced(thread_id) for thread_id in thread_ids}
+
+        def prune(connection: Connection) -> None:
+            for thread_id, check in checks.items():
+                check(connection)
+                steps[strategy](connection, thread_id)
+
+        await self._database.write(prune)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that runs made.
+
+        Raises:
+            ValueError: later checkpoints are rebuilt from them; nothing was deleted.
+        """
+
+        def check(connection: Connection, thread_id: str) -> None:
+            self._fenced(thread_id)(connection)
+
+        await self._database.write(lambda connection: delete_runs(connection, run_ids, check))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that `config` names, or the thread's latest.
+
+        Raises:
+            DamagedCheckpoint: it, or what was written on it, is not what was stored.
+        """
+        found: CheckpointTuple | None = await self._read(config, "checkpoint", partial(self._tuple, config))
+        if found is None:
+            return None
+        return found._replace(checkpoint=copy_checkpoint(found.checkpoint))
+
+    def _tuple(self, config: RunnableConfig, connection: Connection) -> CheckpointTuple | None:
+        with decoding(_thread_of(config)), connection.state.view():
+            found = connection.state.reader(self.serde, _thread_of(config)).get_tuple(config)
+            if found is not None:
+                check_form(found)
+                place = _key_of(found.config)
+                if not get_checkpoint_id(config):
+                    check_newest(connection, place)
+                check_checkpoint(connection, place)
+            return found
+
+    async def load_checkpoint(self, place: Place) -> Any:
+        """Decode a checkpoint that is there.
+
+        Raises:
+            Undecodable
+        """
+        return await self._database.read(lambda connection: decoded_checkpoint(connection, self.serde, place))
+
+    async def load(self, thread_id: str, kind: str, data: bytes) -> Any:
+        """Decode one stored value of a thread.
+
+        Raises:
+            Undecodable
+        """
+        stored = await self._database.read(lambda connection: connection.state.whole(thread_id, (kind, data)))
+        return self.serde.loads_typed(stored)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield checkpoints, newest first.
+
+        Raises:
+            DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
+        """
+        thread_id = None if config is None else _thread_of(config)
+        async with self.listing() as connection:
+            found = connection.state.reader(self.serde, thread_id).list(
+                config, filter=filter, before=before, limit=limit
+            )
+            with contextlib.closing(cast(Generator[CheckpointTuple], found)) as listed:
+                while page := await asyncio.to_thread(_page, listed, thread_id or ""):
+                    for each in page:
+                        if isinstance(each, DamagedCheckpoint):
+                            raise each
+                        yield each
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return the writes that a DeltaChannel is rebuilt from.
+
+        Raises:
+            DamagedCheckpoint: a checkpoint before it, or what was written on one, is not what was stored.
+        """
+
+        def read(connection: Connection) -> Mapping[str, DeltaChannelHistory]:
+            with decoding(_thread_of(config)), connection.state.view():
+                reader = connection.state.reader(self.serde, _thread_of(config), self._decoded)
+                history = reader.get_delta_channel_history(config=config, channels=channels)
+                check_chain(connection, _key_of(config), channels)
+                return history
+
+        history = await self._read(config, tuple(channels), read)
+        return {channel: unshared(each) for channel, each in history.items()}
+
+    async def _read(self, config: RunnableConfig, what: object, work: Callable[[Connection], T]) -> T:
+        kept = self._kept_reads.get(_thread_of(config))
+        if kept is None:
+            return await self._database.read(work)
+        key = (what, _key_of(config))
+        if key not in kept:
+            kept[key] = await self._database.read(work)
+        return cast(T, kept[key])
+
+    def _fenced(self, thread_id: str) -> Callable[[Connection], None]:
+        """What makes sure, in a transaction, that the thread is still ours, if it is held now."""
+        fence = self._fences.get(thread_id)
+        self._kept_reads.pop(thread_id, None)
+
+        def check(connection: Connection) -> None:
+            if fence is not None:
+                check_fence(connection, thread_id, fence)
+
+        return check
+
+    def _refuse_gap(self, key: tuple[str, str, str]) -> None:
+        """Let no checkpoint and no question pass writes that failed."""
+        error = self._lost_writes.get(key)
+        if error is not None:
+            raise DatabaseUnavailable(
+                "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
+                thread_id=key[0],
+                error=error,
+            ) from error
+
+
+def _thread_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def _key_of(config: RunnableConfig) -> tuple[str, str, str]:
+    """The checkpoint that writes belong to, and that the next checkpoint names as its parent."""
+    place = config["configurable"]
+    return (str(place["thread_id"]), str(place.get("checkpoint_ns", "")), str(place.get("checkpoint_id")))
+
+
+def _page(listed: Iterator[CheckpointTuple], thread_id: str) -> list[CheckpointTuple | DamagedCheckpoint]:
+    """The next checkpoints of a listing, which ends with one that is damaged."""
+    page: list[CheckpointTuple | DamagedCheckpoint] = []
+    try:
+        with decoding(thread_id):
+            for found in islice(listed, PAGE):
+                check_form(found)
+                page.append(found)
+    except DamagedCheckpoint as error:
+        page.append(error)
+    return page
+
+
+def _insert(
+    connection: Connection, config: RunnableConfig, task_id: str, events: Sequence[EventForm]
+) -> list[EventForm]:
+    """Store the events that are new and return them, numbered."""
+    thread_id, _, checkpoint_id = _key_of(config)
+    # The thread and the checkpoint belong to the key: a fork repeats task ids, and input always has the same one.
+    source = f"{checkpoint_id}/{task_id}"
+    stored: list[EventForm] = []
+    for ordinal, event in enumerate(events):
+        seq = put_event(connection, thread_id, source, ordinal, event)
+        if seq is None:
+            continue
+        stored.append({**event, "seq": seq})
+        if event["type"] == PermissionGranted.type:
+            grant(connection, thread_id, event)
+    return stored
+
+
+def next_version(current: str | None, branch: str = "") -> str:
+    """The version of a channel after another one, as text that sorts after it; `branch` keeps branches apart."""
+    number, _, _ = str(current or "0").partition(".")
+    digits = max(len(number), VERSION_DIGITS)
+    return f"{int(number) + 1:0{digits}}{'.' if branch else ''}{branch}"
+
+
+VERSION_DIGITS = 8
+"""Of a channel's version at least: versions are compared as text."""

@@ -1,0 +1,1 @@
+"""Segue's own tables: transactions in SQL that every backend understands."""

@@ -1,0 +1,122 @@
+"""The durable events of every task, numbered from 1 without gap or repeat."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from segue.core.events import Event, TaskComplete, ToolResult, to_dict
+from segue.core.records import Json, StoredEvent, from_row
+
+from ..connection import ALL, Connection, Row
+from ..database import Database
+
+# One statement numbers and stores: an event that is there already takes no number and returns no row.
+_INSERT = """
+    INSERT INTO events (task_id, seq, thread_id, source, ordinal, event, scope, idx)
+    SELECT :task_id, coalesce(max(seq), 0) + 1, :thread_id, :source, :ordinal, :event, :scope, :idx
+    FROM events WHERE task_id = :task_id
+    ON CONFLICT (thread_id, source, ordinal) DO NOTHING
+    RETURNING seq
+"""
+# A call's scope is its recursion, or its step with the attempt.
+_CALL = """
+    SELECT scope, idx FROM calls
+    WHERE thread_id = :thread_id AND task_id = :task_id AND idx = :index AND outcome = :outcome
+        AND (scope = :trace_id OR scope > :step_id || '#' AND scope < :step_id || '$')
+    LIMIT 1
+"""
+_COMPLETE = """
+    UPDATE events SET scope = NULL, idx = NULL, event = (
+        SELECT event FROM event_log AS whole WHERE (whole.task_id, whole.seq) = (events.task_id, events.seq)
+    )
+    WHERE thread_id = ? AND task_id = ? AND scope IS NOT NULL
+"""
+_LAST = "SELECT * FROM events WHERE task_id = ? ORDER BY seq DESC LIMIT 1"
+_SHARE = "UPDATE events SET scope = '', event = ? WHERE task_id = ? AND seq = ?"
+_LOCK = "SELECT 1 FROM tasks WHERE task_id = ?"
+_READ = "SELECT * FROM event_log WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+
+
+def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> Json:
+    """The columns of an event in the form of `segue.core.events.to_dict`, all of it in it."""
+    return {
+        "task_id": event["task_id"],
+        "thread_id": thread_id,
+        "source": source,
+        "ordinal": ordinal,
+        "event": _text({name: value for name, value in event.items() if name != "seq"}),
+    }
+
+
+def _text(event: Json) -> str:
+    return json.dumps(event, separators=(",", ":"))
+
+
+def put_event(
+    connection: Connection, thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]
+) -> int | None:
+    """Store an event and return its number; None where it was stored before.
+
+    A result that the ledger has is stored there alone.
+    """
+    if connection.for_update:  # whoever numbers a task's events has its row
+        connection.execute(_LOCK + connection.for_update, (event["task_id"],))
+    call = _call_of(connection, thread_id, event)
+    kept = event if call is None else {**event, "data": {**event["data"], "result": None}}
+    named = {"scope": None, "idx": None} if call is None else dict(call)
+    row = connection.execute(_INSERT, {**event_row(thread_id, source, ordinal, kept), **named}).fetchone()
+    if row is None:
+        return None
+    connection.notify(event["task_id"], thread_id)
+    return int(row["seq"])
+
+
+def _call_of(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> Row | None:
+    """The scope and index of the call whose outcome an event reports."""
+    if event["type"] != ToolResult.type:
+        return None
+    told = event["data"]
+    values = {"thread_id": thread_id, "index": told["index"], "outcome": json.dumps(told["result"])}
+    ids = {name: event[name] for name in ("task_id", "trace_id", "step_id")}
+    call: Row | None = connection.execute(_CALL, {**values, **ids}).fetchone()
+    return call
+
+
+def insert_event(connection: Connection, thread_id: str, event: Event) -> Event:
+    """Store an event that no step of a graph made, and return it with its `seq`."""
+    seq = put_event(connection, thread_id, None, 0, to_dict(event))
+    return replace(event, seq=int(seq or 0))
+
+
+def share_result(connection: Connection, task_id: str, result: str) -> None:
+    """Store a task's result with the task alone, where its last event, which says that it is complete, has the same."""
+    row = next(iter(connection.fetched(_LAST, (task_id,))), None)
+    if row is None or row["scope"] is not None:
+        return
+    event = from_row(StoredEvent, row).event
+    if event["type"] == TaskComplete.type and event["data"].get("result") == json.loads(result):
+        shared = _text({**event, "data": {**event["data"], "result": None}})
+        connection.execute(_SHARE, (shared, task_id, row["seq"]))
+
+
+def complete_events(connection: Connection, thread_id: str, task_id: str) -> None:
+    """Store a task's results with its events, too: its calls are about to be filed elsewhere."""
+    connection.execute(_COMPLETE, (thread_id, task_id))
+
+
+class EventLog:
+    """Reads the log."""
+
+    def __init__(self, database: Database[Connection]) -> None:
+        self._database = database
+
+    async def read(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return a task's events with `seq` above `after`, in order, at most `limit`.
+
+        Raises:
+            DamagedRow: one of them cannot be read.
+        """
+        values = (task_id, after, ALL if limit is None else limit)
+        rows = await self._database.read(lambda connection: connection.fetched(_READ, values))
+        return [from_row(StoredEvent, row).numbered() for row in rows]

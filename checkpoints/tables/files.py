@@ -1,0 +1,153 @@
+"""The files that messages name, and the uploads that no message names yet; the contents are kept elsewhere."""
+
+import json
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Protocol
+from uuid import uuid4
+
+from segue.core.attachments import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
+from segue.core.errors import FileUnavailable
+
+from ..connection import Connection, Row
+from ..database import Database
+
+_PIN = "INSERT INTO uploads (upload_id, owner, digest, attachment, created_at) VALUES (?, ?, ?, ?, ?)"
+_UPLOADED = "SELECT attachment, created_at FROM uploads WHERE upload_id = ? AND owner = ? AND created_at >= ?"
+_DISCARD = "UPDATE uploads SET created_at = 0 WHERE upload_id = ? AND owner = ? AND created_at > 0"
+_EXPIRED = "SELECT DISTINCT digest FROM uploads WHERE created_at < ?"
+_DROP_EXPIRED = "DELETE FROM uploads WHERE created_at < ?"
+_IS_UPLOADED = "SELECT 1 FROM uploads WHERE digest = ? LIMIT 1"
+_IS_NAMED = "SELECT 1 FROM tasks WHERE attachments <> '[]' AND attachments LIKE ? LIMIT 1"
+_OF_THREAD = "SELECT attachments FROM tasks WHERE thread_id = ? AND attachments <> '[]' ORDER BY position"
+_ALL = "SELECT thread_id, attachments FROM tasks WHERE attachments <> '[]' ORDER BY position"
+
+
+class Contents(Protocol):
+    """Where contents are, by their digests."""
+
+    @property
+    def place(self) -> str:
+        """What people call it."""
+        ...
+
+    async def store(self, digest: str, content: bytes) -> None:
+        """Store a content as a whole or not at all; one that is damaged is replaced."""
+        ...
+
+    async def read(self, digest: str) -> bytes | None: ...
+
+    def lock(self, connection: Connection, digest: str) -> None:
+        """Let whoever stores this content wait for the transaction."""
+        ...
+
+    def delete(self, connection: Connection, digest: str) -> None:
+        """Delete a content in the transaction that found that nothing names it."""
+        ...
+
+
+class Files:
+    """The files of messages.
+
+    A content is pinned by a row of `uploads` before it is written and until a task names it, so that no process
+    deletes it meanwhile; what is neither pinned nor named is deleted in a transaction.
+    """
+
+    def __init__(
+        self, database: Database[Connection], contents: Contents, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._contents = contents
+        self._clock = clock
+        self._swept = False
+
+    async def put(self, attachment: Attachment, content: bytes | None, owner: str = "") -> str:
+        """Pin a content and store it, unless it is there; returns the id of the upload.
+
+        Without `content` one that is stored already is pinned.
+
+        Raises:
+            DatabaseUnavailable: the folder or the database cannot be written.
+        """
+        if not self._swept:
+            self._swept = True
+            await self.sweep()
+        upload_id, form = str(uuid4()), json.dumps(attachment.json())
+        values = (upload_id, owner, attachment.digest, form, self._clock())
+        await self._database.write(lambda connection: connection.execute(_PIN, values))
+        if content is not None:
+            await self._contents.store(attachment.digest, content)
+        return upload_id
+
+    async def uploaded(self, upload_id: str, owner: str) -> Upload | None:
+        """What was uploaded under this id by this owner, within the last day."""
+        values = (upload_id, owner, self._clock() - UPLOAD_SECONDS)
+        row = await self._database.read(lambda connection: connection.execute(_UPLOADED, values).fetchone())
+        return Upload(read_attachment(json.loads(row["attachment"])), row["created_at"]) if row else None
+
+    async def discard(self, upload_id: str, owner: str = "") -> bool:
+        """Let go of an upload; its content is deleted with the next sweep unless something names it.
+
+        Returns whether there was one.
+        """
+        return await self._database.write(
+            lambda connection: connection.execute(_DISCARD, (upload_id, owner)).rowcount > 0
+        )
+
+    async def get(self, digest: str) -> bytes:
+        """The content.
+
+        Raises:
+            FileUnavailable: it is missing or damaged.
+        """
+        content = await self._contents.read(digest)
+        if content is None or sha256(content).hexdigest() != digest:
+            state = "missing" if content is None else "damaged"
+            raise FileUnavailable(state, f"{digest} in {self._contents.place}")
+        return content
+
+    async def of_thread(self, thread_id: str) -> list[Attachment]:
+        """The files that a thread's messages name, oldest first."""
+        rows = await self._database.read(lambda connection: connection.execute(_OF_THREAD, (thread_id,)).fetchall())
+        return [attachment for row in rows for attachment in _attachments(row)]
+
+    async def expire(self, thread_id: str) -> None:
+        """Let the next sweep delete what only this thread names, which is about to be deleted."""
+        found = {attachment.digest: attachment for attachment in await self.of_thread(thread_id)}
+        values = [(str(uuid4()), "", digest, json.dumps(each.json()), 0.0) for digest, each in found.items()]
+        if values:
+            await self._database.write(lambda connection: [connection.execute(_PIN, each) for each in values])
+
+    async def sweep(self) -> None:
+        """Delete the contents of expired uploads that nothing names."""
+        before = self._clock() - UPLOAD_SECONDS
+
+        def work(connection: Connection) -> None:
+            digests = [row["digest"] for row in connection.execute(_EXPIRED, (before,))]
+            connection.execute(_DROP_EXPIRED, (before,))
+            for digest in digests:
+                self._contents.lock(connection, digest)
+                named = connection.execute(_IS_NAMED, (f'%"{digest}"%',)).fetchone()
+                if not named and not connection.execute(_IS_UPLOADED, (digest,)).fetchone():
+                    self._contents.delete(connection, digest)
+
+        if await self._database.read(lambda connection: connection.execute(_EXPIRED, (before,)).fetchone()):
+            await self._database.write(work)
+
+    async def check(self) -> FilesReport:
+        """Read every content that a task names."""
+        rows = await self._database.read(lambda connection: connection.execute(_ALL).fetchall())
+        named = {each.digest: f"{each.name} ({row['thread_id']})" for row in rows for each in _attachments(row)}
+        size = 0
+        lost: dict[str, list[str]] = {"missing": [], "damaged": []}
+        for digest, name in named.items():
+            try:
+                size += len(await self.get(digest))
+            except FileUnavailable as error:
+                lost[str(error.params["state"])].append(name)
+        return FilesReport(self._contents.place, len(named), size, tuple(lost["missing"]), tuple(lost["damaged"]))
+
+
+def _attachments(row: Row) -> list[Attachment]:
+    return [read_attachment(form) for form in json.loads(row["attachments"])]

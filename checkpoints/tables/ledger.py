@@ -1,0 +1,194 @@
+"""The tool ledger: intent, then run, then outcome, so that no tool call is ever run twice."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from segue.core.errors import StorageError
+from segue.core.records import Call, Json, from_row
+from segue.core.tools import CallKey, Claim
+
+from ..connection import Connection, Row
+from ..database import Database
+from .leases import check_fence
+
+_FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"
+_INSERT = """
+    INSERT INTO calls (thread_id, task_id, scope, idx, name, arguments, state, fence, started_at)
+    VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?)
+"""
+_LIKE = "SELECT outcome FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ?"
+_ORPHAN = """
+    SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND name = ? AND arguments = ? AND orphaned = 1
+    ORDER BY position LIMIT 1
+"""
+_ADOPT = "UPDATE calls SET scope = ?, idx = ?, orphaned = 0 WHERE position = ?"
+_MOVE_ASIDE = "UPDATE calls SET scope = scope || '#' || position WHERE position = ?"
+_TAKE_OVER = "UPDATE calls SET fence = ? WHERE position = ?"
+_SETTLE = "UPDATE calls SET state = 'done', outcome = ?, fence = ?, finished_at = ? WHERE position = ?"
+_WITHDRAW = """
+    DELETE FROM calls
+    WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
+"""
+_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
+_UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
+_FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
+
+
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """One text per value, whatever the order of its keys."""
+    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"))
+
+
+def _is_unknown(outcome: object) -> bool:
+    """Whether a stored outcome says that nobody knows what the call did; one that is damaged says nothing."""
+    try:
+        said = json.loads(outcome) if isinstance(outcome, str) else None
+    except ValueError:
+        return False
+    return isinstance(said, dict) and bool(said.get("unknown_outcome"))
+
+
+async def calls_of(database: Database[Connection], thread_id: str, task_id: str) -> list[Call]:
+    """A task's calls in the order of their intents.
+
+    Raises:
+        DamagedRow: one of them cannot be read.
+    """
+    rows = await database.read(lambda db: db.fetched(_OF_TASK, (thread_id, task_id)))
+    return [from_row(Call, row) for row in rows]
+
+
+class LedgerConflict(StorageError):
+    """Two calls, or two outcomes of one, claim the same place in the ledger: this is a bug, please report it."""
+
+    def __init__(self, key: CallKey, what: str) -> None:
+        place = f"Call {key.index} of {key.scope} in task {key.task_id}"
+        super().__init__(f"{place} {what}: this is a bug, please report it.")
+
+
+class ToolLedger:
+    """One run's view of the ledger. Fences count from 1: without one it can only be read."""
+
+    def __init__(
+        self, database: Database[Connection], thread_id: str, fence: int = 0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._thread_id = thread_id
+        self._fence = fence
+        self._clock = clock
+
+    async def claim(self, key: CallKey, name: str, arguments: Mapping[str, Any]) -> Claim:
+        """Store the intent to run a call; it is on the disk when this returns.
+
+        A call that has an intent and no outcome is `interrupted`. Only one claim of a key is ever `fresh`, or
+        `doubtful` if an earlier call with this name and these arguments has an unknown outcome.
+
+        Raises:
+            StaleOwner: another owner took the thread; do not run the call.
+            LedgerConflict: the key belongs to a call with another name or other arguments.
+        """
+        intent = self._database.submit(partial(self._claim, key, name, canonical(arguments)), synced=True)
+        try:
+            return await asyncio.shield(intent)
+        except asyncio.CancelledError:
+            # The caller never learns that it may run the call, so an intent of ours is taken back.
+            await asyncio.wait([intent])
+            if intent.exception() is None and intent.result().state in ("fresh", "doubtful"):
+                values = (*self._row(key), self._fence)
+                await self._database.write(lambda connection: connection.execute(_WITHDRAW, values), synced=True)
+            raise
+
+    async def settle(self, key: CallKey, outcome: Mapping[str, Any]) -> None:
+        """Store the outcome of a claimed call, once, even if the caller is cancelled meanwhile.
+
+        Raises:
+            StaleOwner: another owner took the thread, which will find the call interrupted.
+            LedgerConflict: the call was never claimed, or has another outcome already.
+        """
+        await self._database.write(partial(self._settle, key, json.dumps(dict(outcome))), synced=True)
+
+    async def read(self, key: CallKey) -> Json | None:
+        """Return the public form of one call, or None."""
+        rows = await self._database.read(lambda connection: connection.fetched(_FIND, self._row(key)))
+        return from_row(Call, rows[0]).json() if rows else None
+
+    async def calls(self, task_id: str) -> list[Call]:
+        """Return a task's calls in the order of their intents."""
+        return await calls_of(self._database, self._thread_id, task_id)
+
+    async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[Call]:
+        """Give each call of a task that is still under way the outcome for its name; return the task's calls.
+
+        Raises:
+            StaleOwner: another owner took the thread.
+        """
+        values = (self._thread_id, task_id)
+
+        def end(connection: Connection) -> None:
+            check_fence(connection, self._thread_id, self._fence)
+            for row in connection.fetched(_UNDER_WAY, values):
+                outcome = json.dumps(dict(outcome_of(from_row(Call, row).name)))
+                connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+
+        await self._database.write(end, synced=True)
+        return await self.calls(task_id)
+
+    async def unknown(self, task_id: str) -> list[Json]:
+        """Return {name, arguments} of each of a task's calls whose outcome is unknown."""
+        rows = await self._database.read(lambda db: db.fetched(_OF_TASK, (self._thread_id, task_id)))
+        first: dict[tuple[Any, Any], Call] = {}
+        for row in rows:
+            if _is_unknown(row["outcome"]):
+                first.setdefault((row["name"], row["arguments"]), from_row(Call, row))
+        return [{"name": call.name, "arguments": call.arguments} for call in first.values()]
+
+    async def finished(self) -> list[Call]:
+        """Return the thread's finished calls, oldest first; those that its state does not know aside."""
+        rows = await self._database.read(lambda db: db.fetched(_FINISHED, (self._thread_id,)))
+        return [from_row(Call, row) for row in rows]
+
+    def _row(self, key: CallKey) -> tuple[str, str, str, int]:
+        return (self._thread_id, key.task_id, key.scope, key.index)
+
+    def _claim(self, key: CallKey, name: str, arguments: str, connection: Connection) -> Claim:
+        check_fence(connection, self._thread_id, self._fence)
+        row = self._known(key, name, arguments, connection)
+        if row is None:
+            like = (self._thread_id, key.task_id, name, arguments)
+            doubtful = any(_is_unknown(earlier["outcome"]) for earlier in connection.fetched(_LIKE, like))
+            connection.execute(_INSERT, (*self._row(key), name, arguments, self._fence, self._clock()))
+            return Claim("doubtful" if doubtful else "fresh")
+        call = from_row(Call, row)
+        if (row["name"], row["arguments"]) != (name, arguments):
+            raise LedgerConflict(key, f"was {row['name']}({row['arguments']}) and is now {name}({arguments})")
+        if call.state == "done":
+            return Claim("finished", call.outcome)
+        connection.execute(_TAKE_OVER, (self._fence, row["position"]))
+        return Claim("interrupted", moved=(call.scope, call.idx) != (key.scope, key.index))
+
+    def _known(self, key: CallKey, name: str, arguments: str, connection: Connection) -> Row | None:
+        """The call's row, by its key or else among the orphans: the same call, made before its thread went back."""
+        row: Row | None = next(iter(connection.fetched(_FIND, self._row(key))), None)
+        if row is not None and not row["orphaned"]:
+            return row
+        if row is not None and (row["name"], row["arguments"]) != (name, arguments):
+            connection.execute(_MOVE_ASIDE, (row["position"],))
+            row = None
+        row = row or next(iter(connection.fetched(_ORPHAN, (self._thread_id, key.task_id, name, arguments))), None)
+        if row is not None:
+            connection.execute(_ADOPT, (key.scope, key.index, row["position"]))
+        return row
+
+    def _settle(self, key: CallKey, outcome: str, connection: Connection) -> None:
+        check_fence(connection, self._thread_id, self._fence)
+        row = connection.execute(_FIND, self._row(key)).fetchone()
+        if row is None:
+            raise LedgerConflict(key, "was settled but never claimed")
+        if row["state"] == "running":
+            connection.execute(_SETTLE, (outcome, self._fence, self._clock(), row["position"]))
+        elif row["outcome"] != outcome:
+            raise LedgerConflict(key, "has an outcome already, and another one came")

@@ -1,0 +1,94 @@
+"""User preferences: the default mode, and the rated history of modes."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+from segue.core.errors import InvalidAnswer, UnknownTask
+from segue.core.records import BEST, STORED_AS_JSON, Json, read
+
+from ..connection import ALL, Connection
+from ..database import Database
+
+
+@dataclass(frozen=True)
+class _Rated:
+    """What the history needs of a task."""
+
+    message: str
+    result: Annotated[Json | None, STORED_AS_JSON]
+    rating: Literal[1, 2, 3, 4, 5] | None
+
+
+_DEFAULT = "SELECT default_mode FROM preferences WHERE user_id = ?"
+# A copy counts where it was rated itself, or where its original is in another database.
+_HISTORY = """
+    SELECT message, result, rating, position FROM tasks
+    WHERE user_id = ? AND position < ? AND result IS NOT NULL
+        AND (rating IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks AS own WHERE own.task_id = tasks.copy_of))
+    ORDER BY position DESC LIMIT ?
+"""
+_PUT = """
+    INSERT INTO preferences (user_id, default_mode) VALUES (?, ?)
+    ON CONFLICT (user_id) DO UPDATE SET default_mode = excluded.default_mode
+"""
+_RATE = "UPDATE tasks SET rating = ? WHERE task_id = ?"
+
+
+class Preferences:
+    """The preferences of every user."""
+
+    def __init__(self, database: Database[Connection]) -> None:
+        self._database = database
+
+    async def default_mode(self, user_id: str) -> str:
+        """The user's default mode; empty where none is set."""
+        row = await self._database.read(lambda connection: connection.execute(_DEFAULT, (user_id,)).fetchone())
+        return "" if row is None else str(row["default_mode"])
+
+    async def get(self, user_id: str, limit: int = 50) -> Json:
+        """{"default_mode", "mode_history": [{"query", "mode", "rating"}]}, the newest first.
+
+        `mode` is the one that gave the answer, whatever was asked for; `rating` is 1…5 or None. What of it cannot be
+        read is left out.
+        """
+        history = await self._database.read(partial(_history, user_id, limit))
+        return {"default_mode": await self.default_mode(user_id), "mode_history": history}
+
+    async def put(self, user_id: str, default_mode: str) -> None:
+        """Set a user's default mode, which the caller has checked; an empty one takes it back."""
+        await self._database.write(lambda connection: connection.execute(_PUT, (user_id, default_mode)))
+
+    async def rate(self, task_id: str, rating: object) -> None:
+        """Rate a task's answer, in place of an earlier rating.
+
+        Raises:
+            InvalidAnswer: the rating is no whole number from 1 to 5.
+            UnknownTask: there is none.
+        """
+        if isinstance(rating, bool) or not isinstance(rating, int) or not 1 <= rating <= BEST:
+            raise InvalidAnswer(
+                "The rating {rating} is not valid: give a whole number from 1 to {most}.",
+                rating=repr(rating),
+                most=BEST,
+            )
+
+        def store(connection: Connection) -> None:
+            if connection.execute(_RATE, (rating, task_id)).rowcount != 1:
+                raise UnknownTask(task_id)
+
+        await self._database.write(store)
+
+
+def _history(user_id: str, limit: int, connection: Connection) -> list[Json]:
+    """The newest answers of a user: a task has one where its result names the mode."""
+    found: list[Json] = []
+    before = ALL
+    while len(found) < limit and (rows := connection.fetched(_HISTORY, (user_id, before, limit))):
+        before = rows[-1]["position"]
+        for row in rows:
+            values, faults = read(_Rated, row)
+            mode = (values.get("result") or {}).get("mode")
+            if not faults and isinstance(mode, str):
+                found.append({"query": values["message"], "mode": mode, "rating": values["rating"]})
+    return found[:limit]

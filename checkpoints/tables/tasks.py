@@ -1,0 +1,382 @@
+"""The tasks of a database: one for each message, with its status and result."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from typing import Any
+
+from segue.core.errors import AmbiguousTask, TaskError, UnknownTask, UnknownThread
+from segue.core.events import Event, StateChanged
+from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
+from segue.core.task_status import ENDED, TaskStatus, next_status
+
+from ..connection import ALL, Connection, Row, lease_clock
+from ..database import Database
+from .event_log import insert_event, share_result
+from .leases import check_fence, release_lease
+from .request_keys import add_key
+
+Moved = tuple[Task, list[Event]]
+"""A task, and the events that were stored with the change."""
+
+_Tasks = list[Task]
+_Threads = list[Thread]
+_Owned = list[tuple[Task, str]]
+_Tallies = list[StatusTally]
+
+SHORTEST = 6
+"""Characters that an id may be shortened to."""
+
+_BEGINNING = [field.name for field in fields(NewTask)]
+_INSERT = f"""
+    INSERT INTO tasks ({", ".join(_BEGINNING)}, status, created_at, updated_at)
+    VALUES ({", ".join(f":{name}" for name in _BEGINNING)}, 'pending', :now, :now)
+    RETURNING *
+"""
+_GET = "SELECT * FROM tasks WHERE task_id = ?"
+_UPDATE = """
+    UPDATE tasks
+    SET status = :status, model = :model, result = :result, error = :error, wanted = :wanted, notes = :notes,
+        answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, updated_at = :now
+    WHERE task_id = :task_id
+    RETURNING *
+"""
+_WILDCARD = re.compile("[!%_]")
+_LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
+_STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
+_WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN ({})"
+# Without a live owner a task is interrupted, or paused until somebody resumes it.
+_UNFINISHED = """
+    SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
+    FROM tasks LEFT JOIN leases USING (thread_id)
+    WHERE coalesce(status, '') NOT IN ('waiting', 'done', 'error', 'cancelled') ORDER BY position
+"""
+_WAITING = """
+    SELECT * FROM tasks WHERE status = 'waiting' AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+    ORDER BY updated_at, position
+"""
+_TALLY = """
+    SELECT status, count(*) AS tasks, min(updated_at) AS oldest FROM tasks WHERE copy_of IS NULL GROUP BY status
+"""
+_LIST = """
+    SELECT * FROM tasks
+    WHERE (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)
+        AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
+        AND (:prefix = '' OR substr(thread_id, 1, length(:prefix)) = :prefix)
+        AND (CAST(:before AS TEXT) IS NULL OR position < (SELECT position FROM tasks WHERE task_id = :before))
+    ORDER BY position DESC LIMIT :limit
+"""
+_SELECT_THREADS = """
+    SELECT last.thread_id, turns, titles.title, first.message AS first_message, last.message,
+        last.agent_id, last.mode, last.model, last.status, last.updated_at AS updated_at,
+        coalesce(sessions.agent_id, '') AS default_agent, coalesce(sessions.model, '') AS default_model,
+        last.position AS position
+    FROM (
+        SELECT thread_id, count(*) AS turns, min(position) AS first, max(position) AS last FROM tasks {of_tasks}
+        GROUP BY thread_id
+    ) AS counted
+    JOIN tasks AS first ON first.position = counted.first
+    JOIN tasks AS last ON last.position = counted.last
+    LEFT JOIN titles ON titles.thread_id = last.thread_id
+    LEFT JOIN sessions ON sessions.thread_id = last.thread_id
+    WHERE (:prefix = '' OR substr(last.thread_id, 1, length(:prefix)) = :prefix)
+        AND (
+            :search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!'
+            OR lower(first.message) LIKE lower(:pattern) ESCAPE '!'
+        )
+    UNION ALL
+    SELECT sessions.thread_id, 0, titles.title, '', '', sessions.agent_id, '', sessions.model, 'done',
+        sessions.created_at, sessions.agent_id, sessions.model, 0
+    FROM sessions LEFT JOIN titles ON titles.thread_id = sessions.thread_id
+    WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.thread_id = sessions.thread_id) {of_sessions}
+        AND (:prefix = '' OR substr(sessions.thread_id, 1, length(:prefix)) = :prefix)
+        AND (:search = '' OR lower(titles.title) LIKE lower(:pattern) ESCAPE '!')
+    ORDER BY updated_at DESC, position DESC LIMIT :limit
+"""
+_THREADS = _SELECT_THREADS.format(of_tasks="", of_sessions="")
+_THREAD = _SELECT_THREADS.format(
+    of_tasks="WHERE thread_id = :thread_id", of_sessions="AND sessions.thread_id = :thread_id"
+)
+_IS_THREAD = """
+    SELECT 1 FROM tasks WHERE thread_id = :thread_id
+    UNION ALL SELECT 1 FROM sessions WHERE thread_id = :thread_id LIMIT 1
+"""
+_NAME = """
+    INSERT INTO titles (thread_id, title) VALUES (:thread_id, :title)
+    ON CONFLICT (thread_id) DO UPDATE SET title = excluded.title
+"""
+_UNNAME = "DELETE FROM titles WHERE thread_id = :thread_id"
+
+
+EMPTY: Json = {
+    **dict.fromkeys(field.name for field in fields(Task)),
+    **dict.fromkeys(("task_id", "thread_id", "agent_id", "user_id", "mode", "model", "message"), ""),
+    **{"notes": [], "attachments": [], "client_tools": [], "created_at": 0.0, "updated_at": 0.0},
+}
+"""What is shown where nothing can be read."""
+
+
+def shown(row: Row) -> Task:
+    """The task of a row; of a damaged one what can be read, with the status error and a sentence for its error."""
+    values, faults = read(Task, row)
+    if faults:
+        sentence = str(damaged(Task, values, faults))
+        values = {**EMPTY, **values, "status": TaskStatus.ERROR, "error": sentence}
+    return Task(**values)
+
+
+def _shown_thread(row: Row) -> Thread:
+    title = row["title"] if isinstance(row["title"], str) else row["first_message"]
+    values, faults = read(Thread, {**dict(row), "title": title})
+    if faults:
+        unread = {**EMPTY, "turns": 0, "title": "", "default_agent": "", "default_model": ""}
+        values = {**unread, **values, "status": TaskStatus.ERROR}
+    return Thread(**{field.name: values[field.name] for field in fields(Thread)})
+
+
+class Tasks:
+    """The tasks of a database.
+
+    Work on a task whose row is damaged raises DamagedRow. Lists show the columns that can be read, with the status
+    `error` and a message.
+    """
+
+    def __init__(self, database: Database[Connection], clock: Callable[[], float] | None = None) -> None:
+        self._database = database
+        self._clock = clock or time.time
+        self._now = lease_clock(clock)
+
+    async def create(
+        self, new: NewTask, *, fence: int | None = None, key: RequestKey | None = None, release: bool = False
+    ) -> Task:
+        """Store a pending task, and that the idempotency key began it; `release` ends the lease of `fence` with it.
+
+        Raises:
+            StaleOwner: `fence` is given and another owner took the thread.
+            KeyUsed: the key began another task; nothing was stored.
+        """
+        values = {**to_row(NewTask, vars(new)), "now": self._clock()}
+
+        def insert(connection: Connection) -> Row:
+            if fence is not None:
+                check_fence(connection, new.thread_id, fence)
+            add_key(connection, key, new.thread_id, new.task_id)
+            connection.notify(new.task_id, new.thread_id)
+            row: Row = connection.execute(_INSERT, values).fetchone()
+            if release:
+                release_lease(connection, new.thread_id, fence)
+            return row
+
+        return from_row(Task, await self._database.write(insert))
+
+    async def get(self, task_id: str) -> Task:
+        """Return one task.
+
+        Raises:
+            UnknownTask: there is none.
+            DamagedRow: it cannot be read.
+        """
+        return from_row(Task, await self._database.read(lambda connection: _find(connection, task_id)))
+
+    async def show(self, task_id: str) -> Task:
+        """Return one task as lists show it.
+
+        Raises:
+            UnknownTask: there is none.
+        """
+        return shown(await self._database.read(lambda connection: _find(connection, task_id)))
+
+    async def move(
+        self,
+        task_id: str,
+        status: TaskStatus | None,
+        *,
+        events: Iterable[Event] = (),
+        fence: int | None = None,
+        release: bool = False,
+        key: RequestKey | None = None,
+        **changes: Any,
+    ) -> Moved:
+        """Change a task and store its events and the idempotency key that asked for it, in one transaction.
+
+        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, wanted,
+        notes, answer, agents_file; what is not named stays, but an error goes with the next status. Without `status`
+        that stays too. `release` ends the lease of `fence` with it.
+
+        Raises:
+            UnknownTask: there is none.
+            IllegalTransition: it cannot go there from where it is.
+            StaleOwner: `fence` is given and another owner took its thread.
+            KeyUsed: the key stands for something already; nothing was stored.
+        """
+
+        told = tuple(events)
+
+        def change(connection: Connection) -> Moved:
+            old = from_row(Task, _locked(connection, task_id))
+            if fence is not None:
+                check_fence(connection, old.thread_id, fence)
+            add_key(connection, key, old.thread_id, task_id)
+            new = old.status if status is None else next_status(old.status, status)
+            moved = [] if new == old.status else [StateChanged(task_id=task_id, old=str(old.status), new=str(new))]
+            kept = {} if status is None else {"error": None}
+            changed = {**vars(old), **kept, **changes, "status": str(new)}
+            values = {**to_row(Task, changed), "now": self._clock()}
+            row = connection.execute(_UPDATE, values).fetchone()
+            if "result" in changes and values["result"]:
+                share_result(connection, task_id, values["result"])
+            connection.notify(task_id, old.thread_id)
+            stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *told)]
+            if release:
+                release_lease(connection, old.thread_id, fence)
+            return from_row(Task, row), stored
+
+        return await self._database.write(change)
+
+    async def add_note(self, task_id: str, text: str, event: Event, key: RequestKey | None = None) -> Moved:
+        """Add a text that steers a task which has not ended, and store that the idempotency key stands for the task.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: it has ended.
+            KeyUsed: the key stands for a task already; nothing was stored.
+        """
+
+        def add(connection: Connection) -> Moved:
+            task = from_row(Task, _locked(connection, task_id))
+            if task.status in ENDED:
+                raise TaskError("Task {task_id} is {status}: send a new message.", task_id=task_id, status=task.status)
+            add_key(connection, key, task.thread_id, task_id)
+            values = {**to_row(Task, {**vars(task), "notes": [*task.notes, text]}), "now": self._clock()}
+            row = connection.execute(_UPDATE, values).fetchone()
+            connection.notify(task_id, task.thread_id)
+            return from_row(Task, row), [insert_event(connection, task.thread_id, event)]
+
+        return await self._database.write(add)
+
+    async def find(self, text: str) -> str:
+        """Return the id of the task that `text` is, or the beginning of, from six characters on.
+
+        Raises:
+            UnknownTask: there is none.
+            AmbiguousTask: there are several, or `text` is too short to tell.
+        """
+        rows = await self._database.read(lambda connection: connection.fetched(_STARTING_WITH, {"text": text}))
+        found = [str(row["task_id"]) for row in rows]
+        if text in found:
+            return text
+        if len(text) < SHORTEST:
+            raise AmbiguousTask(
+                "'{text}' is too short for a task's id: write at least its first {least} characters; `segue tasks` "
+                "lists what there is.",
+                text=text,
+                least=SHORTEST,
+            )
+        if not found:
+            raise UnknownTask(text)
+        if len(found) > 1:
+            raise AmbiguousTask(
+                "Several tasks begin with '{text}': write more of {found}.", text=text, found=", ".join(found)
+            )
+        return found[0]
+
+    async def requested(self, task_ids: Collection[str]) -> dict[str, str]:
+        """Return the requested pauses and cancellations, by task id."""
+        given = [*task_ids]
+        wanted = _WANTED.format(", ".join("?" * len(given)) or "NULL")
+        rows = await self._database.read(lambda connection: connection.fetched(wanted, given))
+        return {row["task_id"]: row["wanted"] for row in rows}
+
+    async def unfinished(self) -> _Owned:
+        """Return the tasks that have not ended and wait for no answer, oldest first, each with its live owner or "".
+
+        One whose status cannot be read is among them.
+        """
+        rows = await self._database.read(lambda db: db.fetched(_UNFINISHED, {"now": self._now(db)}))
+        return [(shown(row), row["owner"]) for row in rows]
+
+    async def waiting(self, prefix: str = "") -> _Tasks:
+        """Return the tasks that wait for a person, the longest waiting first, of threads with that beginning."""
+        values = {"prefix": prefix}
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_WAITING, values))]
+
+    async def tally(self) -> _Tallies:
+        """Count the tasks by status, without the copies in forked and imported threads; damaged rows are left out."""
+        found = await self._database.read(lambda connection: connection.fetched(_TALLY))
+        return [from_row(StatusTally, row) for row in found if not read(StatusTally, row)[1]]
+
+    async def latest_of(self, thread_id: str) -> Task | None:
+        """Return the thread's newest task, or None.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        rows = await self._database.read(lambda connection: connection.fetched(_LATEST, (thread_id,)))
+        return from_row(Task, rows[0]) if rows else None
+
+    async def list(
+        self,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        prefix: str = "",
+    ) -> _Tasks:
+        """Return tasks, newest first, of threads whose names begin with `prefix`.
+
+        `before` is the task_id that the last page ended with.
+        """
+        most = _most(limit)
+        values = {"agent_id": agent_id, "thread_id": thread_id, "limit": most, "before": before, "prefix": prefix}
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_LIST, values))]
+
+    async def threads(self, limit: int = 50, prefix: str = "", search: str = "") -> _Threads:
+        """Return the threads with that prefix whose title or first message contains `search`, last used first."""
+        pattern = "%" + _WILDCARD.sub(r"!\g<0>", search) + "%"
+        values = {"limit": _most(limit), "prefix": prefix, "search": search, "pattern": pattern}
+        rows = await self._database.read(lambda connection: connection.fetched(_THREADS, values))
+        return [_shown_thread(row) for row in rows]
+
+    async def thread(self, thread_id: str) -> Thread:
+        """Return one thread.
+
+        Raises:
+            UnknownThread: it has no task, and was not created without one.
+        """
+        values = {"thread_id": thread_id, "limit": 1, "prefix": "", "search": "", "pattern": ""}
+        rows = await self._database.read(lambda connection: connection.fetched(_THREAD, values))
+        if not rows:
+            raise UnknownThread(thread_id)
+        return _shown_thread(rows[0])
+
+    async def name_thread(self, thread_id: str, title: str) -> None:
+        """Give a thread a title; an empty one leaves it with its first message.
+
+        Raises:
+            UnknownThread: it has no task, and was not created without one.
+        """
+        values = {"thread_id": thread_id, "title": title}
+
+        def name(connection: Connection) -> None:
+            if not connection.fetched(_IS_THREAD, values):
+                raise UnknownThread(thread_id)
+            connection.execute(_NAME if title else _UNNAME, values)
+
+        await self._database.write(name)
+
+
+def _most(limit: int) -> int:
+    return ALL if limit < 0 else limit
+
+
+def _find(connection: Connection, task_id: str, lock: str = "") -> Row:
+    rows: list[Row] = connection.fetched(f"{_GET}{lock}", (task_id,))
+    if not rows:
+        raise UnknownTask(task_id)
+    return rows[0]
+
+
+def _locked(connection: Connection, task_id: str) -> Row:
+    """A task that this transaction is about to change."""
+    return _find(connection, task_id, connection.for_update)

@@ -1,0 +1,395 @@
+"""The web page: conversations as people have them."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from .conftest import Visit
+from .models import FIRST, QUESTION, REST, Model, scripted
+from .serving import Json, Service, wait_until
+
+TRIP = "帮我规划一个北京3日游，包括景点和美食"
+
+
+@pytest.fixture(scope="module")
+def watchable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose offline planner can be watched, as `segue serve` starts it, but faster."""
+    with Service(tmp_path_factory.mktemp("watchable"), SEGUE_OFFLINE_PACE="900") as service:
+        yield service
+
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that asks for a key, and whose model takes images."""
+    with Service(tmp_path_factory.mktemp("keyed"), SEGUE_API_KEY=f"me:{KEY}", SEGUE_ACCEPTS="image") as service:
+        yield service
+
+
+def give_key(page: Page, key: str) -> None:
+    """Type a key where the page asks for one."""
+    dialog = page.get_by_role("dialog", name="This service needs a key")
+    dialog.get_by_label("API key").fill(key)
+    dialog.get_by_role("button", name="Save").click()
+
+
+def say(page: Page, message: str, *, mode: str = "", agent: str = "") -> None:
+    """Choose who answers how, and send a message once the task before it has ended: it would take it as a note."""
+    for menu, choice in (("Agent", agent), ("Mode", mode)):
+        if choice:
+            page.get_by_role("button", name=f"{menu}: ").click()
+            page.get_by_role("menuitemradio", name=re.compile(f"^{choice}")).click()
+    field = page.get_by_role("textbox", name="Message", exact=True)
+    field.fill(message)
+    field.press("Enter")
+
+
+def task_of(page: Page, service: Service) -> str:
+    """The id of the shown session's latest task."""
+    session = page.url.split("#/s/")[1]
+    newest: str = service.api.get(f"/api/sessions/{session}/tasks").json()["items"][0]["task_id"]
+    return newest
+
+
+def test_a_trip_is_planned_paused_survives_a_restart_and_is_resumed(watchable: Service, visit: Visit) -> None:
+    page = visit(watchable)
+    page.get_by_role("button", name="Plan 3 days in Beijing").click()
+    expect(page.locator("textarea")).to_be_focused()
+    expect(page.locator("textarea")).to_have_value("Plan 3 days in Beijing, with sights and food")
+    say(page, TRIP, mode="Plan")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("Paused. Finished work is kept.")).to_be_visible()
+    watchable.stop()
+    expect(page.get_by_text("Connection lost")).to_be_visible()
+    watchable.start()
+    page.reload()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".steps .step[data-status=done]")).to_have_count(5)
+    expect(page.locator(".markdown h3").first).to_contain_text("查询景点")
+    expect(page.get_by_text("5 of 5 steps")).to_be_visible()
+    page.get_by_text("query_attractions").click()
+    expect(page.get_by_text('"故宫"').first).to_be_visible()
+    assert watchable.task(task_of(page, watchable))["status"] == "done"
+
+
+def test_what_is_thought_and_done_is_folded_under_an_answer(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    say(page, "what is 17 * 23", mode="ReAct")
+    expect(page.locator(".answer")).to_contain_text("391")
+    expect(page.get_by_text("1 tool call")).to_be_visible()
+    thoughts = page.locator(".thoughts")
+    expect(thoughts.locator(".text")).to_be_hidden()
+    thoughts.get_by_text("Thoughts").click()
+    expect(thoughts.locator(".text")).to_contain_text("Calling Calculator")
+    page.reload()
+    page.locator(".thoughts").get_by_text("Thoughts").click()
+    expect(page.locator(".thoughts .text")).to_contain_text("Calling Calculator")
+
+
+def test_a_reload_and_a_second_tab_join_a_running_task(service: Service, model: Model, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "wait here")
+    expect(page.locator(".answer")).to_contain_text(FIRST)
+    second = visit(service, page.url.removeprefix(f"{service.url}/"))
+    page.reload()
+    for joined in (page, second):
+        expect(joined.locator(".answer")).to_have_text(FIRST)
+    model.go.set()
+    for joined in (page, second):
+        expect(joined.locator(".answer")).to_have_text(FIRST + REST)
+        expect(joined.get_by_role("button", name="Copy the answer")).to_be_visible()
+
+
+def test_a_killed_service_is_waited_for(tmp_path: Path, model: Model, visit: Visit) -> None:
+    with scripted(tmp_path, model) as service:
+        page = visit(service)
+        say(page, "wait here")
+        expect(page.locator(".answer")).to_contain_text(FIRST)
+        service.stop(signal.SIGKILL)
+        expect(page.get_by_text("Reconnecting").first).to_be_visible()
+        model.go.set()
+        service.start()
+        expect(page.locator(".answer")).to_have_text(FIRST + REST)
+        expect(page.get_by_text("Reconnecting")).to_have_count(0)
+        service.seqs(task_of(page, service))
+
+
+def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please refund 17", agent="shop")
+    dialog = page.get_by_role("dialog", name="Approve this call?")
+    expect(dialog).to_contain_text('"amount": 20.5')
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("refund waits for your approval.")).to_be_visible()
+    page.get_by_role("button", name="Inbox, 1 waiting").click()
+    page.get_by_role("button", name=re.compile("Approval of refund")).click()
+    dialog.get_by_label("Edit arguments").check()
+    arguments = dialog.get_by_label("Arguments, as JSON")
+    arguments.fill("{")
+    expect(dialog.get_by_role("alert")).to_contain_text("not valid JSON")
+    expect(dialog.get_by_role("button", name="Send the decision")).to_be_disabled()
+    arguments.fill('{"order_id": 17, "amount": 5}')
+    dialog.get_by_role("button", name="Send the decision").click()
+    expect(page.locator(".answer")).to_have_text("Done: refunded 5.0 for order 17.")
+    say(page, "please refund 18")
+    dialog.get_by_label("Later calls of refund").select_option("session")
+    dialog.get_by_role("button", name="Send the decision").click()
+    expect(page.locator(".answer").nth(1)).to_have_text("Done: refunded 20.5 for order 18.")
+    say(page, "please refund 19")
+    expect(page.locator(".answer").nth(2)).to_have_text("Done: refunded 20.5 for order 19.")
+
+    page = visit(service)
+    say(page, "please refund 20", agent="shop")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reject").check()
+    dialog.get_by_label("Reason").fill("too much")
+    dialog.get_by_role("button", name="Send the decision").click()
+    expect(page.locator(".answer")).to_have_text("Done: nothing was paid.")
+
+
+def test_a_question_is_answered_in_the_dialog_or_in_the_composer(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "1. ask\n2. paint", mode="Controller")
+    dialog = page.get_by_role("dialog", name="The agent asks")
+    expect(dialog).to_contain_text(QUESTION)
+    dialog.get_by_label("Your answer").fill("blue")
+    dialog.get_by_role("button", name="Answer").click()
+    expect(page.locator(".answer")).to_have_text("It is blue.")
+    say(page, "1. ask\n2. paint")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_label("Answer the question").fill("blue")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer").nth(1)).to_have_text("It is blue.")
+
+
+def test_a_running_task_is_steered(service: Service, model: Model, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please wait", agent="shop")
+    page.get_by_label("Add something to the running task").fill("with gift wrap")
+    with page.expect_response("**/api/chat"):
+        page.keyboard.press("Enter")
+    expect(page.locator(".said.note")).to_contain_text("with gift wrap")
+    model.go.set()
+    expect(page.locator(".answer strong")).to_have_text("as advised")
+    expect(page.locator(".turn")).to_have_count(1)
+    expect(page.locator(".said.note")).to_have_count(1)
+
+
+def test_long_results_are_folded_and_whole_on_request(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please look", agent="shop")
+    expect(page.locator(".answer")).to_have_text("Sent.")
+    page.locator(".activity").evaluate("activity => { activity.open = true }")  # folded where the answer came at once
+    page.locator(".call summary").click()
+    result = page.locator(".value").nth(1)
+    assert len(result.locator("pre").inner_text()) < 1500
+    result.get_by_role("button", name="Show all").click()
+    wait_until(lambda: len(result.locator("pre").inner_text()) > 15_000)
+
+
+def test_an_answer_that_is_no_decision_is_marked_also_after_a_reload(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "please ramble", agent="shop")
+    for _ in range(2):
+        expect(page.locator(".answer")).to_have_text("Nice weather today.")
+        expect(page.get_by_text("The model did not keep to the protocol")).to_be_visible()
+        page.reload()
+
+
+def test_an_address_that_cannot_be_read_is_a_new_conversation(offline: Service, visit: Visit) -> None:
+    page = visit(offline, "#/s/%")
+    expect(page.locator("textarea")).to_be_visible()
+    page.evaluate("location.hash = '#/t/%E0%A4%A'")
+    say(page, "echo hello")
+    expect(page.locator(".answer")).to_be_visible()
+
+
+def test_a_part_of_the_page_that_could_not_be_loaded_is_loaded_once_it_can_be(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    page.context.route("**/inspector.js", lambda route: route.abort())
+    say(page, "echo hello")
+    page.get_by_role("button", name="Inspector").first.click()
+    expect(page.get_by_text("could not be loaded")).to_be_visible()
+    page.context.unroute("**/inspector.js")
+    expect(page.get_by_text("could not be loaded")).to_be_hidden()
+    expect(page.locator(".inspector")).to_be_visible()
+
+
+def test_a_running_task_is_stopped(service: Service, model: Model, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "wait here")
+    expect(page.locator(".answer")).to_contain_text(FIRST)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("Stopped. What was finished stays")).to_be_visible()
+    expect(page.locator(".answer")).to_have_text(FIRST)
+
+
+def test_sessions_are_found_renamed_and_deleted(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    for message in ("echo the quick fox", "echo the lazy dog"):
+        page.get_by_role("button", name="New chat").click()
+        expect(page.get_by_text("What can I do for you?")).to_be_visible()
+        say(page, message)
+        expect(page.locator(".answer")).to_be_visible()
+    listed = page.get_by_role("navigation").get_by_role("link")
+    page.get_by_label("Search sessions").fill("fox")
+    expect(listed).to_have_count(1)
+    page.get_by_role("button", name="Actions for echo the quick fox").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    page.get_by_label("Title").fill("My fox")
+    page.keyboard.press("Enter")
+    expect(listed).to_have_text("My fox")
+    expect(page.get_by_role("button", name="Actions for My fox")).to_be_focused()
+    listed.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("My fox")
+    page.get_by_role("button", name="Open the inspector").click()
+    page.get_by_role("tab", name="Details").focus()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Open the inspector")).to_be_focused()
+    page.get_by_role("button", name="Actions for My fox").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No session matches.")).to_be_visible()
+    expect(page.get_by_text("What can I do for you?")).to_be_visible()
+
+
+def test_a_session_that_was_created_for_an_agent_is_answered_by_it(service: Service, visit: Visit) -> None:
+    asked = {"session_id": "made", "title": "Returns", "agent_id": "shop"}
+    service.api.post("/api/sessions", json=asked).raise_for_status()
+    page = visit(service)
+    page.get_by_role("navigation").get_by_role("link", name="Returns").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Returns")
+    expect(page.get_by_role("button", name="Agent: shop")).to_be_visible()
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_text("What can I do for you?")).to_be_visible()
+    service.api.delete("/api/sessions/made").raise_for_status()
+
+
+def test_an_answer_is_rated_and_a_mode_preferred(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    say(page, "what is 2 + 2", mode="ReAct")
+    page.get_by_role("button", name="4 of 5").click()
+    expect(page.get_by_role("button", name="4 of 5")).to_have_attribute("aria-pressed", "true")
+    assert offline.task(task_of(page, offline))["rating"] == 4
+    page.get_by_role("button", name="Mode: ").click()
+    page.get_by_role("menuitem", name="Use this mode by default").click()
+    expect(page.get_by_text("ReAct is your default mode now.")).to_be_visible()
+    assert offline.api.get("/api/users/default/preferences").json()["default_mode"] == "react"
+    offline.api.put("/api/users/default/preferences", json={"default_mode": ""})
+
+
+def test_a_file_is_uploaded_and_a_chart_drawn(offline: Service, visit: Visit, tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("region,amount\n" + "".join(f"{name},{n}\n" for n, name in enumerate("北东南西" * 5)), "utf-8")
+    page = visit(offline)
+    page.get_by_role("button", name="Agent: ").click()
+    page.get_by_role("menuitemradio", name=re.compile("^data")).click()
+    page.locator("input[type=file]").set_input_files(file)
+    expect(page.get_by_role("button", name="Remove orders.csv")).to_be_visible()
+    say(page, "draw a bar chart of amount by region")
+    expect(page.get_by_role("img", name="Chart of orders.csv")).to_be_visible()
+    wait_until(lambda: page.locator("canvas").evaluate("canvas => canvas.width") > 300)
+
+
+_PASTE = """async field => {
+  const canvas = new OffscreenCanvas(40, 30);
+  canvas.getContext("2d").fillRect(0, 0, 40, 30);
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([await canvas.convertToBlob()], "dot.png", { type: "image/png" }));
+  field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+}"""
+
+
+def test_a_pasted_image_is_a_thumbnail_of_its_message(keyed: Service, visit: Visit) -> None:
+    page = visit(keyed)
+    give_key(page, KEY)
+    page.get_by_role("textbox", name="Message").evaluate(_PASTE)
+    expect(page.get_by_role("button", name="Remove dot.png")).to_be_visible()
+    page.locator("input[type=file]").set_input_files({"name": "n.txt", "mimeType": "", "buffer": b"seventeen"})
+    expect(page.get_by_role("button", name="Remove n.txt")).to_be_visible()
+    say(page, "what is 6 * 7")
+    expect(page.locator(".answer")).to_contain_text("42")
+    expect(page.locator(".composer .attachments")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".said .attachments")).to_contain_text("n.txt")
+    thumbnail = page.get_by_role("img", name="dot.png")
+    wait_until(lambda: thumbnail.evaluate("canvas => [canvas.width, canvas.height]") == [40, 30])
+
+
+def test_a_service_with_a_key_asks_for_it(keyed: Service, visit: Visit) -> None:
+    page = visit(keyed)
+    late: list[Route] = []
+    page.route("**/api/agents", lambda route: late.append(route) if is_wrong(route) else route.continue_())
+    give_key(page, "wrong")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("does not know this key")
+    give_key(page, KEY)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    with page.expect_response("**/api/agents"):
+        late[0].continue_()  # a refusal of the key before
+    say(page, "what is 6 * 7")
+    expect(page.locator(".answer")).to_contain_text("42")
+
+
+def is_wrong(route: Route) -> bool:
+    return "wrong" in route.request.headers.get("authorization", "")
+
+
+def test_a_long_answer_streams_without_a_long_task(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    browser = page.context.browser
+    assert browser
+    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "__metadata"])
+    say(page, "ten thousand characters", mode="Direct")
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    longest = longest_task(json.loads(browser.stop_tracing()))
+    expect(page.locator(".answer li")).to_have_count(500)
+    assert 0 < longest < 100, "milliseconds of processor time of the page's main thread"
+
+
+def longest_task(trace: Json) -> float:
+    """Milliseconds of processor time that the longest task of a page's main thread took."""
+    events = trace["traceEvents"]
+    named = [event for event in events if event["name"] == "thread_name"]
+    main = {(event["pid"], event["tid"]) for event in named if event["args"]["name"] == "CrRendererMain"}
+    tasks = [event for event in events if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in main]
+    return max((event.get("tdur", 0) / 1000 for event in tasks), default=0)
+
+
+def test_a_conversation_that_fails_to_load_is_loaded_again(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    say(page, "what is 6 * 7", mode="ReAct")
+    expect(page.locator(".answer")).to_contain_text("42")
+    page.route("**/tasks?html=true**", lambda route: route.abort())
+    page.reload()
+    failed = page.get_by_text("This conversation could not be loaded.")
+    expect(failed).to_be_visible()
+    expect(page.get_by_text("What can I do for you?")).to_have_count(0)
+    expect(page.locator(".toast")).to_be_visible()
+    page.locator("textarea").fill("a draft")
+    page.get_by_role("button", name="Send").click(trial=True)  # no message covers it
+    page.get_by_role("button", name="Try again").click()
+    expect(failed).to_be_visible()
+    page.unroute_all()
+    expect(page.locator(".answer")).to_contain_text("42")
+    expect(failed).to_have_count(0)
+    wait_until(lambda: page.locator(".send svg").evaluate("icon => icon.getBBox().width") > 0)
+
+
+def test_a_paused_answer_is_rendered(service: Service, model: Model, visit: Visit) -> None:
+    page = visit(service)
+    say(page, "wait for the pause")
+    expect(page.locator(".answer")).to_contain_text(FIRST)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_text("Pausing").first).to_be_visible()
+    model.go.set()
+    expect(page.get_by_text("Paused. Finished work is kept.")).to_be_visible()
+    page.reload()
+    expect(page.locator(".answer .markdown")).to_contain_text(FIRST + REST)

@@ -1,0 +1,132 @@
+"""The web page in both themes and languages, wide and narrow: accessible, small, and kept as screenshots."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import Visit
+from .serving import Json, Service
+
+ROOT = Path(__file__).parents[1]
+AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
+SCREENSHOTS = ROOT / "build/screenshots"
+TRIP = {"en": "Plan 3 days in Beijing, with sights and food", "zh": "帮我规划一个北京3日游，包括景点和美食"}
+WIDTHS = {1440: 900, 1024: 768, 390: 844}
+MEASURE = """async () => {
+  const paint = await new Promise((done) => new PerformanceObserver((seen, observer) => {
+    const [found] = seen.getEntriesByName('first-contentful-paint');
+    if (found) { observer.disconnect(); done(found); }
+  }).observe({ type: 'paint', buffered: true }));
+  const files = performance.getEntriesByType('resource').filter((entry) => entry.name.includes('/page/'));
+  const [document] = performance.getEntriesByType('navigation');
+  return {
+    bytes: [...files, document].reduce((sum, entry) => sum + entry.decodedBodySize, 0),
+    files: files.length,
+    first_contentful_paint_ms: Math.round(paint.startTime),
+  };
+}"""
+
+
+@pytest.fixture(scope="session")
+def sessions(offline: Service) -> dict[str, str]:
+    """By language a session with a plan and its answer."""
+    for language, message in TRIP.items():
+        body = {"message": message, "session_id": f"trip-{language}", "mode": "plan"}
+        with offline.api.stream("POST", "/api/chat", json=body) as response:
+            response.read()
+    return {language: f"trip-{language}" for language in TRIP}
+
+
+def check(page: Page, name: str) -> None:
+    """Keep a screenshot, and look for serious faults in what can be perceived and operated."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found: list[Json] = page.evaluate("async () => (await axe.run()).violations")
+    serious = [
+        {"rule": each["id"], "where": [node["html"][:200] for node in each["nodes"]], "why": each["help"]}
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert not serious, f"{name}: {json.dumps(serious, indent=1, ensure_ascii=False)}"
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "language"),
+    [(1440, "light", "en"), (1440, "dark", "zh"), (1024, "light", "zh"), (390, "dark", "en"), (390, "light", "zh")],
+)
+def test_every_look_is_accessible(
+    offline: Service, visit: Visit, sessions: dict[str, str], width: int, scheme: str, language: str
+) -> None:
+    options = {
+        "viewport": {"width": width, "height": WIDTHS[width]},
+        "color_scheme": scheme,
+        "locale": {"en": "en-US", "zh": "zh-CN"}[language],
+    }
+    look = f"{width}-{scheme}-{language}"
+    page = visit(offline, **options)
+    expect(page.locator(".examples button")).to_have_count(3)
+    check(page, f"welcome-{look}")
+    page.locator(".choice-menu button").nth(1).click()
+    expect(page.get_by_role("menu")).to_be_visible()
+    check(page, f"modes-{look}")
+    page.keyboard.press("Escape")
+    page.goto(f"{offline.url}/#/s/{sessions[language]}")
+    expect(page.locator(".markdown h3").first).to_be_visible()
+    page.locator(".activity > summary").click()
+    page.locator(".call > summary").first.click()
+    page.locator(".scroller").evaluate("box => box.scrollTo(0, 0)")
+    check(page, f"conversation-{look}")
+    page.locator(".bar button").last.click()
+    expect(page.locator(".facts")).to_be_visible()
+    check(page, f"inspector-{look}")
+    page.locator(".inspector > header > button").click()
+    expect(page.locator(".inspector")).to_have_count(0)
+    if page.locator(".sidebar").is_hidden():
+        page.locator(".bar button").first.click()
+        expect(page.locator(".sidebar")).to_be_visible()
+        check(page, f"sidebar-{look}")
+    page.get_by_role("button", name=re.compile("^(Inbox|待办)")).click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    check(page, f"inbox-{look}")
+
+
+def test_the_page_is_small_and_says_when_it_painted(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    expect(page.locator(".examples button")).to_have_count(3)
+    measured = page.evaluate(MEASURE)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS / "measured.json").write_text(json.dumps(measured), encoding="utf-8")
+    assert measured["bytes"] < 150_000
+
+
+def test_it_is_used_with_the_keyboard_alone(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    mode = page.get_by_role("button", name="Mode: ")
+    expect(mode).to_be_enabled()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the conversation")).to_be_focused()
+    page.keyboard.press("Enter")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if mode.evaluate("button => button === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.press("Escape")
+    expect(mode).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(mode).to_contain_text("ReAct")
+    for _ in range(3):  # past the agent and the files
+        page.keyboard.press("Shift+Tab")
+    expect(page.locator("textarea")).to_be_focused()
+    page.keyboard.type("what is 9 * 9")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer")).to_contain_text("81")
+    expect(page.locator("textarea")).to_be_focused()

@@ -1,0 +1,190 @@
+"""The inspector's panels, and the page of the HTTP API."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from segue.rehearsal import ConversationConfig
+from segue.rehearsal.batch.manifest import batch_of
+
+from .conftest import Visit
+from .serving import Service
+
+Show = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a plan, a lifecycle run and a controller's rounds, and a batch without a report."""
+    folder = tmp_path_factory.mktemp("panels")
+    (folder / "rehearsals" / "first").mkdir(parents=True)
+    batch_of(ConversationConfig(workflow="travel_change"), n=2).write(folder / "rehearsals" / "first")
+    with Service(folder, SEGUE_REHEARSALS="rehearsals", SEGUE_MEMORY=str(folder / "memory")) as service:
+        for session, mode, message in (
+            ("trip", "plan", "Plan 3 days in Beijing, with sights and food"),
+            ("run", "lifecycle", "帮我规划北京3日游，包括景点和预算"),
+            ("flow", "controller", "1. 查询北京的景点\n2. 计算北京3天的预算"),
+        ):
+            body = {"session_id": session, "mode": mode, "message": message}
+            assert '"status":"done"' in service.api.post("/api/chat", json=body).text
+        yield service
+
+
+@pytest.fixture
+def show(worked: Service, visit: Visit) -> Show:
+    """Opens a session with one of the panels."""
+
+    def opened(panel: str, session: str, **options: object) -> Page:
+        page = visit(worked, f"#/s/{session}", **options)
+        page.get_by_role("button", name="Open the inspector").click()
+        page.get_by_role("tab", name=panel).click()
+        return page
+
+    return opened
+
+
+def test_the_state_machine_marks_what_ran_at_each_level(show: Show) -> None:
+    page = show("Graph", "run")
+    drawing = page.get_by_role("img", name="State machine lifecycle")
+    expect(drawing.locator(".seen", has_text="COMPLETED")).to_be_visible()
+    expect(drawing.locator(".node:not(.seen)", has_text="ERROR")).to_be_visible()
+    expect(drawing.locator(".now")).to_have_count(0)
+    page.get_by_role("button", name="chat", exact=True).click()
+    expect(page.get_by_role("img", name="State machine chat").locator(".seen", has_text="lifecycle")).to_be_visible()
+
+
+def test_the_state_machine_follows_a_running_task(tmp_path: Path, visit: Visit) -> None:
+    with Service(tmp_path, SEGUE_OFFLINE_PACE="300") as service:
+        page = visit(service)
+        page.get_by_role("button", name="Open the inspector").click()
+        page.get_by_role("tab", name="Graph").click()
+        page.locator("textarea").fill("Plan 3 days in Beijing, with sights and food")
+        page.locator("textarea").press("Enter")
+        expect(page.locator(".drawing .now")).to_be_visible()
+        expect(page.get_by_text(re.compile("^Now at "))).to_be_visible()
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_text(re.compile("^Stopped before "))).to_be_visible()
+        expect(page.locator(".drawing .now")).to_have_count(0)
+
+
+def test_the_trace_shows_calls_with_their_time_and_result(show: Show) -> None:
+    page = show("Trace", "trip")
+    labels = page.locator(".trace .label b")
+    for place, label in enumerate(["Task started", "Plan", "Make the plan"]):
+        expect(labels.nth(place)).to_have_text(label)
+    expect(labels.last).to_have_text("Answer")
+    call = page.locator(".trace .span", has_text="query_attractions")
+    expect(call.locator(".took")).to_have_text(re.compile(r"\d+ ms"))
+    call.locator("summary").click()
+    expect(call.locator("pre", has_text="Forbidden City")).to_be_visible()
+
+
+def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None:
+    page = show("Snapshots", "trip")
+    together = re.compile(r"^Steps [123], [123], [123]$")  # in the order in which they ended
+    expect(page.locator(".snapshot .place b")).to_have_text(["Message sent", "Plan made", together, "Answered"])
+    page.locator(".snapshot", has_text="Plan made").get_by_role("button", name="Fork from here").click()
+    expect(page.get_by_text("Its task is paused")).to_be_visible()
+    page.get_by_role("button", name="Compare with the original").click()
+    differing = page.locator(".difference table tbody tr").first
+    expect(differing.locator("td").nth(1)).to_have_text("Done")
+    expect(differing.locator("td").nth(2)).to_have_text("Pending")
+    page.get_by_role("button", name="Back to the snapshots").click()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".snapshot", has_text="Answered")).to_be_visible()
+    page.get_by_role("button", name="Compare with the original").click()
+    expect(page.get_by_text("Same plan, calls and answer.")).to_be_visible()
+
+
+def test_two_snapshots_are_compared(show: Show) -> None:
+    page = show("Snapshots", "trip")
+    first = page.locator(".snapshot", has_text="Message sent")
+    first.get_by_role("button", name="Compare").click()
+    expect(first.get_by_role("button", name="Chosen")).to_have_attribute("aria-pressed", "true")
+    page.locator(".snapshot", has_text="Answered").get_by_role("button", name="Compare with this").click()
+    result = page.locator(".only[data-side=b]", has_text="generate_route").first
+    result.locator("summary").click()
+    expect(result.locator("pre")).to_contain_text("success")
+
+
+def test_a_lifecycle_run_has_its_phases_and_subtasks(show: Show) -> None:
+    page = show("Lifecycle", "run")
+    expect(page.locator(".phases [aria-current=step]")).to_have_text("Completed")
+    rows = page.locator(".subtasks tbody tr")
+    expect(rows).to_have_count(5)
+    expect(rows.last.locator("td").nth(3)).to_have_text("1, 2, 3, 4")
+    expect(rows.last.locator("td").nth(4)).to_have_text("Done")
+    rows.nth(2).locator("summary").click()
+    expect(rows.nth(2).locator("pre")).to_contain_text("2495")
+    page.get_by_role("tab", name="Rounds").click()
+    expect(page.get_by_text("This task has no controller")).to_be_visible()
+
+
+def test_rounds_of_a_controller_and_what_they_noted(show: Show) -> None:
+    page = show("Rounds", "flow")
+    for place, name in enumerate(["query_attractions", "calculate_budget"]):
+        expect(page.locator(".round code").nth(place)).to_have_text(name)
+    page.locator(".round summary").first.click()
+    expect(page.locator(".round pre", has_text="故宫").first).to_be_visible()
+    page.get_by_role("tab", name="Memory").click()
+    file = page.locator(".memory-file")
+    file.get_by_role("button", name="flow/controller.logs.md", exact=True).click()
+    expect(file.locator(".entries > li")).to_have_count(3)
+    file.get_by_role("button", name="Delete flow/controller.logs.md").click()
+    file.get_by_role("button", name="Cancel").click()
+    expect(file).to_have_count(1)
+    file.get_by_role("button", name="Delete flow/controller.logs.md").click()
+    file.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text("No memory files yet")).to_be_visible()
+
+
+def test_ratings_are_counted_by_mode(show: Show) -> None:
+    page = show("Ratings", "run")
+    row = page.locator("tbody tr", has_text="Lifecycle")
+    expect(row.locator("td").last).to_have_text("–")
+    page.get_by_role("button", name="4 of 5").click()
+    expect(row.locator("td").last).to_have_text("4.0 (1)")
+
+
+def test_rehearsals_are_listed(show: Show) -> None:
+    page = show("Rehearsals", "trip")
+    page.get_by_role("button", name="first").click()
+    expect(page.get_by_text("run segue report for the folder first")).to_be_visible()
+    page.get_by_role("button", name="All rehearsals").click()
+    expect(page.get_by_text("0 of 2 conversations")).to_be_visible()
+
+
+def test_the_tabs_are_reached_by_the_keyboard_at_phone_width(show: Show) -> None:
+    page = show("Graph", "trip", viewport={"width": 390, "height": 800}, color_scheme="dark")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Trace")).to_be_focused()
+    expect(page.locator(".trace .span").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".inspector")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_a_panel_fits_beside_the_conversation(show: Show, width: int) -> None:
+    page = show("Graph", "run", viewport={"width": width, "height": 800})
+    expect(page.locator(".drawing")).to_be_visible()
+    edges = page.locator(".inspector, .drawing").evaluate_all(
+        "found => found.map(e => e.getBoundingClientRect().right)"
+    )
+    assert max(edges) <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_api_is_described_and_searched(worked: Service, visit: Visit) -> None:
+    page = visit(worked, "docs#chat")
+    chat = page.locator("#chat")
+    expect(chat.locator(".fields dt", has_text="session_id")).to_be_visible()
+    expect(chat.locator("pre")).to_contain_text(f"curl -X POST '{worked.url}/api/chat'")
+    described = worked.api.get("/openapi.json").json()["paths"]
+    expect(page.locator(".operation")).to_have_count(sum(map(len, described.values())))
+    page.get_by_role("searchbox").fill("snapshots that")
+    expect(page.locator(".operation")).to_have_count(1)
+    page.get_by_role("link", name="Snapshots").click()
+    expect(page.locator("#snapshots .fields").first).to_be_visible()

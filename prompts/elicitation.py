@@ -1,0 +1,88 @@
+"""Questions to a person in clients of other protocols, where a task waits."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .language import Language
+
+_APPROVE: Mapping[Language, str] = {"zh": "是否批准：{calls}？", "en": "Approve {calls}?"}
+_REPLY: Mapping[Language, str] = {
+    "zh": "请回复“批准”“同意”或“是”；其他回复会作为拒绝的理由。",
+    "en": 'Reply "approve", "yes" or "ok"; any other reply rejects it and is the reason.',
+}
+_CALL_AGAIN: Mapping[Language, str] = {
+    "zh": "请用 session_id “{session_id}”再次调用此工具，并在 message 中回复。",
+    "en": "Call this tool again with the session_id '{session_id}' and the reply as the message.",
+}
+_PAUSED: Mapping[Language, str] = {
+    "zh": "任务已暂停；再发送一条消息即可继续。",
+    "en": "The task is paused. Send another message to continue.",
+}
+_CANCELLED: Mapping[Language, str] = {"zh": "任务已取消。", "en": "The task was cancelled."}
+_DECLINED: Mapping[Language, str] = {"zh": "已被拒绝。", "en": "A person declined."}
+_APPROVING = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "批准", "同意", "可以", "好", "好的", "是"})
+_MARKS = " \t\r\n.!。！,，"
+
+
+def question_text(question: Mapping[str, Any], language: Language) -> str:
+    """The question, or the calls to approve with their arguments."""
+    if question["kind"] == "approval":
+        return _APPROVE[language].format(calls=_listed(question["calls"]))
+    return str(question["question"])
+
+
+def reply_notice(question: Mapping[str, Any], language: Language) -> str:
+    """The question, and how a message answers it."""
+    text = question_text(question, language)
+    return f"{text} {_REPLY[language]}" if question["kind"] == "approval" else text
+
+
+def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
+    """The question, and how another call answers it."""
+    return f"{reply_notice(question, language)} {_CALL_AGAIN[language].format(session_id=session_id)}"
+
+
+def stop_notice(status: str, language: Language) -> str:
+    """The sentence on a task that was paused or cancelled."""
+    return (_CANCELLED if status == "cancelled" else _PAUSED)[language]
+
+
+def answer_of(question: Mapping[str, Any], reply: str) -> Any:
+    """The answer that a reply to `reply_notice` is, as `App.answer` takes it."""
+    if question["kind"] != "approval":
+        return {"answer": reply}
+    if reply.strip(_MARKS).casefold() in _APPROVING:
+        return "approve"
+    return _rejection(question, reply)
+
+
+def answer_schema(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of the form that a person fills in."""
+    if question["kind"] != "approval":
+        return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+    properties = {"verdict": {"type": "string", "enum": ["approve", "reject"]}, "reason": {"type": "string"}}
+    return {"type": "object", "properties": properties, "required": ["verdict"]}
+
+
+def verdict_of(question: Mapping[str, Any], form: Mapping[str, Any], language: Language, *, accepted: bool) -> Any:
+    """The answer to an approval that a filled form is; whatever its reason says, only its verdict approves."""
+    if accepted and form.get("verdict") == "approve":
+        return "approve"
+    return _rejection(question, str(form.get("reason") or "") or _DECLINED[language])
+
+
+def _rejection(question: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    verdicts = [{"index": call["index"], "verdict": "reject", "reason": reason} for call in question["calls"]]
+    return {"verdicts": verdicts}
+
+
+def _listed(calls: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{call['name']}({', '.join(f'{name}={_json(value)}' for name, value in call['arguments'].items())})"
+        for call in calls
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

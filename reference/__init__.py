@@ -1,0 +1,1 @@
+"""The documentation site's generated parts: commands, events, fields and routes, read from the code."""

@@ -1,0 +1,77 @@
+"""The fields of records and settings, with the docstrings below them."""
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterable
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from segue.core.agents import Agent, Budget, McpServer, Prices
+from segue.server.settings import ServerSettings
+
+from .events import type_name
+from .tables import code, table
+
+_ALSO: dict[type, list[tuple[str, str, str, str]]] = {
+    Agent: [("`prompt_file`", "`str`", "", "A file beside the agents file that holds the prompt.")]
+}
+"""Keys of the agents file that are no fields."""
+
+
+def field_texts(kind: type) -> dict[str, str]:
+    """The docstring below each field of a class."""
+    (body,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            texts[field.target.id] = inspect.cleandoc(ast.literal_eval(text.value))
+    return texts
+
+
+def describe_fields(kind: type) -> str:
+    texts, types = field_texts(kind), get_type_hints(kind)
+    rows = [
+        (code(name), code(type_name(types[name])), default, texts.get(name, "")) for name, default in _defaults(kind)
+    ]
+    return table(("key", "type", "default", "meaning"), [*rows, *_ALSO.get(kind, [])])
+
+
+def _defaults(kind: Any) -> Iterable[tuple[str, str]]:
+    if issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            yield name, _default(field.get_default(call_default_factory=True))
+    else:
+        for each in dataclasses.fields(kind):
+            yield each.name, _default(each.default)
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if isinstance(value, BaseModel):
+        return "see below"
+    return "" if value in (None, "", (), {}) or value is dataclasses.MISSING else code(repr(value))
+
+
+def describe_agent() -> str:
+    return describe_fields(Agent)
+
+
+def describe_budget() -> str:
+    return describe_fields(Budget)
+
+
+def describe_prices() -> str:
+    return describe_fields(Prices)
+
+
+def describe_mcp_server() -> str:
+    return describe_fields(McpServer)
+
+
+def describe_settings() -> str:
+    return describe_fields(ServerSettings)

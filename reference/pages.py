@@ -1,0 +1,100 @@
+"""The pages that the site is built from: `docs/`, the README and what is generated."""
+
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import segue.core.errors
+
+from .commands import describe_commands
+from .events import describe_events, describe_ids
+from .fields import describe_agent, describe_budget, describe_mcp_server, describe_prices, describe_settings
+from .routes import describe_routes, describe_schemas, describe_statuses
+
+ROOT = Path(__file__).parents[1]
+GENERATED: dict[str, Callable[[], str]] = {
+    "agent": describe_agent,
+    "budget": describe_budget,
+    "commands": describe_commands,
+    "errors": lambda: f"```text\n{segue.core.errors.__doc__}```",
+    "event-ids": describe_ids,
+    "events": describe_events,
+    "mcp-server": describe_mcp_server,
+    "prices": describe_prices,
+    "routes": describe_routes,
+    "schemas": describe_schemas,
+    "settings": describe_settings,
+    "statuses": describe_statuses,
+}
+"""What takes the place of a page's `<!-- generated: name -->`, with all that is up to an `<!-- end of name -->`."""
+_PLACE = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?\n<!-- end of \1 -->)?", re.DOTALL)
+_TABLE = re.compile(r"<!-- generated: ([\w-]+) -->\n.*?\n<!-- end of \1 -->", re.DOTALL)
+_NOTE = re.compile(r"<!-- repository only -->\n.*?\n<!-- end of repository only -->\n+", re.DOTALL)
+"""What only those need who read the page where it lies."""
+_HOME = "A conversational-agent engine on LangGraph"
+"""The title of the home page, before the site's name."""
+_BARE = re.compile(r"(?m)^( +(?:[A-Z]\w+)(?:, [A-Z]\w+)*)\.$")
+"""Errors of a docstring that are named without a description."""
+
+
+def write_pages(out: Path) -> None:
+    """Write the pages into an empty folder, links of the README and its like adapted to it."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", out)
+    for source, name in (
+        ("README.md", "index.md"),
+        ("CONTRIBUTING.md", "contributing.md"),
+        ("CHANGELOG.md", "changes.md"),
+    ):
+        (out / name).write_text(_relocated((ROOT / source).read_text(encoding="utf-8")), encoding="utf-8")
+    index = out / "index.md"
+    index.write_text(f"---\ntitle: {_HOME}\n---\n\n{index.read_text(encoding='utf-8')}", encoding="utf-8")
+    for page in out.rglob("*.md"):
+        page.write_text(fill(page.read_text(encoding="utf-8"), page, out), encoding="utf-8")
+
+
+def write_tables() -> None:
+    """Write the tables that the pages of `docs/` hold themselves anew."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if (updated := with_tables(text)) != text:
+            page.write_text(updated, encoding="utf-8")
+
+
+def with_tables(text: str) -> str:
+    """A page of `docs/` with its tables as they should be."""
+    return _TABLE.sub(
+        lambda found: f"<!-- generated: {found[1]} -->\n\n{GENERATED[found[1]]()}\n\n<!-- end of {found[1]} -->", text
+    )
+
+
+def fill(text: str, page: Path, root: Path) -> str:
+    """A page with what is generated, and with the script of its diagrams."""
+    filled = _PLACE.sub(lambda found: GENERATED[found[1]](), _NOTE.sub("", text))
+    if "```mermaid" not in filled:
+        return filled
+    up = "../" * len(page.relative_to(root).parts[1:])
+    return f'{filled}\n<script src="{up}mermaid.js"></script>\n'
+
+
+def write_source(out: Path) -> None:
+    """Write the package as a wheel has it, for the API's pages."""
+    shutil.rmtree(out, ignore_errors=True)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for package, folder in settings["tool"]["setuptools"]["package-dir"].items():
+        target = out / package.replace(".", "/")
+        target.mkdir(parents=True, exist_ok=True)
+        for module in (ROOT / folder).glob("*.py"):
+            text = module.read_text(encoding="utf-8")
+            (target / module.name).write_text(
+                _BARE.sub(r"\1: see [Errors](python.html#errors).", text), encoding="utf-8"
+            )
+
+
+def _relocated(text: str) -> str:
+    """A page of the root folder with links that hold in the site."""
+    for old, new in (("](docs/", "]("), ("](CONTRIBUTING.md", "](contributing.md"), ("](CHANGELOG.md", "](changes.md")):
+        text = text.replace(old, new)
+    return re.sub(r"\[([^\]]*)\]\((?:examples|LICENSE|benchmarks)[^)]*\)", r"\1", text)

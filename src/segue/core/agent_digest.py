@@ -1,0 +1,36 @@
+"""Digests of agents' definitions."""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from .agents import Agent
+from .tools import Tool
+
+LENGTH = 12
+"""Hexadecimal digits of a digest."""
+
+_ELSEWHERE = {"agent_id", "description", "base_url", "api_key", "auto", "mode", "model", "mcp", "prices", "tools"}
+"""What a task does not depend on, may differ between machines, or is digested in another form."""
+
+
+def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> str:
+    """Identify what an agent's tasks depend on: its prompt and options, and the schemas and marks of its tools.
+
+    `names` are the tool sets of Segue's own, which are the same everywhere. Keys and addresses are left out.
+    """
+    definition = {
+        "options": agent.model_dump(exclude=_ELSEWHERE),
+        "model": agent.model if isinstance(agent.model, str | None) else type(agent.model).__name__,
+        "sets": sorted(names),
+        "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
+        "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
+    }
+    text = json.dumps(definition, sort_keys=True, default=lambda value: type(value).__name__)
+    return sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
+    return {"function": tool.spec["function"], **marks}

@@ -1,0 +1,1 @@
+"""Agents as the tools of an MCP server."""

@@ -1,0 +1,255 @@
+"""An MCP server whose tools are the app's agents.
+
+A call sends a message as a task, which a client that leaves does not stop. Where a task waits for a person, a client
+that supports elicitation asks; any other gets a reply that says what to send next.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any, Literal
+
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    ElicitationCapability,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequests,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..app import App
+from ..core.agents import Agent
+from ..core.errors import InvalidAnswer, SegueError, UnknownTask
+from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
+from ..core.records import Json, RequestKey
+from ..prompts.clients import no_answer, progress
+from ..prompts.elicitation import answer_of, answer_schema, ask_again, question_text, verdict_of
+from ..prompts.errors import render
+from ..prompts.language import Language
+
+INPUT_REQUIRED_SINCE = "2026-07-28"
+"""The protocol version from which on a call that needs input is answered with what it needs."""
+_ANSWER = "answer"
+Context = ServerRequestContext[Any, Any]
+Admit = Callable[[Context, str], AbstractContextManager[None]]
+"""Takes a session; refuses a task beyond the caller's limit."""
+Describe = Callable[[Context, SegueError], str]
+"""Gives the sentence of an error as the caller reads it."""
+
+
+class Call(BaseModel):
+    """The arguments of a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(min_length=1, description="What the agent is to do or to answer.")
+    session_id: str | None = Field(default=None, pattern=r"^[\w.:@-]+$", max_length=95)
+    """The session to continue; a new one without it."""
+    mode: str | None = Field(default=None, max_length=64)
+
+
+class Answered(BaseModel):
+    """What a tool returns beside the text."""
+
+    answer: str
+    session_id: str
+    task_id: str
+    status: Literal["done", "error", "waiting", "paused", "cancelled", "running", "pausing", "pending"]
+
+
+class AgentServer:
+    """Answers the requests of MCP clients with tasks."""
+
+    def __init__(
+        self,
+        app: App,
+        prefix_of: Callable[[Context], str] = lambda _: "",
+        admit: Admit = lambda *_: nullcontext(),
+        describe: Describe = lambda _, error: render(error, "en"),
+    ) -> None:
+        self._app = app
+        self._prefix_of = prefix_of
+        self._admit = admit
+        self._describe = describe
+        self.server: Server[Any] = Server(
+            "segue", version=version("segue"), on_list_tools=self._list, on_call_tool=self._call
+        )
+
+    async def _list(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[self._tool(agent) for agent in self._app.agents.values()])
+
+    def _tool(self, agent: Agent) -> Tool:
+        schema = Call.model_json_schema()
+        schema["properties"]["mode"] = {"type": "string", "enum": self._app.modes, "default": agent.mode}
+        schema["properties"]["session_id"] = {
+            "type": "string",
+            "description": "The session to continue, as an earlier result named it; a new one without it.",
+        }
+        return Tool(
+            name=agent.agent_id,
+            description=agent.description or f"The agent {agent.agent_id}.",
+            input_schema=schema,
+            output_schema=Answered.model_json_schema(),
+        )
+
+    async def _call(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        try:
+            task, after = await self._begin(ctx, params)
+            while True:
+                await self._follow(ctx, task, after)
+                task = await self._app.task(task["task_id"])
+                if task["status"] != "waiting":
+                    return _result(task, self._prefix_of(ctx))
+                question = await self._app.question(task["task_id"])
+                answer = await self._ask(ctx, task, question)
+                if not isinstance(answer, ElicitResult):
+                    return answer
+                task, after = await self._take(ctx, task, question, answer)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            return _failed(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+        except SegueError as error:
+            return _failed(self._describe(ctx, error))
+
+    # A task.
+
+    async def _begin(self, ctx: Context, params: CallToolRequestParams) -> tuple[Json, int]:
+        """The task of a call: a new one, or the one whose question it answers."""
+        prefix = self._prefix_of(ctx)
+        if params.request_state:
+            return await self._answered(ctx, params)
+        call = Call.model_validate(params.arguments or {})
+        thread_id = prefix + (call.session_id or self._app.registry.ids.thread())
+        key = _key(ctx, prefix, params)
+        if known := await self._app.queries.known(key):
+            return await self._app.task(known.task_id), known.seq
+        latest = await self._app.tasks(session_id=thread_id, limit=1)
+        if latest and latest[0]["status"] == "waiting":
+            question = await self._app.question(latest[0]["task_id"])
+            return await self._resume(ctx, latest[0], question, answer_of(question, call.message), key)
+        with self._admit(ctx, thread_id):
+            task = await self._app.start(
+                call.message,
+                session_id=thread_id,
+                agent=params.name,
+                mode=call.mode or "",
+                user_id=f"{prefix}default",
+                steer=True,
+                idempotency_key=key or "",
+            )
+        return task, 0
+
+    async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Json, int]:
+        """The task whose question a call brings the answer to; what a client sends back is not trusted."""
+        task = await self._app.task(str(params.request_state))
+        if not task["thread_id"].startswith(self._prefix_of(ctx)):
+            raise UnknownTask(task["task_id"])
+        answer = (params.input_responses or {}).get(_ANSWER)
+        if task["status"] != "waiting" or not isinstance(answer, ElicitResult):
+            return task, 0
+        return await self._take(ctx, task, await self._app.question(task["task_id"]), answer)
+
+    async def _take(self, ctx: Context, task: Json, question: Json, answer: ElicitResult) -> tuple[Json, int]:
+        """Give the task what a person answered."""
+        content = answer.content or {}
+        if question["kind"] == "approval":
+            verdict = verdict_of(question, content, _language(task), accepted=answer.action == "accept")
+            return await self._resume(ctx, task, question, verdict)
+        if answer.action != "accept":
+            raise InvalidAnswer("The question was not answered: call the tool again with an answer.")
+        return await self._resume(ctx, task, question, str(content.get(_ANSWER) or ""))
+
+    async def _resume(
+        self, ctx: Context, task: Json, question: Json, answer: Any, key: RequestKey | None = None
+    ) -> tuple[Json, int]:
+        after = max(form["seq"] for form in await self._app.events(task["task_id"]))
+        with self._admit(ctx, task["thread_id"]):
+            row, _ = await self._app.control.resume(
+                task["task_id"], answer=answer, interrupt_id=question["interrupt_id"], key=key
+            )
+        return row.json(), after
+
+    async def _follow(self, ctx: Context, task: Json, after: int) -> None:
+        """Report progress until the task stops."""
+        async with aclosing(self._app.follow(task["task_id"], after)) as events:
+            async for event in events:
+                if text := _progress(event, _language(task)):
+                    await ctx.session.report_progress(event.seq, None, text)
+
+    async def _ask(
+        self, ctx: Context, task: Json, question: Json
+    ) -> ElicitResult | CallToolResult | InputRequiredResult:
+        """A person's answer, or what the client is to do for one."""
+        form = ElicitRequestFormParams(
+            message=question_text(question, _language(task)), requested_schema=answer_schema(question)
+        )
+        if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
+            if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
+                needed: InputRequests = {_ANSWER: ElicitRequest(params=form)}
+                return InputRequiredResult(input_requests=needed, request_state=task["task_id"])
+            try:
+                return await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
+            except NoBackChannelError:
+                pass
+        prefix = self._prefix_of(ctx)
+        return _result(task, prefix, ask_again(question, task["thread_id"].removeprefix(prefix), _language(task)))
+
+
+def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey | None:
+    """The idempotency key of a call, if it has one."""
+    if not (named := (ctx.meta or {}).get("idempotencyKey")):
+        return None
+    asked = json.dumps([params.name, params.arguments], sort_keys=True)
+    return RequestKey(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
+
+
+def _language(task: Json) -> Language:
+    return task["language"] or "en"
+
+
+def _progress(event: Event, language: Language) -> str:
+    """What an event says of how far the task is; empty if nothing."""
+    match event:
+        case RecursionStart():
+            return progress("round", language, n=event.iteration)
+        case ToolCall():
+            return progress("call", language, name=event.name)
+        case StepUpdate():
+            return progress(event.status, language, step=event.step_id)
+        case Action():
+            return progress(event.action_type, language)
+    return ""
+
+
+def _result(task: Json, prefix: str, text: str = "") -> CallToolResult:
+    """The result of a task that stopped; `text` is what a person is asked."""
+    result = task["result"] or {}
+    answer = text or result.get("answer") or task["error"] or no_answer(_language(task))
+    about = Answered(
+        answer=answer,
+        session_id=task["thread_id"].removeprefix(prefix),
+        task_id=task["task_id"],
+        status=task["status"],
+    )
+    return CallToolResult(
+        content=[TextContent(type="text", text=answer)],
+        structured_content=about.model_dump(),
+        is_error=task["status"] == "error",
+    )
+
+
+def _failed(sentence: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=sentence)], is_error=True)

@@ -1,0 +1,126 @@
+"""The external effects of a session's tool calls, and their undoing through the ledger."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...checkpoints.storage import Storage
+from ...core.agents import Budget
+from ...core.errors import TaskError
+from ...core.records import Call, Json, Task
+from ...core.timeline import UNDO_SCOPE, CallOrigin, Effect, UndoState
+from ...core.tools import CallKey, Tool
+from ...registry import Registry
+from ...tools.bound_tool import BoundTool
+from ...tools.calls.context import CallContext, idempotency_key
+from ...tools.calls.run import run_call
+from ..runner import Runner
+from .timeline import outcome_of
+
+Origins = Mapping[tuple[str, str, int], CallOrigin]
+_UNDONE: Mapping[str, UndoState] = {
+    "success": "done",
+    "error": "failed",
+    "unknown": "unknown",
+    "running": "available",
+}
+"""By the outcome of the last undo; one that was interrupted is taken up again."""
+_OWN_TOOLS = ("recall",)
+"""Tools that the engine adds, which only read."""
+
+
+class SessionEffects:
+    """The calls of sessions that are not read-only, by the tools that are registered; an unknown tool has effects."""
+
+    def __init__(self, storage: Storage, runner: Runner, registry: Registry) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._registry = registry
+
+    async def reader(self, thread_id: str, tasks: Sequence[Task]) -> Callable[[Call], Effect | None]:
+        """The function that gives the effect of one of the session's calls."""
+        origins = await self._storage.sessions.origins(thread_id)
+        tools = {task.task_id: self._tools(task) for task in tasks}
+
+        def effect_of(call: Call) -> Effect | None:
+            tool = tools.get(call.task_id, {}).get(call.name)
+            reads = call.name in _OWN_TOOLS if tool is None else tool.read_only
+            if reads or call.scope.startswith(UNDO_SCOPE):
+                return None
+            origin = origins.get(_place(call)) or CallOrigin(call)
+            return Effect(
+                task_id=call.task_id,
+                scope=call.scope,
+                idx=call.idx,
+                name=call.name,
+                arguments=call.arguments,
+                outcome=outcome_of(call.outcome),
+                started_at=call.started_at,
+                undo=_undo_state(tool, call, origin.undos),
+            )
+
+        return effect_of
+
+    def _tools(self, task: Task) -> Mapping[str, Tool]:
+        agent = self._registry.agents.get(task.agent_id)
+        return self._registry.tools_for(agent) if agent else {}
+
+    async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
+        """Take the effect of a call back, at most once, also where forks have copies of it.
+
+        Returns the effect as it is then, and the outcome of its undo.
+
+        Raises:
+            TaskError: its tool declares no undo.
+            ThreadBusy: a task runs on the session that made the call.
+        """
+        original = await self._origin(thread_id, effect)
+        made_in = original.call.thread_id
+        task = await self._storage.tasks.get(original.call.task_id)
+        agent = self._registry.agents.get(task.agent_id)
+        if agent:
+            await self._registry.prepare(agent)
+        tool = self._tools(task).get(effect.name)
+        if not isinstance(tool, BoundTool) or tool.undo is None:
+            raise TaskError("The call of {name} cannot be undone: its tool declares no undo.", name=effect.name)
+        async with self._runner.leased(made_in):
+            origin = await self._origin(thread_id, effect)  # as it is under the lease
+            attempt = 1 + sum(undo.outcome is not None and outcome_of(undo.outcome) == "error" for undo in origin.undos)
+            key = CallKey(task.task_id, f"{UNDO_SCOPE}{original.call.scope}:{attempt}", original.call.idx)
+            ledger = self._storage.ledger(made_in, self._runner.saver.fence(made_in))
+            seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
+            undo, known = tool.undo, _known(tool.undo, original.call)
+            context = _context(undo, original.call, task)
+            made = await run_call({undo.name: undo}, undo.name, known, key, ledger, seconds, True, context)
+        return replace(effect, undo=_UNDONE[outcome_of(made.result)]), made.result
+
+    async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
+        return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
+
+
+def _place(call: Call) -> tuple[str, str, int]:
+    return call.task_id, call.scope, call.idx
+
+
+def _undo_state(tool: Tool | None, call: Call, undos: Sequence[Call]) -> UndoState:
+    if undos:
+        return _UNDONE[outcome_of(undos[-1].outcome)]
+    offered = isinstance(tool, BoundTool) and tool.undo is not None and outcome_of(call.outcome) == "success"
+    return "available" if offered else ""
+
+
+def _known(undo: BoundTool, call: Call) -> dict[str, Any]:
+    """The arguments of the call that its undo has parameters for."""
+    return {name: value for name, value in call.arguments.items() if name in undo.parameters}
+
+
+def _context(undo: BoundTool, call: Call, task: Task) -> CallContext:
+    origin = f"{UNDO_SCOPE}{call.task_id}/{call.scope}/{call.idx}"
+    return CallContext(
+        idempotency_key=idempotency_key(origin, undo.name, call.arguments),
+        tool=undo.name,
+        session_id=task.thread_id,
+        task_id=task.task_id,
+        user_id=task.user_id,
+        result=(call.outcome or {}).get("success"),
+    )

@@ -1,0 +1,110 @@
+"""Retention: the older snapshots of sessions are merged, on request or every hour."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...checkpoints.storage import Storage
+from ...core.errors import SegueError, ThreadBusy
+from ...core.records import Snapshot
+from ...core.retention import Pruned, Retention
+from ...core.timeline import Place
+from ..runner import Runner
+from ..thread_state import state_at
+from .rewind import config_of
+from .timeline import listed
+
+logger = logging.getLogger(__name__)
+
+EVERY = 3600.0
+"""Seconds between two prunings by a policy."""
+
+
+class Pruning:
+    """Prunes sessions, each under its lease: one whose task runs is left as it is."""
+
+    def __init__(self, storage: Storage, runner: Runner) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._regular: asyncio.Task[None] | None = None
+
+    def start(self, retention: Retention) -> None:
+        """Prune now and then every hour, in the background."""
+        self._regular = asyncio.create_task(self._regularly(retention), name="retention")
+
+    async def close(self) -> None:
+        """End the background task."""
+        if self._regular is not None:
+            self._regular.cancel()
+            await asyncio.gather(self._regular, return_exceptions=True)
+
+    async def _regularly(self, retention: Retention) -> None:
+        while True:
+            try:
+                await self.prune(retention)
+            except SegueError as error:
+                logger.warning("Snapshots could not be pruned: %s", error)
+            except Exception:
+                logger.exception("Snapshots could not be pruned")
+            await asyncio.sleep(EVERY)
+
+    async def prune(
+        self, retention: Retention, session_id: str | None = None, *, dry_run: bool = False, compact: bool = False
+    ) -> Pruned:
+        """Prune one session, or all, and return the freed space to the file system.
+
+        A `dry_run` only says what would be removed; `compact` rewrites the whole file, which others wait for.
+
+        Raises:
+            UnknownThread, DamagedSession: only of the session that is named.
+        """
+        if session_id is not None:
+            names = [session_id]
+        else:
+            names = [thread.thread_id for thread in await self._storage.tasks.threads(-1)]
+        counts, busy = [], []
+        for name in names:
+            try:
+                counts.append(await self._one(name, retention, dry_run))
+            except ThreadBusy:
+                busy.append(name)
+            except SegueError as error:
+                if session_id is not None:
+                    raise
+                logger.warning("The snapshots of session %s could not be pruned: %s", name, error)
+        if any(counts) and not dry_run:
+            await (self._storage.compact() if compact else self._storage.shrink())
+        return Pruned(sum(counts), sum(map(bool, counts)), tuple(busy))
+
+    async def _one(self, thread_id: str, retention: Retention, dry_run: bool) -> int:
+        if _place(listed(await self._snapshots(thread_id)), retention) is None:
+            return 0  # as most often: no lease is needed for that
+        async with self._runner.leased(thread_id):
+            entries = listed(await self._snapshots(thread_id))
+            place = _place(entries, retention)
+            if place is None:
+                return 0
+            before = entries[place + 1].created_at
+            fence = self._runner.saver.fence(thread_id)
+            return await self._storage.sessions.prune(
+                thread_id, entries[place].checkpoint_id, fence, self._values, before, dry_run=dry_run
+            )
+
+    async def _snapshots(self, thread_id: str) -> list[Snapshot]:
+        return await self._storage.sessions.snapshots(thread_id, -1)
+
+    async def _values(self, place: Place) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = (await state_at(self._runner.graph, config_of(place))).values
+        return values
+
+
+def _place(entries: Sequence[Snapshot], retention: Retention) -> int | None:
+    """The place of the oldest entry that is kept, of those from the newest on; None if none is older."""
+    since = None if retention.seconds is None else time.time() - retention.seconds
+    oldest = 0
+    for place, entry in enumerate(entries):
+        if place < (retention.last or 0) or (since is not None and entry.created_at >= since):
+            oldest = place
+    return oldest if oldest + 1 < len(entries) else None

@@ -1,0 +1,308 @@
+"""Going back in a session: its timeline, the difference of snapshots, forks, edits, and undoing."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+
+from ...checkpoints.storage import Storage
+from ...core.attachments import read_attachment
+from ...core.context import AppContext
+from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
+from ...core.records import Json, RequestKey, Snapshot, Task
+from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
+from ...nodes.shared.context import NodeContext
+from ...registry import Registry, services_of
+from ..control import Control, Started
+from ..request import Request
+from ..runner import Runner
+from ..sessions import Sessions, check_session
+from ..thread_state import state_at
+from .difference import View, difference, prompt_of
+from .effects import SessionEffects
+from .state_edit import checked_edit
+from .timeline import TaskRecord, timeline
+
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is stored of a session: its snapshots, newest first, its tasks, oldest first, and its timeline."""
+
+    session_id: str
+    snapshots: Sequence[Snapshot]
+    records: Sequence[TaskRecord]
+    entries: list[TimelineEntry]
+
+
+class Rewind:
+    """Snapshots of sessions: what led to them, and new sessions from them."""
+
+    def __init__(
+        self, storage: Storage, runner: Runner, registry: Registry, control: Control, sessions: Sessions
+    ) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._registry = registry
+        self._control = control
+        self._sessions = sessions
+        self._effects = SessionEffects(storage, runner, registry)
+
+    async def find(self, text: str) -> Place:
+        """The snapshot that a text names: SESSION/ID, ID, or SESSION for its newest one.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            TaskError: it names none, or several.
+        """
+        session_id, separator, checkpoint_id = text.rpartition(_SEPARATOR)
+        if separator:
+            return await self._storage.sessions.find_place(checkpoint_id, session_id)
+        if await self._storage.tasks.list(thread_id=text, limit=1):
+            newest = await self._storage.sessions.snapshots(text, 1)
+            return await self._storage.sessions.find_place(newest[0].checkpoint_id, text)
+        return await self._storage.sessions.find_place(text)
+
+    async def timeline(self, session_id: str) -> list[TimelineEntry]:
+        """The session's snapshots, one for each turn, recursion and step, oldest first.
+
+        Raises:
+            UnknownThread, DamagedSession.
+        """
+        return (await self._stored(session_id)).entries
+
+    async def _stored(self, session_id: str) -> _Stored:
+        records = await self._records(session_id)
+        effect_of = await self._effects.reader(session_id, [record.task for record in records])
+        snapshots = await self._snapshots(session_id)
+        return _Stored(session_id, snapshots, records, timeline(snapshots, records, effect_of))
+
+    async def _snapshots(self, session_id: str) -> list[Snapshot]:
+        return await self._storage.sessions.snapshots(session_id, -1)
+
+    async def _records(self, session_id: str) -> list[TaskRecord]:
+        """The session's tasks, oldest first."""
+        tasks = await self._storage.tasks.list(thread_id=session_id, limit=-1)
+        if not tasks:
+            raise UnknownThread(session_id)
+        ledger, log = self._storage.ledger(session_id), self._storage.events
+        return [
+            TaskRecord(task, await log.read(task.task_id), await ledger.calls(task.task_id)) for task in reversed(tasks)
+        ]
+
+    async def effects(self, session_id: str, checkpoint_id: str) -> list[Effect]:
+        """The effects of the calls that were made after a snapshot, oldest first.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+        """
+        snapshot = await self._snapshot(session_id, checkpoint_id)
+        records = await self._records(session_id)
+        effect_of = await self._effects.reader(session_id, [record.task for record in records])
+        calls = [call for record in records for call in record.calls if call.started_at > snapshot.created_at]
+        return [effect for call in calls if (effect := effect_of(call))]
+
+    async def _snapshot(self, session_id: str, checkpoint_id: str) -> Snapshot:
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        found = await self._snapshots(session_id)
+        return next(each for each in found if each.checkpoint_id == place.checkpoint_id)
+
+    async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Json]]:
+        """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
+
+        Returns the effects as they are then, each with the outcome of its undo. An error after the first undo ends
+        the list: it is the outcome of the undo that it stopped, and the earlier ones are not undone.
+
+        Raises:
+            UnknownThread, UnknownSnapshot.
+            ThreadBusy: a task runs on the session.
+        """
+        undoable = [e for e in await self.effects(session_id, checkpoint_id) if e.undo in ("available", "failed")]
+        undone: list[tuple[Effect, Json]] = []
+        for effect in reversed(undoable):
+            try:
+                undone.append(await self._effects.undo(session_id, effect))
+            except SegueError as error:
+                if not undone:
+                    raise
+                return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
+        return undone
+
+    async def fork(self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None) -> Json:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
+        """
+        place = await self._storage.sessions.find_place(checkpoint_id, from_session)
+        return await self._sessions.fork(from_session, place.checkpoint_id, session_id, key=key)
+
+    # Differences.
+
+    async def diff(self, session_id: str, a: str, b: str, other_session: str = "") -> SnapshotDifference:
+        """What differs between snapshot `a` of a session and `b` of it, or of the other one.
+
+        Raises:
+            UnknownThread, UnknownSnapshot, DamagedSession.
+        """
+        here = await self._stored(session_id)
+        there = here if other_session in ("", session_id) else await self._stored(other_session)
+        return difference(await self._view(here, a), await self._view(there, b))
+
+    async def _view(self, stored: _Stored, checkpoint_id: str) -> View:
+        place = await self._storage.sessions.find_place(checkpoint_id, stored.session_id)
+        snapshot = next(each for each in stored.snapshots if each.checkpoint_id == place.checkpoint_id)
+        entry = next((entry for entry in stored.entries if entry.checkpoint_id == place.checkpoint_id), None)
+        state = await self._state(place)
+        shown = {"session_id": stored.session_id, "checkpoint_id": place.checkpoint_id, "task_id": snapshot.task_id}
+        where = {"turn": entry.turn, "recursion": entry.recursion, "steps": entry.steps} if entry else {}
+        calls = [call for record in stored.records for call in record.calls]
+        return View(
+            {**shown, **where},
+            state.values,
+            [call for call in calls if call.finished_at and call.finished_at <= snapshot.created_at],
+            self._prompt(stored, state.values, snapshot) if state.next else "",
+        )
+
+    async def _state(self, place: Place) -> StateSnapshot:
+        return await state_at(self._runner.graph, config_of(place))
+
+    def _prompt(self, stored: _Stored, values: Mapping[str, Any], snapshot: Snapshot) -> str:
+        """Empty where the task's agent is not known."""
+        tasks = [record.task for record in stored.records]
+        task = next((task for task in tasks if task.task_id == snapshot.task_id), tasks[-1])
+        agent = self._registry.agents.get(task.agent_id)
+        if agent is None:
+            return ""
+        services = services_of(self._registry, lambda _: None, ledger=self._storage.ledger(stored.session_id))
+        context = AppContext.carrying(services, agent=agent.agent_id, model=task.model)
+        return prompt_of(values, NodeContext(services, context, agent))
+
+    # Edits.
+
+    async def edit(
+        self,
+        session_id: str,
+        checkpoint_id: str,
+        new_session: str,
+        message: str,
+        changes: Mapping[str, Any] | None,
+        key: RequestKey | None = None,
+    ) -> Task:
+        """Continue from a snapshot in a new session, with another message or with changes to its state.
+
+        Raises:
+            InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, DamagedSession.
+            TaskError: the state cannot be changed like this.
+        """
+        if bool(message) == bool(changes):
+            raise InvalidMessage("Give either a message or changes to the state.")
+        if changes:
+            task, _ = await self._edit_state(session_id, checkpoint_id, new_session, changes, key)
+        else:
+            task, _ = await self._edit_message(session_id, checkpoint_id, new_session, message, key)
+        return task
+
+    async def _edit_message(
+        self, session_id: str, checkpoint_id: str, new_session: str, message: str, key: RequestKey | None
+    ) -> Started:
+        """Start the snapshot's turn again with another message."""
+        snapshot = await self._snapshot(session_id, checkpoint_id)
+        tasks = [record.task for record in await self._records(session_id)]
+        turn = _turn_of(snapshot, tasks, session_id)
+        check_session(new_session)
+        request = replace(_request(tasks[turn], new_session, message), key=key)
+        if turn == 0:
+            if await self._storage.tasks.list(thread_id=new_session, limit=1):
+                raise ThreadExists(new_session)
+            return await self._control.start(request)
+        before = await self._end_of(session_id, tasks[turn - 1])
+        async with self._forked(session_id, before.checkpoint_id, new_session):
+            return await self._control.start(request)
+
+    @asynccontextmanager
+    async def _forked(
+        self, session_id: str, checkpoint_id: str, new_session: str, *, blocked: bool = False
+    ) -> AsyncGenerator[Json, None]:
+        """A fork's newest task; the fork is deleted if what is done with it fails."""
+        task = await self._sessions.fork(session_id, checkpoint_id, new_session, blocked=blocked)
+        try:
+            yield task
+        except BaseException:
+            with suppress(SegueError):  # the first error says more
+                await self._sessions.delete(new_session, keep_memory=True)
+            raise
+
+    async def _end_of(self, session_id: str, task: Task) -> Snapshot:
+        found = [each for each in await self._snapshots(session_id) if each.task_id == task.task_id]
+        if not found or found[0].inside:
+            raise TaskError(
+                "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.",
+                thread_id=session_id,
+            )
+        return found[0]
+
+    async def _edit_state(
+        self,
+        session_id: str,
+        checkpoint_id: str,
+        new_session: str,
+        changes: Mapping[str, Any],
+        key: RequestKey | None,
+    ) -> Started:
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        snapshot, state = await self._snapshot(session_id, place.checkpoint_id), await self._state(place)
+        if not state.next:
+            raise TaskError(
+                "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
+                checkpoint_id=place.checkpoint_id,
+            )
+        values = checked_edit(state.values, changes)
+        copy = Place(new_session, place.inside, place.checkpoint_id)
+        # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
+        async with self._forked(session_id, place.checkpoint_id, new_session, blocked=True) as task:
+            async with self._runner.leased(new_session):
+                as_node = snapshot.nodes[0] if snapshot.nodes else None
+                await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
+                await self._runner.move(await self._storage.tasks.get(task["task_id"]), None, wanted=None)
+            return await self._control.resume(task["task_id"], key=key)
+
+
+def config_of(place: Place) -> RunnableConfig:
+    """LangGraph's way to name a snapshot."""
+    return {
+        "configurable": {
+            "thread_id": place.thread_id,
+            "checkpoint_ns": place.inside,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }
+
+
+def _turn_of(snapshot: Snapshot, tasks: Sequence[Task], session_id: str) -> int:
+    for turn, task in enumerate(tasks):
+        if task.task_id == snapshot.task_id:
+            return turn
+    raise TaskError(
+        "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
+        checkpoint_id=snapshot.checkpoint_id,
+        thread_id=session_id,
+    )
+
+
+def _request(task: Task, session_id: str, message: str) -> Request:
+    """The same request with another message."""
+    return Request(
+        message,
+        session_id=session_id,
+        agent=task.agent_id,
+        mode=task.mode,
+        user_id=task.user_id,
+        model=task.model,
+        files=[read_attachment(form) for form in task.attachments],
+        language=task.language or "",
+    )

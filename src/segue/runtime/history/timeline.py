@@ -1,0 +1,151 @@
+"""The timeline of a session: one entry for each turn, recursion and step, from its snapshots, events and calls."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...core.conversation import MODE, Utterance
+from ...core.events import (
+    Action,
+    Answer,
+    BranchEnd,
+    Cancelled,
+    ErrorRaised,
+    Event,
+    Fallback,
+    PlanUpdate,
+    Steered,
+    TaskStarted,
+    ToolResult,
+    Uttered,
+)
+from ...core.records import Call, Json, Snapshot, Task
+from ...core.timeline import Effect, TimelineEntry
+from ...core.transcript import spoken
+from ...graphs.chat import MODES, UNLISTED
+from ..projection import is_unknown
+
+HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})
+"""The nodes with which a recursion, a step or a round of the built-in graphs begins."""
+_BUILT_IN = frozenset({*MODES, *UNLISTED})
+_TEXT = 200
+"""Characters of a text in an entry."""
+_SHOWN_ACTIONS = ("PLAN", "REMEND", "REFLECT")
+
+Effects = Callable[[Call], Effect | None]
+"""The effect of a call; None where it has none."""
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What is stored of one task."""
+
+    task: Task
+    events: Sequence[Event]
+    calls: Sequence[Call]
+
+    @property
+    def told(self) -> list[Event]:
+        """The events that a timeline shows: the message of a conversation is its configuration."""
+        is_talk = self.task.mode == MODE
+        return [event for event in self.events if not (is_talk and isinstance(event, TaskStarted))]
+
+
+def timeline(snapshots: Iterable[Snapshot], tasks: Sequence[TaskRecord], effect_of: Effects) -> list[TimelineEntry]:
+    """The entries, oldest first; `tasks` are all of the session's in their order, `snapshots` the newest first."""
+    every = listed(snapshots)
+    turns = {record.task.task_id: turn for turn, record in enumerate(tasks, start=1)}
+    events = sorted((event for record in tasks for event in record.told), key=lambda event: event.timestamp)
+    calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
+    entries, before = [], next((each.since for each in reversed(every) if each.since), 0.0)
+    for snapshot in reversed(every):
+        upto = snapshot.created_at
+        here = [event for event in events if before < event.timestamp <= upto]
+        effects = [effect_of(call) for call in calls if before < call.started_at <= upto]
+        entry = _entry(snapshot, turns.get(snapshot.task_id or "", 0), here)
+        entries.append(replace(entry, effects=[effect for effect in effects if effect]))
+        before = upto or before
+    return _counted(entries, sum(effect_of(call) is not None for call in calls if call.started_at > before))
+
+
+def listed(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    """The snapshots that a timeline lists, in their order; the first one given is the newest."""
+    return [each for place, each in enumerate(snapshots) if place == 0 or _is_listed(each)]
+
+
+def _counted(entries: Sequence[TimelineEntry], since: int) -> list[TimelineEntry]:
+    counted: list[TimelineEntry] = []
+    for entry in reversed(entries):
+        counted.append(replace(entry, effects_since=since))
+        since += len(entry.effects)
+    return counted[::-1]
+
+
+def _is_listed(snapshot: Snapshot) -> bool:
+    """Whether a turn, a recursion, a step or a round begins or ends with the snapshot."""
+    if snapshot.damaged:
+        return True
+    if not snapshot.inside:
+        return snapshot.next in ([], ["SELECT_MODE"])
+    if snapshot.inside.partition("/")[0] not in _BUILT_IN:
+        return snapshot.source == "loop"
+    return bool(HEADS & {*snapshot.next})
+
+
+def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEntry:
+    told = [happened for event in events if (happened := _happened(event))]
+    edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not told else []
+    steps = [event.step_id for event in events if isinstance(event, ToolResult) and event.step_id]
+    return TimelineEntry(
+        checkpoint_id=snapshot.checkpoint_id,
+        created_at=snapshot.created_at,
+        task_id=snapshot.task_id,
+        turn=turn,
+        inside=snapshot.inside,
+        recursion=max((event.iteration for event in events), default=0) if snapshot.inside else 0,
+        steps=sorted(set(steps), key=lambda step: (len(step), step)) if snapshot.inside else [],
+        next=snapshot.next,
+        happened=told or edited,
+        forked_from=snapshot.forked_from,
+        damaged=snapshot.damaged,
+    )
+
+
+def _happened(event: Event) -> Json | None:
+    """The line of an event in an entry."""
+    match event:
+        case TaskStarted():
+            return {"type": "message", "text": _shortened(event.message)}
+        case PlanUpdate():
+            return {"type": "plan", "text": _shortened(event.goal), "steps": len(event.steps)}
+        case ToolResult():
+            return {
+                "type": "call",
+                "name": event.name,
+                "arguments": event.arguments,
+                "outcome": outcome_of(event.result),
+            }
+        case Action() if event.action_type in _SHOWN_ACTIONS:
+            return {"type": "action", "text": event.action_type}
+        case BranchEnd():
+            return {"type": "branch", "name": event.branch, "text": _shortened(event.summary)}
+        case Uttered() if text := spoken(utterance := Utterance.of(event.utterance)):
+            return {"type": utterance.role.value.lower(), "text": _shortened(text)}
+        case Answer(answer=text) | Fallback(to_mode=text) | Steered(message=text) | ErrorRaised(message=text):
+            return {"type": event.type, "text": _shortened(text)}
+        case Cancelled():
+            return {"type": "cancelled", "text": ""}
+    return None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
+
+
+def outcome_of(result: dict[str, Any] | None) -> str:
+    """success, error, unknown, or running where there is none yet."""
+    if result is None:
+        return "running"
+    if is_unknown(result):
+        return "unknown"
+    return "error" if "error" in result else "success"

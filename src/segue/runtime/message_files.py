@@ -1,0 +1,235 @@
+"""Files that a message takes along: read, checked, and stored before its task."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+from ..checkpoints.tables.files import Files
+from ..core.attachments import IMAGE_TOKENS, PDF_TOKENS, Attachment, FilesReport, Upload, kind_of, media_type_of
+from ..core.environment import whole_number
+from ..core.errors import InvalidMessage
+from ..core.prompt_size import tokens
+from ..core.records import Json
+from ..passages.text_files import Unreadable, text_of
+
+_MEGABYTE = 1024 * 1024
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A file that was uploaded before, by the id that the upload gave."""
+
+    upload_id: str
+    owner: str = ""
+
+
+FileInput = str | Path | tuple[str, bytes] | Uploaded | Attachment
+"""A file of a message: its path, its name and content, an upload, or a file of an earlier message."""
+
+
+def fingerprint(given: FileInput) -> str:
+    """A fingerprint that distinguishes the files of messages."""
+    match given:
+        case (str() as name, bytes() as content):
+            return f"{name} {sha256(content).hexdigest()}"
+    return str(given)
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """What the files of messages may measure, in bytes."""
+
+    file: int = 10 * _MEGABYTE
+    """One file."""
+    count: int = 10
+    """Files of one message."""
+    message: int = 20 * _MEGABYTE
+    """All files of one message."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Self:
+        """The limits that the environment sets.
+
+        Raises:
+            ConfigurationError.
+        """
+        return cls(
+            whole_number(environ, "SEGUE_FILE_MB", 10) * _MEGABYTE,
+            whole_number(environ, "SEGUE_MESSAGE_FILES", 10),
+            whole_number(environ, "SEGUE_MESSAGE_FILES_MB", 20) * _MEGABYTE,
+        )
+
+
+@dataclass(frozen=True)
+class MessageFile:
+    """A file that was read and described; without `content` it is stored already, maybe under an upload's id."""
+
+    attachment: Attachment
+    content: bytes | None = None
+    upload: Uploaded | None = None
+
+
+class MessageFiles:
+    """The files of messages: what may go along, and where it is kept."""
+
+    def __init__(self, store: Files, limits: FileLimits | None = None) -> None:
+        self._store = store
+        self.limits = limits or FileLimits()
+
+    async def upload(self, name: str, content: bytes, owner: str = "") -> Json:
+        """Store a file for a message to come; returns its description with its `upload_id`.
+
+        Raises:
+            InvalidMessage: it is too large, or of another type.
+            DatabaseUnavailable.
+        """
+        attachment = await asyncio.to_thread(self._describe, name, content)
+        return {"upload_id": await self._store.put(attachment, content, owner), **attachment.json()}
+
+    async def uploaded(self, upload_id: str, owner: str = "") -> Upload | None:
+        """An upload that no message took along, of the last day."""
+        return await self._store.uploaded(upload_id, owner)
+
+    async def discard(self, upload_id: str, owner: str = "") -> bool:
+        """Delete an upload that no message took along; returns whether there was one."""
+        found = await self._store.discard(upload_id, owner)
+        await self._store.sweep()
+        return found
+
+    async def get(self, digest: str) -> bytes:
+        """The content.
+
+        Raises:
+            FileUnavailable: it is missing or damaged.
+        """
+        return await self._store.get(digest)
+
+    async def check(self) -> FilesReport:
+        """Read every file that a message names."""
+        return await self._store.check()
+
+    async def of_session(self, session_id: str) -> list[Attachment]:
+        """The files of a session's messages, oldest first."""
+        return await self._store.of_thread(session_id)
+
+    async def read(self, inputs: Sequence[FileInput]) -> list[MessageFile]:
+        """Read and describe the files of a message.
+
+        Raises:
+            InvalidMessage: one of them cannot be read, is of another type, or they are too many or too large.
+        """
+        if len(inputs) > self.limits.count:
+            raise InvalidMessage(
+                "The message has {count} files; the limit is {most}: send fewer, or raise SEGUE_MESSAGE_FILES.",
+                count=len(inputs),
+                most=self.limits.count,
+            )
+        files = [await self._read(each) for each in inputs]
+        if (size := sum(file.attachment.size for file in files)) > self.limits.message:
+            raise InvalidMessage(
+                "The message's files have {size} bytes; the limit is {most}: send fewer, or raise "
+                "SEGUE_MESSAGE_FILES_MB.",
+                size=size,
+                most=self.limits.message,
+            )
+        return files
+
+    async def _read(self, given: FileInput) -> MessageFile:
+        match given:
+            case Attachment():
+                return MessageFile(given)
+            case Uploaded():
+                found = await self._store.uploaded(given.upload_id, given.owner)
+                if found is None:
+                    raise InvalidMessage(
+                        "There is no upload {upload_id}: it was sent with a message, or is older than a day. Upload "
+                        "the file again.",
+                        upload_id=given.upload_id,
+                    )
+                return MessageFile(found.attachment, upload=given)
+            case (str() as name, bytes() as content):
+                return MessageFile(await asyncio.to_thread(self._describe, name, content), content)
+            case str() | Path():
+                return await asyncio.to_thread(self._of_path, Path(given))
+        raise InvalidMessage(
+            "A file is {kind}: give a path, or its name and its content as (str, bytes).", kind=type(given).__name__
+        )
+
+    def _of_path(self, path: Path) -> MessageFile:
+        try:
+            with path.open("rb") as file:
+                content = file.read(self.limits.file + 1)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InvalidMessage("The file {path} cannot be read: {reason}.", path=path, reason=why) from error
+        return MessageFile(self._describe(path.name, content), content)
+
+    def _describe(self, name: str, content: bytes) -> Attachment:
+        name = _plain_name(name)
+        if not content:
+            raise InvalidMessage("The file {name} is empty.", name=name)
+        if len(content) > self.limits.file:
+            raise InvalidMessage(
+                "The file {name} has more than {most} bytes: send a smaller one, or raise SEGUE_FILE_MB.",
+                name=name,
+                most=self.limits.file,
+            )
+        media_type = media_type_of(content) or "text/plain"
+        counted = IMAGE_TOKENS if kind_of(media_type) == "image" else PDF_TOKENS
+        if media_type == "text/plain":
+            try:
+                counted = tokens(text_of(content))
+            except Unreadable as error:
+                raise InvalidMessage(
+                    "The file {name} is of a type that models do not read: send text, PNG, JPEG, GIF, WebP or PDF.",
+                    name=name,
+                ) from error
+        digest = sha256(content).hexdigest()
+        return Attachment(digest=digest, name=name, media_type=media_type, size=len(content), tokens=counted)
+
+    @asynccontextmanager
+    async def kept(self, files: Sequence[MessageFile]) -> AsyncIterator[list[Json]]:
+        """Keep the contents while a task that names them is stored; what an upload gave stays if none was."""
+        pinned: list[str] = []
+        try:
+            for file in files:
+                if file.upload is None:
+                    pinned.append(await self._store.put(file.attachment, file.content))
+            yield [file.attachment.json() for file in files]
+            for file in files:
+                if file.upload:
+                    await self._store.discard(file.upload.upload_id, file.upload.owner)
+        finally:
+            for upload_id in pinned:
+                await self._store.discard(upload_id)
+
+
+def check_accepted(files: Sequence[MessageFile], accepted: Collection[str], model: str) -> None:
+    """Refuse what the model does not read.
+
+    Raises:
+        InvalidMessage: naming the file and the setting.
+    """
+    for file in files:
+        kind = file.attachment.kind
+        if kind != "text" and kind not in accepted:
+            raise InvalidMessage(
+                "The model {model} does not accept {kinds}: leave out {name}, choose another model, or, if it does, "
+                'set accepts = ["{kind}"] on the agent, or SEGUE_ACCEPTS={kind}.',
+                model=model,
+                kinds={"image": "images", "pdf": "PDF files"}[kind],
+                name=file.attachment.name,
+                kind=kind,
+            )
+
+
+def _plain_name(name: str) -> str:
+    """The name without folders and without characters that are not shown."""
+    plain = _UNPRINTABLE.sub("", re.split(r"[/\\]", name)[-1]).strip()
+    return plain[-255:] or "file"

@@ -1,0 +1,78 @@
+"""Notifications of changes that other processes made."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..checkpoints.postgres.workers import Workers
+
+LOOK_EVERY = 0.1
+"""Seconds between two polls where the database sends no notifications."""
+FALLBACK = 2.0
+"""Seconds between two polls where it does."""
+
+REQUESTS = "requests"
+"""In place of an id: requests to running tasks."""
+
+
+class Notice:
+    """Set when a notification names one of its ids."""
+
+    def __init__(self, notices: "Notices") -> None:
+        self._notices = notices
+        self.told = asyncio.Event()
+
+    async def wait(self, at_most: float = FALLBACK) -> None:
+        """Wait for a notification, or until the next poll is due."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.told.wait(), min(at_most, FALLBACK if self._notices.connected else LOOK_EVERY))
+        self.told.clear()
+
+
+class Notices:
+    """Passes the database's notifications on, over one connection that is opened once somebody waits."""
+
+    def __init__(self, workers: "Workers | None") -> None:
+        self._listen: Callable[..., Coroutine[Any, Any, None]] | None = workers.listen if workers else None
+        self._waiting: dict[str, set[Notice]] = defaultdict(set)
+        self._listening: asyncio.Task[None] | None = None
+        self.connected = False
+
+    @contextmanager
+    def about(self, *ids: str) -> Iterator[Notice]:
+        """A notice about threads, tasks or requests; it misses no notification from now on."""
+        if self._listen and self._listening is None:
+            self._listening = asyncio.create_task(self._listen(self.tell, self._connected), name="notices")
+        notice = Notice(self)
+        for each in ids:
+            self._waiting[each].add(notice)
+        try:
+            yield notice
+        finally:
+            for each in ids:
+                self._waiting[each].discard(notice)
+                if not self._waiting[each]:
+                    del self._waiting[each]
+
+    def tell(self, *ids: str) -> None:
+        """Wake who waits for one of these ids."""
+        for each in ids:
+            for notice in self._waiting.get(each, ()):
+                notice.told.set()
+
+    def tell_all(self) -> None:
+        """Wake everybody."""
+        self.tell(*self._waiting)
+
+    def _connected(self, connected: bool) -> None:
+        self.connected = connected
+        self.tell_all()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)

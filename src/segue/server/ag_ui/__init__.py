@@ -1,0 +1,1 @@
+"""AG-UI, the Agent User Interaction Protocol, over sessions and tasks."""

@@ -1,0 +1,110 @@
+"""The task that a run begins, joins or answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from ...core.errors import InvalidAnswer, InvalidMessage
+from ...core.question import CLIENT_CALL
+from ...core.records import Json, RequestKey
+from ...core.task_status import ENDED
+from ...prompts.clients import client_result
+from ...prompts.elicitation import answer_of, verdict_of
+from ...runtime.message_files import fingerprint
+from ..openai.content_parts import refuse_files
+from ..service import Begun, Service
+from ..tenants import Tenant
+from .bodies import ResumeEntry, RunInput, RunMessage
+
+PAUSED = "paused:"
+"""Begins the id of the interrupt that a paused task ends a run with; the task's id follows."""
+NO_RUN = "Nothing can be resumed: this thread has no run."
+
+
+async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, asked: RequestKey | None) -> Begun:
+    """The task of a run; the same run again joins it, as does one with the key that the client `asked` with.
+
+    Raises:
+        InvalidMessage: the last message is not the user's, and nothing is resumed; or a file has no content.
+        InvalidAnswer, QuestionClosed: an answer does not fit what is asked.
+        And those of `App.start` and `App.take_up`.
+    """
+    app, thread_id = service.app, tenant.stored(run.thread_id)
+    said = [(message.text, *map(fingerprint, message.files)) for message in run.messages[-1:]]
+    content = json.dumps([agent, said, *map(repr, run.resume or ())])
+    named = tenant.stored(f"run:{run.thread_id}/{run.run_id}")  # no thread's name has a slash
+    key = RequestKey(named, sha256(content.encode()).hexdigest())
+    if known := await service.known(asked) or await service.known(key):
+        return known
+    key = replace(asked, also=key) if asked else key
+    latest = next(iter(await app.tasks(session_id=thread_id, limit=1)), None)
+    if run.resume:
+        return await _resume(service, tenant, _checked(latest, run.resume), run.resume[0], key)
+    last = run.messages[-1] if run.messages else None
+    if last is None or last.role not in ("user", "tool"):
+        raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
+    if last.role == "tool" and latest is None:
+        raise InvalidMessage(NO_RUN)
+    if latest and (latest["status"] == "waiting" or last.role == "tool"):
+        refuse_files(last.files)
+        question = await app.question(latest["task_id"])
+        return await service.answer(tenant, latest, question, _answer(question, run.messages, latest), key)
+    message, files = last.text, last.files
+    if latest is None or latest["status"] in ENDED:
+        files += run.context_file
+    return await service.start(
+        tenant,
+        message,
+        key,
+        session_id=thread_id,
+        agent=agent,
+        mode=(run.forwarded_props.mode if run.forwarded_props else "") or "",
+        user_id=tenant.stored("default"),
+        files=files,
+        client_tools=[tool.model_dump() for tool in run.tools or ()],
+        steer=True,
+    )
+
+
+def _answer(question: Mapping[str, Any], messages: Sequence[RunMessage], task: Json) -> Any:
+    """The answer that the last message is; to a call of the front end it is the result, or goes along with that."""
+    last = messages[-1]
+    if not (call := question.get(CLIENT_CALL)):
+        if last.role == "tool":
+            raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
+        return answer_of(question, last.text)
+    result = next((each for each in messages if each.tool_call_id == call["id"]), None)
+    if result is None and last.role == "tool":
+        raise InvalidMessage(
+            "The run brings no result of the call {call_id}: send its tool message.", call_id=call["id"]
+        )
+    content, error = (result.text, result.error or "") if result else (None, "")
+    return {"answer": client_result(content, error, last.text if last is not result else "", task["language"] or "en")}
+
+
+def _checked(latest: Json | None, entries: Sequence[ResumeEntry]) -> Json:
+    """The task to resume."""
+    if latest is None:
+        raise InvalidMessage(NO_RUN)
+    if len(entries) != 1:
+        raise InvalidAnswer("A run ends with one interrupt: resume exactly that one.")
+    return latest
+
+
+async def _resume(service: Service, tenant: Tenant, task: Json, entry: ResumeEntry, key: RequestKey) -> Begun:
+    """Go on with the task as the entry says."""
+    task_id = task["task_id"]
+    if entry.interrupt_id == f"{PAUSED}{task_id}":
+        return await service.take_up(tenant, task, key)
+    question = await service.app.queries.open_question(task_id, entry.interrupt_id)
+    return await service.answer(tenant, task, question, _read(entry, question, task), key)
+
+
+def _read(entry: ResumeEntry, question: Mapping[str, Any], task: Json) -> Any:
+    """The answer that an entry is."""
+    payload = entry.payload if isinstance(entry.payload, dict) else {"answer": entry.payload, "verdict": entry.payload}
+    if question["kind"] != "approval":
+        return {"manual_finish": True} if entry.status == "cancelled" else {"answer": payload.get("answer")}
+    return verdict_of(question, payload, task["language"] or "en", accepted=entry.status == "resolved")

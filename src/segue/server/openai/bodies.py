@@ -1,0 +1,159 @@
+"""The requests that OpenAI's clients send, as far as they are used, and the answers to them.
+
+Source: OpenAI's API reference, "Create chat completion" and "List models".
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from .content_parts import ContentPart, File
+
+
+def _refuse(value: object) -> object:
+    if value not in (None, False, [], {}):
+        raise ValueError("it is not supported here, since the agent decides it: leave it out")
+    return value
+
+
+OfAgent = Annotated[Any, AfterValidator(_refuse)]
+"""What belongs to the agent."""
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation. Those of tools are known to the session already."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+    @property
+    def files(self) -> list[File]:
+        """The files of the message.
+
+        Raises:
+            InvalidMessage: one is an address, or not valid base64.
+        """
+        parts = self.content if isinstance(self.content, list) else []
+        return [file for part in parts if (file := part.content)]
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds beside the answer."""
+
+    include_usage: bool = False
+
+
+class ResponseFormat(BaseModel):
+    """The form of the answer."""
+
+    type: Literal["text"]
+
+
+class CompletionRequest(BaseModel):
+    """A conversation whose last message is new.
+
+    `model` is an agent, or an agent and a mode: `support` or `support:plan`. Temperature and other settings of
+    sampling belong to the agent and are ignored here.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": "travel", "messages": [{"role": "user", "content": "规划北京三日游"}]}]
+        }
+    )
+
+    model: str = Field(min_length=1, max_length=130)
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Literal[1] | None = None
+    metadata: dict[str, str] | None = Field(default=None, description="`session_id` names the session")
+    user: str | None = Field(default=None, description="names the session where nothing else does")
+    response_format: ResponseFormat | None = None
+    modalities: list[Literal["text"]] | None = None
+    tool_choice: Literal["auto", "none"] | None = None
+    tools: OfAgent = None
+    functions: OfAgent = None
+    logprobs: OfAgent = None
+    audio: OfAgent = None
+    web_search_options: OfAgent = None
+
+
+class Usage(BaseModel):
+    """The tokens of the whole task, as far as the endpoint counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class AnswerMessage(BaseModel):
+    """The answer."""
+
+    role: Literal["assistant"]
+    content: str
+    reasoning_content: str | None = None
+
+
+class Choice(BaseModel):
+    """The one answer of a completion."""
+
+    index: Literal[0]
+    message: AnswerMessage
+    finish_reason: Literal["stop"]
+
+
+class TaskOfCompletion(BaseModel):
+    """The task that answers: its status, and what it asks while it waits for a person."""
+
+    task_id: str
+    session_id: str
+    status: str
+    question: dict[str, Any] | None = None
+
+
+class CompletionView(BaseModel):
+    """A chat completion."""
+
+    id: str = Field(examples=["chatcmpl-2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    segue: TaskOfCompletion
+
+
+class FileView(BaseModel):
+    """A file that was uploaded."""
+
+    id: str = Field(examples=["file-2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int
+    filename: str
+    purpose: Literal["user_data"]
+    status: Literal["processed"]
+
+
+class ModelEntry(BaseModel):
+    """An agent, or an agent in a mode."""
+
+    id: str = Field(examples=["travel:plan"])
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(BaseModel):
+    """What `model` may be."""
+
+    object: Literal["list"]
+    data: list[ModelEntry]

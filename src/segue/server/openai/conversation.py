@@ -1,0 +1,107 @@
+"""A client's conversation: which of its messages are new, and how earlier requests are recognised."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from ...core.errors import InvalidMessage
+from .bodies import ChatMessage
+from .content_parts import File
+
+Said = tuple[tuple[str, ...], ...]
+"""Roles, user or assistant, texts, and the digests of files."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a client sends each time: everything that was said, and the new message last."""
+
+    name: str
+    """The session that the client names; empty if none."""
+    agent: str
+    said: Said
+    instructions: str
+    """The texts of its system messages."""
+    files: Mapping[str, File] = field(default_factory=dict)
+    """By digest."""
+
+    @classmethod
+    def of(cls, messages: Sequence[ChatMessage], name: str, agent: str) -> Self:
+        """The conversation of a request's messages.
+
+        Raises:
+            InvalidMessage: the last one is not the user's.
+        """
+        if messages[-1].role != "user":
+            raise InvalidMessage("The last message is not the user's: send the user's message last.")
+        spoken = [(each, _by_digest(each.files)) for each in messages if each.role in ("user", "assistant")]
+        said = tuple((each.role, each.text, *files) for each, files in spoken)
+        system = [each.text for each in messages if each.role in ("system", "developer")]
+        files = {digest: file for _, found in spoken for digest, file in found.items()}
+        return cls(name, agent, said, "\n\n".join(system).strip(), files)
+
+    @property
+    def message(self) -> str:
+        """What is new: the user's messages after the last answer."""
+        return "\n\n".join(said[1] for said in self.said[len(self.earlier) :])
+
+    @property
+    def new_files(self) -> list[File]:
+        """The files of the new message."""
+        return [self.files[digest] for said in self.said[len(self.earlier) :] for digest in said[2:]]
+
+    @property
+    def earlier(self) -> Said:
+        """Everything before the new message."""
+        return _without_last(self.said, "user")
+
+    @property
+    def asked_before(self) -> Said:
+        """What the request before this one held: everything before the last answer."""
+        return _without_last(self.earlier, "assistant")
+
+    @property
+    def last_answer(self) -> str:
+        """The answer before the new message, as the client shows it."""
+        return "\n\n".join(said[1] for said in self.earlier[len(self.asked_before) :])
+
+    def key(self, said: Said, attempt: int = 0) -> str:
+        """The idempotency key of a request with these messages; the same one again is the next attempt."""
+        return f"completion:{self._digest(said)}#{attempt}"
+
+    @property
+    def session_id(self) -> str:
+        """What its session is called: as the client says, else by how it begins."""
+        return self.name or f"chat-{self._digest(self.said)[:16]}"
+
+    def _digest(self, said: Said) -> str:
+        form = json.dumps([self.name, self.agent, said], ensure_ascii=True)
+        return hashlib.sha256(form.encode()).hexdigest()
+
+    @property
+    def first_message(self) -> str:
+        """The new message for a session that knows nothing of what was said before."""
+        told = ""
+        if self.earlier:
+            lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier)
+            told = f"<conversation>\n{lines}\n</conversation>\n\n"
+        return instructed(self.instructions) + told + self.message
+
+
+def instructed(instructions: str) -> str:
+    """What a message begins with that brings instructions along."""
+    return f"<instructions>\n{instructions}\n</instructions>\n\n" if instructions else ""
+
+
+def _by_digest(files: Sequence[File]) -> dict[str, File]:
+    return {hashlib.sha256(content).hexdigest(): (name, content) for name, content in files}
+
+
+def _without_last(said: Said, role: str) -> Said:
+    """The messages without those of the role at the end."""
+    end = len(said)
+    while end and said[end - 1][0] == role:
+        end -= 1
+    return said[:end]

@@ -1,0 +1,107 @@
+"""The task that a client's request begins, continues or asks for again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...core.errors import TaskError
+from ...core.records import Json, RequestKey, Task
+from ...core.task_status import ENDED, TaskStatus
+from ...prompts.elicitation import answer_of
+from ...runtime.queries import is_over
+from ..service import Begun, Service
+from ..tenants import Tenant
+from .content_parts import File, refuse_files
+from .conversation import Conversation, Said
+from .forks import fork_after, free_session
+
+
+class CompletionTasks:
+    """Finds or starts the task of a request, by the conversation that the client sends."""
+
+    def __init__(self, service: Service, tenant: Tenant, options: Json) -> None:
+        self._service = service
+        self._app = service.app
+        self._tenant = tenant
+        self._options = options
+
+    async def begin(self, conversation: Conversation, retried: bool, asked: RequestKey | None) -> Begun:
+        """The task that answers the conversation's new message.
+
+        The same request again joins its task while that is unfinished, or if the client `retried` it; otherwise the
+        message is answered anew, in a fork. A message after an earlier answer starts a fork there. A message to a
+        task that waits for a person is the answer. `asked` is the client's own key of the request.
+
+        Raises:
+            Those of `App.start` and `App.take_up`.
+        """
+        if known := await self._service.known(asked):
+            return known
+        count = await self._count(conversation, conversation.said)
+        last = await self._attempt(conversation, conversation.said, count - 1) if count else None
+        if last and (retried or not is_over(last)):
+            return await self._again(last)
+        key = RequestKey(self._key(conversation, conversation.said, count), "")
+        key = replace(asked, also=key) if asked else key
+        before = await self._before(conversation)
+        if before is None:
+            thread_id = await free_session(self._service, self._tenant, conversation.session_id)
+            return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
+        latest, *_ = await self._app.tasks(session_id=before.thread_id, limit=1)
+        message, files = conversation.message, conversation.new_files
+        if latest["task_id"] != before.task_id:
+            return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
+        if before.status == TaskStatus.WAITING:
+            refuse_files(files)
+            question = await self._app.question(before.task_id)
+            answer = answer_of(question, message)
+            return await self._service.answer(self._tenant, before.json(), question, answer, key)
+        return await self._start(message, files, before.thread_id, key, steer=True)
+
+    def _key(self, conversation: Conversation, said: Said, attempt: int) -> str:
+        return self._tenant.stored(conversation.key(said, attempt))
+
+    async def _attempt(self, conversation: Conversation, said: Said, attempt: int) -> Task | None:
+        """The task of the request with these messages that was the `attempt`-th, from 0."""
+        known = await self._app.queries.request(self._key(conversation, said, attempt))
+        return await self._app.queries.task(known.task_id) if known else None
+
+    async def _count(self, conversation: Conversation, said: Said) -> int:
+        """How many requests with these messages there were, found in logarithmically many looks."""
+        low, high = 0, 1
+        while await self._app.queries.request(self._key(conversation, said, high - 1)):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            there = await self._app.queries.request(self._key(conversation, said, middle - 1))
+            low, high = (middle, high) if there else (low, middle)
+        return low
+
+    async def _before(self, conversation: Conversation) -> Task | None:
+        """The task that gave the last answer; of several attempts the one whose answer the client shows."""
+        if not conversation.asked_before:
+            return None
+        said, shown = conversation.asked_before, conversation.last_answer.strip()
+        newest = None
+        for attempt in reversed(range(await self._count(conversation, said))):
+            task = await self._attempt(conversation, said, attempt)
+            newest = newest or task
+            if task and ((task.result or {}).get("answer") or "").strip() == shown:
+                return task
+        return newest
+
+    async def _again(self, task: Task) -> Begun:
+        """Join a task, which is resumed if it was paused, interrupted or failed."""
+        row = task.json()
+        if task.status not in (*ENDED, TaskStatus.WAITING) and not await self._app.queries.runs_elsewhere(task.task_id):
+            try:
+                with self._service.starting_task(self._tenant, task.thread_id):
+                    row = await self._app.take_up(task.task_id)
+            except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
+                row = await self._app.task(task.task_id)
+        return row, 0
+
+    async def _start(
+        self, message: str, files: Sequence[File], thread_id: str, key: RequestKey, steer: bool = False
+    ) -> Begun:
+        about = {"session_id": thread_id, "steer": steer, "files": files, **self._options}
+        return await self._service.start(self._tenant, message, key, **about)

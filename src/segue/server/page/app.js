@@ -1,0 +1,66 @@
+// @ts-check
+/** The page's entry: loads what the service offers, follows the address, and looks for changes made elsewhere. */
+import { App } from "./components/app.js";
+import { ApiError, key, refusedKey } from "./state/api.js";
+import { lookAgain, open, openTask } from "./state/conversation.js";
+import { attempt } from "./state/failures.js";
+import { route } from "./state/router.js";
+import { loadOffer, loadSessions, loadWaiting } from "./state/sessions.js";
+import { store } from "./state/store.js";
+import { html, render } from "./vendor/htm-preact.js";
+import { effect, untracked } from "./vendor/signals-core.js";
+
+/** Milliseconds between two looks at what other tabs and terminals did. */
+const LOOK_EVERY = 4_000;
+/** Milliseconds after which what shows a message is loaded, so that it is there when the service is away. */
+const PRELOAD_AFTER = 5_000;
+
+effect(() => {
+  const { value: theme } = store.theme;
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+});
+
+effect(() => {
+  const { session, task } = route.value;
+  if (refusedKey.value !== null) return;
+  untracked(() => void (task ? openTask(task) : store.session.value === session && session ? null : open(session)));
+});
+
+effect(() => {
+  void key.value;
+  untracked(() => void attempt(start));
+});
+
+async function start() {
+  await loadOffer();
+  refusedKey.value = null;
+  if (store.dialog.value === "key") store.dialog.value = "";
+  await look();
+}
+
+async function look() {
+  try {
+    await Promise.all([loadSessions(), loadWaiting()]);
+    if (!store.reachable.value && !store.agents.value.length) await loadOffer();
+    store.reachable.value = true;
+    await lookAgain();
+  } catch (error) {
+    store.reachable.value = !(error instanceof ApiError) || error.status !== 0;
+  }
+}
+
+/** Put the icons into the page: a reference to a file is fetched again, and the service may be away by then. */
+async function showIcons() {
+  const sprite = await (await fetch("/page/icons.svg")).text();
+  const { documentElement } = new DOMParser().parseFromString(sprite, "image/svg+xml");
+  documentElement.style.display = "none";
+  document.body.append(documentElement);
+}
+
+void attempt(showIcons);
+setTimeout(() => import("./components/turn.js").catch(() => {}), PRELOAD_AFTER); // else it is loaded when shown
+setInterval(() => document.visibilityState === "visible" && refusedKey.value === null && void look(), LOOK_EVERY);
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && void look());
+
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

@@ -1,0 +1,63 @@
+// @ts-check
+/** What is done for the answer: the plan with its steps' states, and the tool calls. */
+import { ACTIVE, OPEN } from "../state/turn.js";
+import { t, textOf } from "../texts/index.js";
+import { html, useState } from "../vendor/htm-preact.js";
+import { CallView } from "./call.js";
+import { Icon } from "./icon.js";
+
+/** @import { Step, Turn } from "../state/types.js" */
+
+/** @param {{ shown: Turn }} props */
+export function Activity({ shown }) {
+  const [wasOpen] = useState(() => OPEN.has(shown.status));
+  const { steps, calls } = shown;
+  const isActive = ACTIVE.has(shown.status);
+  if (!steps.length && !calls.length) return null;
+  const known = new Set(steps.map((step) => step.id));
+  const others = calls.filter((call) => !known.has(call.step));
+  return html`<details class="activity" open=${wasOpen}>
+    <summary><${Icon} name=${steps.length ? "plan" : "tool"} />${summary(shown)}<${Icon} name="chevron" /></summary>
+    ${steps.length > 0 &&
+    html`<ol class="steps" aria-label=${t("turn.plan")}>
+      ${steps.map((step) => html`<${StepView} key=${step.id} step=${step} shown=${shown} />`)}
+    </ol>`}
+    ${others.length > 0 &&
+    html`<ul class="calls">
+      ${others.map(
+        (call) => html`<li key=${call.key}><${CallView} call=${call} task=${shown.id} isActive=${isActive} /></li>`,
+      )}
+    </ul>`}
+  </details>`;
+}
+
+/** @param {Turn} shown */
+function summary({ steps, calls }) {
+  const done = steps.filter((step) => step.status === "done" || step.status === "skipped").length;
+  const count = t(calls.length === 1 ? "turn.activityOne" : "turn.activity", { n: calls.length });
+  if (!steps.length) return html`<span>${count}</span>`;
+  const progress = t(steps.length === 1 ? "turn.planCountOne" : "turn.planCount", { done, n: steps.length });
+  return html`<span>${t("turn.plan")}</span>
+    <span class="about">${progress}${calls.length > 0 && ` · ${count}`}</span>`;
+}
+
+/** The step's status as it is shown: the last step runs while the answer is written. */
+function statusOf(/** @type {Step} */ step, /** @type {Turn} */ { steps, status, draft }) {
+  if (!ACTIVE.has(status)) return step.status === "running" ? "pending" : step.status;
+  return step.status === "pending" && draft && step === steps.at(-1) ? "running" : step.status;
+}
+
+/** @param {{ step: Step, shown: Turn }} props */
+function StepView({ step, shown }) {
+  const isActive = ACTIVE.has(shown.status);
+  const status = statusOf(step, shown);
+  const calls = shown.calls.filter((call) => call.step === step.id);
+  return html`<li class="step" data-status=${status}>
+    <span class="mark" role="img" aria-label=${textOf(`status.${status}`, status)}></span>
+    <div>
+      <p>${step.description || step.id}</p>
+      ${step.note && html`<p class="about">${step.note}</p>`}
+      ${calls.map((call) => html`<${CallView} key=${call.key} call=${call} task=${shown.id} isActive=${isActive} />`)}
+    </div>
+  </li>`;
+}

@@ -1,0 +1,40 @@
+// @ts-check
+/** The page: sidebar, conversation, inspector, and what lies over them. */
+import { refusedKey } from "../state/api.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { language, t } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { Conversation } from "./conversation.js";
+import { Dialogs } from "./dialogs.js";
+import { Header } from "./header.js";
+import { lazy } from "./lazy.js";
+import { Sidebar } from "./sidebar.js";
+import { Toasts } from "./toasts.js";
+
+const Inspector = lazy(async () => (await import("./inspector.js")).Inspector);
+
+export function App() {
+  const shownIn = useRead(() => language.value);
+  const sidebar = useRead(() => store.sidebar.value);
+  const panel = useRead(() => store.panel.value);
+  const isRefused = useRead(() => refusedKey.value !== null);
+  return html`<div class="shell" key=${shownIn} data-sidebar=${sidebar} data-inspector=${Boolean(panel)}>
+    <a class="skip" href="#conversation" onClick=${skip}>${t("app.skip")}</a>
+    <${Sidebar} />
+    ${sidebar && html`<div class="scrim" onClick=${() => (store.sidebar.value = false)}></div>`}
+    <main id="conversation" tabindex="-1" aria-label=${t("conversation.label")}>
+      <${Header} />
+      <${Toasts} />
+      ${!isRefused && html`<${Conversation} />`}
+    </main>
+    ${panel && html`<${Inspector} />`}
+    <${Dialogs} />
+  </div>`;
+}
+
+/** Move the focus; the address belongs to the sessions. @param {MouseEvent} event */
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("conversation")?.focus();
+}

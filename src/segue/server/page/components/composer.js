@@ -1,0 +1,103 @@
+// @ts-check
+/** Where a person writes: a new message, something for the running task, or an answer. */
+import { cancel, openTurn, pause, say } from "../state/conversation.js";
+import { attach, withTables } from "../state/files.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { ACTIVE } from "../state/turn.js";
+import { t } from "../texts/index.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { AttachButton } from "./attach-button.js";
+import { AgentMenu, ModeMenu } from "./choices.js";
+import { Icon } from "./icon.js";
+import { lazy } from "./lazy.js";
+
+const Attachments = lazy(async () => (await import("./attachments.js")).Attachments);
+
+export function Composer() {
+  const draft = useRead(() => store.draft.value);
+  const turn = useRead(() => openTurn());
+  const status = useRead(() => openTurn()?.value.status ?? "");
+  const isApproval = useRead(() => openTurn()?.value.question?.kind === "approval");
+  const agent = useRead(() => store.agent.value);
+  const hasFiles = useRead(() => store.files.value.length > 0);
+  const [isSending, setSending] = useState(false);
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useEffect(() => grow(field.current), [draft]);
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const message = store.draft.value.trim();
+    if (!message || isSending || isApproval) return;
+    setSending(true);
+    store.draft.value = "";
+    if (await say(withTables(message))) store.files.value = [];
+    else store.draft.value ||= message;
+    setSending(false);
+  };
+  const placeholder = isApproval ? t("composer.decide") : promptOf(status, agent);
+  return html`<form class="composer" onSubmit=${submit} ...${dropping}>
+    ${hasFiles && html`<${Attachments} />`}
+    <textarea
+      ref=${field}
+      rows="1"
+      aria-label=${status ? placeholder : t("composer.label")}
+      placeholder=${placeholder}
+      title=${t("composer.hint")}
+      disabled=${isApproval}
+      value=${draft}
+      onInput=${(/** @type {any} */ event) => (store.draft.value = event.target.value)}
+      onKeyDown=${sendOnEnter}
+    ></textarea>
+    <div class="composer-row">
+      ${!turn && html`<${AttachButton} /><${AgentMenu} /><${ModeMenu} />`}
+      <span class="gap"></span>
+      ${turn && ACTIVE.has(status) && html`<button type="button" disabled=${status === "pausing"}
+        onClick=${() => pause(turn)}><${Icon} name="pause" />${t("composer.pause")}</button>`}
+      ${turn && html`<button type="button" onClick=${() => cancel(turn)}>
+        <${Icon} name="stop" />${t("composer.stop")}</button>`}
+      <button
+        type="submit"
+        class="send"
+        aria-label=${t("composer.send")}
+        title=${t("composer.send")}
+        disabled=${!draft.trim() || isSending || isApproval}
+      >
+        <${Icon} name="send" />
+      </button>
+    </div>
+  </form>`;
+}
+
+/** Files that are dropped on the composer, or pasted. */
+const dropping = {
+  onDragOver: (/** @type {DragEvent} */ event) => event.preventDefault(),
+  onDrop: (/** @type {DragEvent} */ event) => {
+    event.preventDefault();
+    void attach(event.dataTransfer?.files ?? []);
+  },
+  onPaste: (/** @type {ClipboardEvent} */ event) => void attach(event.clipboardData?.files ?? []),
+};
+
+/**
+ * @param {string} status
+ * @param {string} agent
+ */
+function promptOf(status, agent) {
+  if (ACTIVE.has(status)) return t("composer.steer");
+  if (status === "paused") return t("composer.resumeWith");
+  return status === "waiting" ? t("composer.answer") : t("composer.message", { agent });
+}
+
+/** Enter sends, but not while an input method composes a character. @param {KeyboardEvent} event */
+function sendOnEnter(event) {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  /** @type {HTMLTextAreaElement} */ (event.target).form?.requestSubmit();
+}
+
+/** As tall as its text. @param {HTMLTextAreaElement | null} field */
+function grow(field) {
+  if (!field) return;
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight, 240)}px`;
+}

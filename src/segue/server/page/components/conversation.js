@@ -1,0 +1,101 @@
+// @ts-check
+/** The turns of the session, which stay scrolled to the end, and the composer below them. */
+import { loadOlder, open } from "../state/conversation.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { t } from "../texts/index.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { Composer } from "./composer.js";
+import { Icon } from "./icon.js";
+import { IconButton } from "./icon-button.js";
+import { lazy } from "./lazy.js";
+import { Welcome } from "./welcome.js";
+
+const Turn = lazy(async () => (await import("./turn.js")).Turn);
+/** Pixels from the end within which the conversation counts as scrolled to it. */
+const NEAR = 80;
+
+export function Conversation() {
+  const turns = useRead(() => store.turns.value);
+  const { state, older } = useRead(() => store.paging.value);
+  const { scroller, content, isAtEnd, toEnd } = useEndOf(useRead(() => store.session.value));
+  const isEmpty = !turns.length && (state === "none" || state === "ready");
+  return html`<div class="conversation" data-empty=${isEmpty}>
+    <div class="scroller" ref=${scroller} tabindex=${isEmpty ? undefined : 0} role="log" aria-live="off"
+      aria-label=${t("conversation.label")}>
+      <div class="column" ref=${content}>
+        ${older &&
+        html`<button type="button" class="quiet older" disabled=${state === "loading"} onClick=${loadOlder}>
+          ${t(state === "loading" ? "conversation.loading" : "conversation.older")}
+        </button>`}
+        ${!turns.length && html`<${NoTurns} state=${state} />`}
+        ${turns.map((turn) => html`<${Turn} key=${turn.value.id} turn=${turn} />`)}
+      </div>
+    </div>
+    <div class="dock">
+      ${!isAtEnd &&
+      html`<${IconButton} class="to-end" icon="down" label=${t("conversation.toEnd")} onClick=${toEnd} />`}
+      <${Composer} />
+    </div>
+  </div>`;
+}
+
+/** @param {{ state: import("../state/store.js").Paging["state"] }} props */
+function NoTurns({ state }) {
+  if (state === "loading") return html`<${Skeleton} />`;
+  return state === "failed" ? html`<${Failed} />` : html`<${Welcome} />`;
+}
+
+function Failed() {
+  return html`<div class="outcome" role="alert">
+    <${Icon} name="warning" />
+    <span>${t("conversation.failed")}</span>
+    <button type="button" onClick=${() => open(store.session.value)}>
+      <${Icon} name="retry" />${t("turn.retry")}
+    </button>
+  </div>`;
+}
+
+function Skeleton() {
+  return html`<div class="skeletons" aria-label=${t("conversation.loading")} role="status">
+    <div class="skeleton short"></div>
+    <div class="skeleton"></div>
+    <div class="skeleton"></div>
+  </div>`;
+}
+
+/**
+ * Keep what grows in view, unless the person scrolled away from the end.
+ *
+ * @param {string} session
+ */
+function useEndOf(session) {
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
+  const content = useRef(/** @type {HTMLElement | null} */ (null));
+  const stuck = useRef(true);
+  const [isAtEnd, setAtEnd] = useState(true);
+  const toEnd = () => {
+    stuck.current = true;
+    scroller.current?.scrollTo({ top: scroller.current.scrollHeight });
+  };
+  useEffect(toEnd, [session]);
+  useEffect(() => {
+    const box = /** @type {HTMLElement} */ (scroller.current);
+    let top = 0;
+    const look = () => {
+      const isEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+      if (isEnd || box.scrollTop < top) stuck.current = isEnd; // what grows below is no scrolling away
+      top = box.scrollTop;
+      setAtEnd(isEnd || stuck.current);
+    };
+    const grown = new ResizeObserver(() => (stuck.current ? toEnd() : look()));
+    grown.observe(/** @type {HTMLElement} */ (content.current));
+    grown.observe(box);
+    box.addEventListener("scroll", look, { passive: true });
+    return () => {
+      grown.disconnect();
+      box.removeEventListener("scroll", look);
+    };
+  }, []);
+  return { scroller, content, isAtEnd, toEnd };
+}

@@ -1,0 +1,39 @@
+// @ts-check
+/** The bar above the conversation. */
+import { titleOf } from "../state/sessions.js";
+import { useRead } from "../state/signals.js";
+import { openPanel, store } from "../state/store.js";
+import { t } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { IconButton } from "./icon-button.js";
+
+export function Header() {
+  const sidebar = useRead(() => store.sidebar.value);
+  const panel = useRead(() => store.panel.value);
+  const title = useRead(shownTitle);
+  const reachable = useRead(() => store.reachable.value);
+  const waiting = useRead(() => store.waiting.value.length);
+  return html`<header class="bar">
+    ${!sidebar &&
+    html`<${IconButton}
+      icon="sidebar"
+      label=${t("sidebar.open")}
+      badge=${waiting}
+      onClick=${() => (store.sidebar.value = true)}
+    />`}
+    <h1>${title}</h1>
+    ${!reachable && html`<p class="lost" role="status">${t("connection.lost")}</p>`}
+    <${IconButton}
+      icon="panel"
+      label=${t(panel ? "inspector.close" : "inspector.open")}
+      pressed=${Boolean(panel)}
+      onClick=${() => (panel ? (store.panel.value = "") : openPanel())}
+    />
+  </header>`;
+}
+
+function shownTitle() {
+  const row = store.sessions.value?.find((each) => each.session_id === store.session.value);
+  if (row) return titleOf(row);
+  return store.turns.value[0]?.value.message ?? (store.session.value || t("session.new"));
+}

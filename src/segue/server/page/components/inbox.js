@@ -1,0 +1,42 @@
+// @ts-check
+/** Everything that waits for a person, in any session. */
+import { goTo } from "../state/router.js";
+import { loadWaiting } from "../state/sessions.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { moment, t } from "../texts/index.js";
+import { html, useEffect } from "../vendor/htm-preact.js";
+import { Dialog } from "./dialog.js";
+import { Icon } from "./icon.js";
+import { closeDrawer } from "./sidebar.js";
+
+/** @import { WaitingTask } from "../state/types.js" */
+
+/** @param {{ close: () => void }} props */
+export function Inbox({ close }) {
+  const waiting = useRead(() => store.waiting.value);
+  useEffect(() => void loadWaiting().catch(() => {}), []); // the page looks again anyway
+  return html`<${Dialog} title=${t("inbox.title")} onClose=${close}>
+    ${waiting.length === 0 && html`<p class="empty">${t("inbox.none")}</p>`}
+    <ul class="inbox">
+      ${waiting.map((task) => html`<li key=${task.task_id}><${Entry} task=${task} close=${close} /></li>`)}
+    </ul>
+  <//>`;
+}
+
+/** @param {{ task: WaitingTask, close: () => void }} props */
+function Entry({ task, close }) {
+  const names = task.calls.map((call) => call.name).join(", ");
+  const asks = task.kind === "approval" ? t("inbox.approval", { names }) : task.question || task.problem;
+  const show = () => {
+    close();
+    closeDrawer();
+    goTo(task.session_id);
+    store.dialog.value = `question:${task.task_id}`;
+  };
+  return html`<button type="button" onClick=${show}>
+    <${Icon} name=${task.kind === "approval" ? "tool" : "question"} />
+    <span class="menu-text"><span>${asks}</span><span class="about">${task.message}</span></span>
+    <span class="about">${moment(task.since)}</span>
+  </button>`;
+}

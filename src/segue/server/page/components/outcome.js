@@ -1,0 +1,76 @@
+// @ts-check
+/** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
+import { resume } from "../state/conversation.js";
+import { store } from "../state/store.js";
+import { t, textOf } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { Icon } from "./icon.js";
+
+/** @import { Turn } from "../state/types.js" */
+/** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
+
+/** @param {{ turn: TurnSignal, shown: Turn }} props */
+export function Outcome({ turn, shown }) {
+  const { status, connection, fallback } = shown;
+  const show = OUTCOMES[status];
+  return html`${fallback && html`<p class="outcome"><${Icon} name="info" />${fallbackText(fallback)}</p>`}
+    ${connection === "lost"
+      ? html`<p class="outcome warning" role="status"><span class="spinner"></span>${t("connection.lost")}</p>`
+      : show?.(shown, turn)}`;
+}
+
+/** @type {Record<string, (shown: Turn, turn: TurnSignal) => unknown>} */
+const OUTCOMES = {
+  pending: working,
+  running: working,
+  pausing: (shown) =>
+    shown.pending.length
+      ? working(shown)
+      : html`<p class="outcome" role="status"><span class="spinner"></span>
+          ${t(shown.draft ? "turn.pausingAnswer" : "turn.pausing")}
+        </p>`,
+  paused: (_, turn) => html`<div class="outcome" role="status">
+    <${Icon} name="pause" />
+    <span>${t("turn.paused")}</span>
+    <button type="button" class="primary" onClick=${() => resume(turn)}>
+      <${Icon} name="play" />${t("turn.resume")}
+    </button>
+  </div>`,
+  waiting: (shown) => html`<div class="outcome warning">
+    <${Icon} name="question" />
+    <span>${asked(shown)}</span>
+    <button type="button" class="primary" onClick=${() => (store.dialog.value = `question:${shown.id}`)}>
+      ${t(shown.question?.kind === "approval" ? "approval.review" : "question.review")}
+    </button>
+  </div>`,
+  done: ({ malformed }) =>
+    malformed && html`<p class="outcome warning" role="status"><${Icon} name="warning" />${t("turn.malformed")}</p>`,
+  cancelled: () => html`<p class="outcome"><${Icon} name="stop" />${t("turn.cancelled")}</p>`,
+  error: (shown, turn) => html`<div class="outcome danger" role="alert">
+    <${Icon} name="warning" />
+    <span>${shown.error || t("turn.failed")}</span>
+    <button type="button" onClick=${() => resume(turn)}><${Icon} name="retry" />${t("turn.retry")}</button>
+  </div>`,
+};
+
+/** @param {Turn} shown */
+function working({ draft, answer, waiting, steps }) {
+  if (draft || answer) return null;
+  const step = steps.find((each) => each.status === "running");
+  return html`<p class="outcome" role="status">
+    <span class="spinner"></span><span>${waiting || step?.description || t("turn.working")}</span>
+  </p>`;
+}
+
+/** @param {Turn} shown */
+function asked({ question }) {
+  if (!question) return t("turn.waiting");
+  if (question.kind !== "approval") return question.question ?? "";
+  return t("approval.waits", { names: (question.calls ?? []).map((call) => call.name).join(", ") });
+}
+
+/** @param {string} fallback */
+function fallbackText(fallback) {
+  const { from, to, reason } = JSON.parse(fallback);
+  return t("turn.fallback", { from: textOf(`mode.${from}`, from), to: textOf(`mode.${to}`, to), reason });
+}

@@ -1,0 +1,56 @@
+// @ts-check
+/** What a person does with an answer: copy it, rate it, look inside. */
+import { rate } from "../state/conversation.js";
+import { openPanel, store, toast } from "../state/store.js";
+import { duration, moment, t, textOf } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { Icon } from "./icon.js";
+import { IconButton } from "./icon-button.js";
+
+/** @import { Turn } from "../state/types.js" */
+/** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
+
+/** @param {{ turn: TurnSignal, shown: Turn }} props */
+export function TurnActions({ turn, shown }) {
+  const mode = textOf(`mode.${shown.mode}`, shown.mode);
+  const took = shown.status === "done" ? duration(Math.max(0, shown.updatedAt - shown.createdAt - shown.idle)) : "";
+  const about = [shown.agent, mode, took, moment(shown.createdAt)].filter(Boolean).join(" · ");
+  return html`<div class="turn-actions">
+    ${shown.answer && html`<${IconButton} icon="copy" label=${t("turn.copy")} onClick=${() => copy(shown.answer)} />`}
+    ${shown.status === "done" && html`<${Stars} turn=${turn} rating=${shown.rating ?? 0} />`}
+    <${IconButton} icon="info" label=${t("turn.inspect")} onClick=${() => inspect(shown.id)} />
+    <${IconButton} icon="fork" label=${t("panel.snapshots")} onClick=${() => openPanel("snapshots")} />
+    <span class="about">${about}</span>
+  </div>`;
+}
+
+/** @param {{ turn: TurnSignal, rating: number }} props */
+function Stars({ turn, rating }) {
+  return html`<div class="stars" role="group" aria-label=${t("turn.rate")}>
+    ${[1, 2, 3, 4, 5].map(
+      (n) => html`<button
+        type="button"
+        key=${n}
+        aria-label=${t("turn.rateN", { n })}
+        title=${t("turn.rateN", { n })}
+        aria-pressed=${rating === n}
+        data-on=${n <= rating}
+        onClick=${async () => (await rate(turn, n)) && toast(t("turn.rated"), "note")}
+      >
+        <${Icon} name="star" />
+      </button>`,
+    )}
+  </div>`;
+}
+
+/** @param {string} taskId */
+function inspect(taskId) {
+  store.focus.value = taskId;
+  openPanel();
+}
+
+/** @param {string} text */
+async function copy(text) {
+  await navigator.clipboard.writeText(text);
+  toast(t("turn.copied"), "note");
+}

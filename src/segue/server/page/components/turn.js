@@ -1,0 +1,41 @@
+// @ts-check
+/** One message, what is done for it, its answer and its thoughts. */
+import { loadDetails } from "../state/conversation.js";
+import { useRead } from "../state/signals.js";
+import { ACTIVE } from "../state/turn.js";
+import { t } from "../texts/index.js";
+import { html, useEffect } from "../vendor/htm-preact.js";
+import { Activity } from "./activity.js";
+import { Answer } from "./answer.js";
+import { Charts } from "./charts.js";
+import { MessageFiles } from "./message-files.js";
+import { Outcome } from "./outcome.js";
+import { Thoughts } from "./thoughts.js";
+import { TurnActions } from "./turn-actions.js";
+
+/** @typedef {import("../state/store.js").TurnSignal} TurnSignal */
+
+/** @param {{ turn: TurnSignal }} props */
+export function Turn({ turn }) {
+  const shown = useRead(() => turn.value, [turn]);
+  useEffect(() => void loadDetails(turn), [turn]);
+  const isActive = ACTIVE.has(shown.status);
+  return html`<article class="turn" data-status=${shown.status}>
+    <div class="said"><h3 class="unseen">${t("turn.you")}</h3><p>${shown.message}</p>
+      <${MessageFiles} shown=${shown} /></div>
+    ${[...shown.notes, ...shown.pending].map(
+      (note, place) => html`<div class="said note" key=${place} data-pending=${place >= shown.notes.length}>
+        <span class="about">${t("turn.steered")}</span><p>${note}</p>
+      </div>`,
+    )}
+    <div class="reply" aria-busy=${isActive}>
+      <h3 class="unseen">${t("turn.agent")}</h3>
+      <${Activity} shown=${shown} />
+      <${Answer} shown=${shown} />
+      <${Charts} calls=${shown.calls} />
+      <${Outcome} turn=${turn} shown=${shown} />
+      <${Thoughts} shown=${shown} />
+      ${!isActive && html`<${TurnActions} turn=${turn} shown=${shown} />`}
+    </div>
+  </article>`;
+}

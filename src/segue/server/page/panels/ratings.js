@@ -1,0 +1,76 @@
+// @ts-check
+/** How the user rated answers, by the mode that gave them, and the mode that the user prefers. */
+import { get } from "../state/api.js";
+import { prefer, USER } from "../state/sessions.js";
+import { useRead } from "../state/signals.js";
+import { store } from "../state/store.js";
+import { t, textOf } from "../texts/index.js";
+import { html } from "../vendor/htm-preact.js";
+import { Pending, useLoaded } from "./parts/loaded.js";
+
+/** @typedef {{ query: string, mode: string, rating: number | null }} Used */
+
+export default function Panel() {
+  const turns = useRead(() => store.turns.value.map(({ value: { status, rating } }) => `${status}${rating}`).join());
+  const preferred = useRead(() => store.preferred.value);
+  const loaded = useLoaded(() => get(`/api/users/${USER}/preferences`), [turns, preferred]);
+  if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
+  /** @type {Used[]} */
+  const used = loaded.value.mode_history;
+  return html`<${Preferred} mode=${preferred} />
+    ${used.length > 0 && html`<${Modes} used=${used} /><${History} used=${used} />`}
+    ${used.length === 0 && html`<p class="empty">${t("ratings.none")}</p>`}`;
+}
+
+/** @param {{ mode: string }} props */
+function Preferred({ mode }) {
+  if (!mode) return html`<p class="about">${t("ratings.noPreferred")}</p>`;
+  return html`<p class="marked">
+    <span>${t("ratings.preferred", { mode: textOf(`mode.${mode}`, mode) })}</span>
+    <button type="button" onClick=${() => prefer("")}>${t("ratings.forget")}</button>
+  </p>`;
+}
+
+/** @param {{ used: Used[] }} props */
+function Modes({ used }) {
+  const modes = [...Map.groupBy(used, ({ mode }) => mode)];
+  return html`<table>
+    <thead>
+      <tr>
+        <th scope="col">${t("composer.mode")}</th>
+        <th scope="col">${t("ratings.answers")}</th>
+        <th scope="col">${t("ratings.mean")}</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${modes.map(
+        ([mode, rows]) => html`<tr key=${mode}>
+          <td>${textOf(`mode.${mode}`, mode)}</td><td>${rows.length}</td><td>${meanOf(rows)}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+/** @param {Used[]} rows */
+function meanOf(rows) {
+  const rated = rows.flatMap(({ rating }) => rating ?? []);
+  if (!rated.length) return "–";
+  return `${(rated.reduce((sum, rating) => sum + rating, 0) / rated.length).toFixed(1)} (${rated.length})`;
+}
+
+/** @param {{ used: Used[] }} props */
+function History({ used }) {
+  return html`<h3>${t("ratings.latest")}</h3>
+    <ul class="outcomes rated">
+      ${used.map(
+        ({ query, mode, rating }, place) => html`<li key=${place}>
+          <span class="query" title=${query}>${query}</span>
+          <span class="about">${textOf(`mode.${mode}`, mode)}</span>
+          <span class="given" role="img" aria-label=${rating ? t("turn.rateN", { n: rating }) : t("ratings.unrated")}>
+            ${rating ? "★".repeat(rating) : "–"}
+          </span>
+        </li>`,
+      )}
+    </ul>`;
+}

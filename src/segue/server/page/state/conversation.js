@@ -1,0 +1,248 @@
+// @ts-check
+/** The conversation that is shown: loading it, and what a person does in it. */
+import { signal } from "../vendor/signals-core.js";
+import { get, request, send } from "./api.js";
+import { attempt } from "./failures.js";
+import { uploads } from "./files.js";
+import { leaveAll, refresh, watch } from "./live.js";
+import { goTo, nameSession } from "./router.js";
+import { loadSessions } from "./sessions.js";
+import { store, turnOf } from "./store.js";
+import { ACTIVE, OPEN, turnOfRow, without } from "./turn.js";
+
+/** @import { Attachment, Json, TaskRow } from "./types.js" */
+/** @typedef {import("./store.js").TurnSignal} TurnSignal */
+
+const PAGE = 20;
+
+/**
+ * Show a session; an empty name is a new conversation.
+ *
+ * @param {string} session
+ */
+export async function open(session) {
+  leaveAll();
+  store.session.value = session;
+  store.turns.value = [];
+  store.focus.value = "";
+  store.paging.value = { state: session ? "loading" : "none", older: null };
+  if (!session) return;
+  await attempt(() => load(session));
+  const isLoading = store.session.value === session && store.paging.value.state === "loading";
+  if (isLoading) store.paging.value = { state: "failed", older: null };
+}
+
+/** @param {string} session */
+async function load(session) {
+  const page = await get(pageAddress(session));
+  if (store.session.value !== session) return;
+  leaveAll();
+  store.turns.value = page.items.toReversed().map(shown);
+  store.paging.value = { state: "ready", older: page.next };
+  const row = store.sessions.value?.find((each) => each.session_id === session);
+  store.agent.value = row?.default_agent || store.turns.value.at(-1)?.value.agent || store.agent.value;
+}
+
+/**
+ * Show the session that a task belongs to.
+ *
+ * @param {string} taskId
+ */
+export async function openTask(taskId) {
+  const trace = await attempt(() => get(`/api/tasks/${encodeURIComponent(taskId)}`));
+  if (!trace) return goTo("");
+  store.focus.value = taskId;
+  goTo(trace.task.session_id);
+}
+
+/** Show the turns before the oldest that is shown. */
+export async function loadOlder() {
+  const { session, paging } = store;
+  const { older } = paging.value;
+  if (!older || paging.value.state === "loading") return;
+  const of = session.value;
+  paging.value = { state: "loading", older };
+  const page = await attempt(() => get(`${pageAddress(of)}&before=${encodeURIComponent(older)}`));
+  if (session.value !== of) return;
+  if (page) store.turns.value = [...page.items.toReversed().map(shown), ...store.turns.value];
+  paging.value = { state: "ready", older: page ? page.next : older };
+}
+
+/** @param {string} session */
+function pageAddress(session) {
+  return `/api/sessions/${encodeURIComponent(session)}/tasks?html=true&limit=${PAGE}`;
+}
+
+/**
+ * @param {TaskRow} row
+ * @returns {TurnSignal}
+ */
+function shown(row) {
+  const turn = signal(turnOfRow(row));
+  if (ACTIVE.has(row.status)) watch(turn);
+  return turn;
+}
+
+/** Load what is stored of a turn, once. @param {TurnSignal} turn */
+export async function loadDetails(turn) {
+  if (turn.value.detailed || turn.value.connection) return;
+  turn.value = { ...turn.value, detailed: true };
+  await attempt(() => refresh(turn));
+}
+
+/** Load a turn anew: a stream truncates what is long. @param {string} taskId */
+export async function reload(taskId) {
+  const turn = turnOf(taskId);
+  if (turn) await attempt(() => refresh(turn));
+}
+
+/** The turn that has not come to an end, if there is one. */
+export function openTurn() {
+  const latest = store.turns.value.at(-1);
+  return latest && OPEN.has(latest.value.status) ? latest : undefined;
+}
+
+/**
+ * Send a message: to the task that is open, else as a new one.
+ *
+ * @param {string} message
+ * @returns {Promise<boolean>} whether it was taken
+ */
+export async function say(message) {
+  const turn = openTurn();
+  const { question } = turn?.value ?? {};
+  if (turn && question && question.kind !== "approval") {
+    return answer(turn, { answer: message, interrupt_id: question.interrupt_id });
+  }
+  if (!turn) return submit(newTask(message));
+  turn.value = { ...turn.value, pending: [...turn.value.pending, message] };
+  const taken = await submit({ message, session_id: store.session.value, steer: true });
+  if (!taken) turn.value = { ...turn.value, pending: without(turn.value.pending, message) };
+  return taken;
+}
+
+/**
+ * @param {Json & { message: string }} said
+ * @returns {Promise<boolean>} whether it was taken
+ */
+async function submit(said) {
+  const attachments = uploads();
+  const body = { ...said, attachments: attachments.map((file) => file.upload_id) };
+  const headers = { "Idempotency-Key": keyOf(JSON.stringify(body)) };
+  const response = await attempt(() => request("POST", "/api/chat", { body, headers }));
+  if (!response) return false;
+  sending = { body: "", key: "" };
+  adopt(response, said.message, attachments);
+  return true;
+}
+
+let sending = { body: "", key: "" };
+
+/** The same key for the same message until it is taken: it may have arrived though no answer came. */
+function keyOf(/** @type {string} */ body) {
+  if (sending.body !== body) {
+    const random = crypto.getRandomValues(new Uint32Array(4));
+    sending = { body, key: [...random].map((part) => part.toString(16)).join("-") };
+  }
+  return sending.key;
+}
+
+/** @param {string} message */
+function newTask(message) {
+  const { session, agent, mode } = store;
+  return { message, session_id: session.value || null, agent_id: agent.value || null, mode: mode.value || null };
+}
+
+/** Show a stream's task. @param {Response} response @param {string} message @param {Attachment[]} attachments */
+function adopt(response, message, attachments) {
+  const taskId = response.headers.get("X-Task-Id") ?? "";
+  const session = decodeURIComponent(response.headers.get("X-Session-Id") ?? "");
+  const known = turnOf(taskId);
+  if (known) return watch(known, response);
+  const now = Date.now() / 1000;
+  const turn = signal({
+    ...turnOfRow({
+      task_id: taskId,
+      session_id: session,
+      agent_id: store.agent.value,
+      user_id: "",
+      mode: store.mode.value,
+      model: "",
+      status: "running",
+      message,
+      attachments,
+      error: null,
+      result: null,
+      rating: null,
+      created_at: now,
+      updated_at: now,
+    }),
+    detailed: true,
+  });
+  store.turns.value = [...store.turns.value, turn];
+  store.focus.value = "";
+  if (store.session.value !== session) {
+    store.session.value = session;
+    store.paging.value = { state: "ready", older: null };
+    nameSession(session);
+  }
+  watch(turn, response);
+  void loadSessions();
+}
+
+/**
+ * Ask something of a turn's task, then show what came of it.
+ *
+ * @param {TurnSignal} turn
+ * @param {string} what pause, resume, cancel, answer or rating
+ * @param {Json} [body]
+ */
+async function ask(turn, what, body) {
+  const path = `/api/tasks/${encodeURIComponent(turn.value.id)}/${what}`;
+  const row = await attempt(() => send("POST", path, body));
+  if (!row) return false;
+  const { status, rating, error } = /** @type {TaskRow} */ (row);
+  turn.value = { ...turn.value, status, rating, error: error ?? "" };
+  if (ACTIVE.has(status)) watch(turn);
+  else await attempt(() => refresh(turn));
+  void loadSessions();
+  return true;
+}
+
+/** @param {TurnSignal} turn */
+export const pause = (turn) => ask(turn, "pause");
+/** @param {TurnSignal} turn */
+export const resume = (turn) => ask(turn, "resume");
+/** @param {TurnSignal} turn */
+export const cancel = (turn) => ask(turn, "cancel");
+/** @param {TurnSignal} turn @param {number} rating */
+export const rate = (turn, rating) => ask(turn, "rating", { rating });
+/** @param {TurnSignal} turn @param {Json} body */
+export const answer = (turn, body) => ask(turn, "answer", body);
+
+/** Look again at a session that changed elsewhere: another tab, the terminal, a restart. */
+export async function lookAgain() {
+  const session = store.session.value;
+  if (store.paging.value.state === "failed") return load(session).catch(() => {}); // it is looked again anyway
+  if (!hasChanged(session)) return;
+  const page = await get(pageAddress(session)).catch(() => null);
+  if (!page || store.session.value !== session) return;
+  for (const task of /** @type {TaskRow[]} */ (page.items.toReversed())) merge(task);
+}
+
+/** Whether the list of sessions knows more of the session than is shown. @param {string} session */
+function hasChanged(session) {
+  const row = store.sessions.value?.find((each) => each.session_id === session);
+  const latest = store.turns.value.at(-1)?.value;
+  if (!row || !latest || latest.connection || store.paging.value.state !== "ready") return false;
+  return row.status !== latest.status || row.updated_at > latest.updatedAt;
+}
+
+/** @param {TaskRow} task */
+function merge(task) {
+  const known = turnOf(task.task_id);
+  if (!known) store.turns.value = [...store.turns.value, shown(task)];
+  else if (known.value.connection || known.value.updatedAt >= task.updated_at) return;
+  else if (ACTIVE.has(task.status)) watch(known);
+  else void attempt(() => refresh(known));
+}

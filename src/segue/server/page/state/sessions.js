@@ -1,0 +1,68 @@
+// @ts-check
+/** The list of sessions, the inbox, and what the service has to offer. */
+import { get, send } from "./api.js";
+import { attempt } from "./failures.js";
+import { goTo } from "./router.js";
+import { store } from "./store.js";
+
+/** @import { Agent, SessionRow } from "./types.js" */
+
+export const USER = "default";
+
+/** @param {SessionRow} session */
+export function titleOf(session) {
+  return session.title || session.session_id;
+}
+
+/** Load the sessions that the search finds. */
+export async function loadSessions() {
+  const query = store.search.value;
+  const page = await get(`/api/sessions?limit=200${query ? `&q=${encodeURIComponent(query)}` : ""}`);
+  if (query === store.search.value) store.sessions.value = page.items;
+}
+
+/** Load what waits for a person. */
+export async function loadWaiting() {
+  store.waiting.value = (await get("/api/waiting")).items;
+}
+
+/** Load agents and preferences. */
+export async function loadOffer() {
+  const [agents, preferences] = await Promise.all([
+    get("/api/agents"),
+    get(`/api/users/${USER}/preferences`),
+  ]);
+  store.agents.value = agents.items;
+  store.preferred.value = preferences.default_mode;
+  store.agent.value ||= defaultAgent(agents.items);
+}
+
+/** @param {Agent[]} agents */
+function defaultAgent(agents) {
+  return (agents.find((agent) => agent.default) ?? agents[0])?.agent_id ?? "";
+}
+
+/** @param {string} mode */
+export async function prefer(mode) {
+  const set = await attempt(() => send("PUT", `/api/users/${USER}/preferences`, { default_mode: mode }));
+  if (set) store.preferred.value = set.default_mode;
+  return Boolean(set);
+}
+
+/** @param {string} session @param {string} title */
+export async function rename(session, title) {
+  await attempt(() => send("PATCH", `/api/sessions/${encodeURIComponent(session)}`, { title }));
+  await attempt(loadSessions);
+}
+
+/** @param {string} session */
+export async function remove(session) {
+  const done = await attempt(async () => {
+    await send("DELETE", `/api/sessions/${encodeURIComponent(session)}`);
+    return true;
+  });
+  if (!done) return false;
+  if (store.session.value === session) goTo("");
+  await attempt(loadSessions);
+  return true;
+}

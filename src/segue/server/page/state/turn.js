@@ -1,0 +1,222 @@
+// @ts-check
+/** A turn as its task's events describe it. */
+
+/** @import { Call, Frame, LedgerCall, TaskRow, Trace, Turn } from "./types.js" */
+
+/** Statuses in which a process works on the task. */
+export const ACTIVE = new Set(["pending", "running", "pausing"]);
+/** Statuses in which the session takes no other message. */
+export const OPEN = new Set([...ACTIVE, "waiting", "paused"]);
+
+/**
+ * A turn that is known by its task's row only.
+ *
+ * @param {TaskRow} row
+ * @returns {Turn}
+ */
+export function turnOfRow(row) {
+  const result = row.result ?? {};
+  return {
+    id: row.task_id,
+    session: row.session_id,
+    message: row.message,
+    attachments: row.attachments ?? [],
+    agent: row.agent_id,
+    mode: result.mode || row.mode,
+    model: row.model,
+    status: row.status,
+    answer: result.answer ?? "",
+    html: row.html ?? "",
+    draft: "",
+    thoughts: [],
+    thinking: "",
+    mark: 0,
+    calls: [],
+    goal: "",
+    steps: (result.plan ?? []).map(stepOf),
+    notes: [],
+    pending: [],
+    question: null,
+    error: row.error ?? result.error ?? "",
+    rating: row.rating,
+    usage: result.usage ?? null,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    idle: 0,
+    waiting: "",
+    fallback: "",
+    malformed: Boolean(result.malformed),
+    seq: 0,
+    connection: "",
+    detailed: false,
+  };
+}
+
+/**
+ * A turn with everything that is stored of its task.
+ *
+ * @param {Trace} trace
+ * @returns {Turn}
+ */
+export function turnOfTrace({ task, events, calls, question }) {
+  const started = turnOfRow(task);
+  const folded = foldAll({ ...started, steps: [] }, events);
+  const thoughts = folded.thoughts.length ? folded.thoughts : thoughtsOf(task);
+  return {
+    ...folded,
+    calls: folded.calls.map((call) => withOutcome(call, calls)),
+    thoughts,
+    thinking: thoughts.join("\n\n"),
+    mark: thoughts.join("\n\n").length,
+    steps: folded.steps.length ? folded.steps : started.steps,
+    answer: started.answer || folded.answer,
+    error: started.error,
+    status: task.status,
+    question,
+    detailed: true,
+  };
+}
+
+/**
+ * The call with its whole result, which an event holds only in part.
+ *
+ * @param {Call} call
+ * @param {LedgerCall[]} ledger
+ * @returns {Call}
+ */
+function withOutcome(call, ledger) {
+  const scope = call.key.slice(0, call.key.lastIndexOf(":"));
+  const found = ledger.findLast(
+    (each) => each.scope.split("#")[0] === scope && each.idx === call.index && each.name === call.name,
+  );
+  return call.result && found?.outcome ? { ...call, result: found.outcome, truncated: false } : call;
+}
+
+/** @param {TaskRow} row */
+function thoughtsOf(row) {
+  const text = String(row.result?.reasoning?.text ?? "").replace(/<\/?thinking>/g, "").trim();
+  return text ? [text] : [];
+}
+
+/**
+ * @param {Turn} turn
+ * @param {Frame[]} frames
+ */
+export function foldAll(turn, frames) {
+  return frames.reduce((folded, frame) => {
+    const next = FOLDS[frame.type]?.(folded, frame) ?? folded;
+    return frame.seq ? { ...next, seq: frame.seq, mark: next.thinking.length } : next;
+  }, turn);
+}
+
+/**
+ * A connection stands: what had streamed of the running call comes again.
+ *
+ * @param {Turn} turn
+ * @returns {Turn}
+ */
+export function joined(turn) {
+  return { ...turn, connection: "live", draft: "", thinking: turn.thinking.slice(0, turn.mark) };
+}
+
+/** @type {Record<string, (turn: Turn, frame: Frame) => Turn>} */
+const FOLDS = {
+  task_started: (turn, { message, agent_id, model }) => ({ ...turn, message, agent: agent_id, model }),
+  mode_selected: (turn, { mode }) => ({ ...turn, mode }),
+  state_changed: (turn, frame) => {
+    const updatedAt = frame.timestamp ?? turn.updatedAt;
+    const idle = ACTIVE.has(frame.old) ? turn.idle : turn.idle + updatedAt - turn.updatedAt;
+    return { ...turn, status: frame.new, waiting: "", updatedAt, idle };
+  },
+  fallback: (turn, { from_mode: from, to_mode: to, reason }) => ({
+    ...turn,
+    draft: "",
+    steps: [],
+    fallback: JSON.stringify({ from, to, reason }),
+  }),
+  paused: (turn, { reason }) => ({ ...turn, draft: "", ...(/^forked/.test(reason) && begunNow(turn)) }),
+  resumed: (turn) => ({ ...turn, question: null, error: "", answer: "" }),
+  cancelled: (turn, { partial }) => ({ ...turn, answer: partial || turn.answer, draft: "" }),
+  steered: (turn, { message }) => ({
+    ...turn,
+    notes: [...turn.notes, message],
+    pending: without(turn.pending, message),
+  }),
+  approval_requested: (turn, { calls, interrupt_id }) => ({
+    ...turn,
+    question: { kind: "approval", calls, interrupt_id },
+  }),
+  approval_given: (turn) => ({ ...turn, question: null }),
+  question_asked: (turn, { question, interrupt_id }) => ({
+    ...turn,
+    question: { kind: "question", question, interrupt_id },
+  }),
+  question_answered: (turn) => ({ ...turn, question: null }),
+  thought: (turn, { text }) => ({ ...turn, thoughts: text ? [...turn.thoughts, text] : turn.thoughts }),
+  tool_call: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, null) }),
+  tool_result: (turn, frame) => ({ ...turn, calls: withCall(turn.calls, frame, frame.result ?? {}) }),
+  plan_update: (turn, { goal, steps }) => ({ ...turn, goal, steps: (steps ?? []).map(stepOf) }),
+  step_update: (turn, frame) => ({ ...turn, steps: withStep(turn.steps, frame) }),
+  answer: (turn, { answer }) => ({ ...turn, answer, draft: "" }),
+  error: (turn, { message, final }) => (final ? { ...turn, error: message } : turn),
+  thinking: (turn, { content }) => ({ ...turn, thinking: turn.thinking + content, waiting: "" }),
+  token: (turn, { content }) => (turn.answer ? turn : { ...turn, draft: turn.draft + content, waiting: "" }),
+  attempt_restarted: (turn) => ({ ...turn, draft: "", thinking: turn.thinking.slice(0, turn.mark) }),
+  waiting: (turn, { reason }) => ({ ...turn, waiting: reason }),
+};
+
+/** What a fork took over does not count as its time. @param {Turn} turn */
+const begunNow = (turn) => ({ createdAt: turn.updatedAt, idle: 0 });
+
+/**
+ * The texts without the first that is this one.
+ *
+ * @param {string[]} texts
+ * @param {string} text
+ */
+export function without(texts, text) {
+  const place = texts.indexOf(text);
+  return place < 0 ? texts : texts.toSpliced(place, 1);
+}
+
+/**
+ * The calls, with this one begun or ended.
+ *
+ * @param {Call[]} calls
+ * @param {Frame} frame
+ * @param {Record<string, unknown> | null} result
+ */
+function withCall(calls, frame, result) {
+  const key = `${frame.trace_id || frame.step_id}:${frame.index}`;
+  /** @type {Call} */
+  const call = {
+    key,
+    index: frame.index,
+    name: frame.name,
+    arguments: frame.arguments ?? {},
+    result,
+    seconds: frame.seconds ?? 0,
+    step: frame.step_id ?? "",
+    truncated: Boolean(frame.truncated),
+  };
+  const place = calls.findIndex((each) => each.key === key && each.result === null);
+  return place < 0 ? [...calls, call] : calls.with(place, call);
+}
+
+/** @param {Record<string, any>} step */
+function stepOf(step) {
+  const { step_id: id, description = "", status = "pending", note = "" } = step;
+  return { id: String(id), description, status, note };
+}
+
+/**
+ * @param {Turn["steps"]} steps
+ * @param {Frame} frame
+ */
+function withStep(steps, frame) {
+  const place = steps.findIndex((step) => step.id === frame.step_id);
+  if (place < 0) return [...steps, stepOf(frame)];
+  const old = steps[place];
+  const description = old.description || frame.description;
+  return steps.with(place, { ...old, description, status: frame.status, note: frame.note ?? "" });
+}

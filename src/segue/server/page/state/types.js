@@ -1,0 +1,40 @@
+// @ts-check
+/**
+ * The shapes that the API sends and the page keeps.
+ *
+ * @typedef {Record<string, unknown>} Json
+ * @typedef {{ type: string, task_id: string, seq?: number, trace_id?: string, step_id?: string, iteration?: number,
+ *   timestamp?: number, truncated?: boolean } & Record<string, any>} Frame
+ * @typedef {{ task_id: string, session_id: string, agent_id: string, user_id: string, mode: string, model: string,
+ *   status: string, message: string, attachments?: Attachment[], error: string | null,
+ *   result: Record<string, any> | null, rating: number | null,
+ *   created_at: number, updated_at: number, html?: string | null }} TaskRow
+ * @typedef {{ digest: string, name: string, media_type: string, size: number }} Attachment
+ * @typedef {{ name: string, upload: (Attachment & { upload_id: string }) | null }} NextFile
+ * @typedef {{ scope: string, idx: number, name: string, outcome: Json | null }} LedgerCall
+ * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null }} Trace
+ * @typedef {{ session_id: string, title: string, message: string, turns: number, status: string,
+ *   updated_at: number, default_agent: string }} SessionRow
+ * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,
+ *   reads_files: boolean, tools: { name: string, title: string, description: string, needs_approval: boolean }[],
+ *   error: string }} Agent
+ *
+ * @typedef {{ index: number, name: string, arguments: Json }} AskedCall
+ * @typedef {{ kind: string, interrupt_id: string, question?: string, calls?: AskedCall[], problem?: string }} Question
+ * @typedef {{ task_id: string, session_id: string, agent_id: string, message: string, since: number, kind: string,
+ *   question: string, calls: AskedCall[], problem: string, interrupt_id: string }} WaitingTask
+ *
+ * @typedef {{ key: string, index: number, name: string, arguments: Json, result: Json | null, seconds: number,
+ *   step: string, truncated: boolean }} Call
+ * @typedef {{ id: string, description: string, status: string, note: string }} Step
+ * @typedef {{ id: string, session: string, message: string, attachments: Attachment[], agent: string,
+ *   mode: string, model: string, status: string, answer: string, html: string, draft: string, thoughts: string[],
+ *   thinking: string, mark: number, calls: Call[],
+ *   goal: string, steps: Step[], notes: string[], pending: string[], question: Question | null, error: string,
+ *   rating: number | null,
+ *   usage: Record<string, number> | null, createdAt: number, updatedAt: number, idle: number, waiting: string,
+ *   fallback: string, malformed: boolean, seq: number, connection: "" | "live" | "lost", detailed: boolean }} Turn
+ *   One message, and what came of it. `draft` is the answer while it streams, `thinking` what streamed of the thoughts,
+ *   `mark` its length at the last durable event; `seq` numbers that event. `pending` are notes on their way.
+ */
+export {};

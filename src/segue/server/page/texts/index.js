@@ -1,0 +1,70 @@
+// @ts-check
+/** The page's texts in the language that it is shown in. */
+import { remembered } from "../state/storage.js";
+import { effect, signal } from "../vendor/signals-core.js";
+
+/** @typedef {typeof import("./en.js").default} Texts */
+/** @typedef {keyof Texts} TextKey */
+
+/** @type {Record<string, () => Promise<{ default: Texts }>>} only the language that is shown is loaded */
+const LANGUAGES = { en: () => import("./en.js"), zh: () => import("./zh.js") };
+/** "en", "zh", or empty for the browser's. */
+export const chosenLanguage = remembered("language", "");
+/** The language that is shown; it changes once its texts are loaded. */
+export const language = signal(wanted());
+/** @type {Texts} */
+let texts = (await LANGUAGES[language.value]()).default;
+
+function wanted() {
+  return chosenLanguage.value || (navigator.language.startsWith("zh") ? "zh" : "en");
+}
+
+effect(() => {
+  const name = wanted();
+  void LANGUAGES[name]().then((module) => {
+    if (name !== wanted()) return;
+    texts = module.default;
+    language.value = name;
+    document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
+  });
+});
+
+/**
+ * The text of this key, with `{name}` replaced by the value of that name.
+ *
+ * @param {TextKey} key
+ * @param {Record<string, string | number>} [values]
+ */
+export function t(key, values = {}) {
+  return texts[key].replace(/\{(\w+)\}/g, (found, name) => String(values[name] ?? found));
+}
+
+/**
+ * The text of a key that is only known when the page runs, or `otherwise`.
+ *
+ * @param {string} key
+ * @param {string} otherwise
+ */
+export function textOf(key, otherwise) {
+  return key in texts ? t(/** @type {TextKey} */ (key)) : otherwise;
+}
+
+/**
+ * A time of day today, else a date.
+ *
+ * @param {number} seconds Unix time
+ */
+export function moment(seconds) {
+  const date = new Date(seconds * 1000);
+  const isToday = date.toDateString() === new Date().toDateString();
+  /** @type {Intl.DateTimeFormatOptions} */
+  const form = isToday ? { hour: "2-digit", minute: "2-digit" } : { month: "short", day: "numeric" };
+  return date.toLocaleString(document.documentElement.lang, form);
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 1) return t("time.milliseconds", { n: Math.round(seconds * 1000) });
+  if (seconds < 60) return t("time.seconds", { n: seconds.toFixed(seconds < 10 ? 1 : 0) });
+  return t("time.minutes", { n: Math.floor(seconds / 60), rest: Math.round(seconds % 60) });
+}

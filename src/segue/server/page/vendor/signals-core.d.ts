@@ -1,0 +1,2 @@
+/** What the vendored file exports. */
+export * from "@preact/signals-core";

@@ -1,0 +1,186 @@
+"""A response as its clients read it, what it answers, and its stream."""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from ...core.attachments import kind_of
+from ...core.errors import TaskError
+from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered
+from ...core.records import Json
+from ..openai.conversation import instructed
+from ..service import Service
+from ..sse.stream import broken, events_of
+from ..sse.truncation import encoded
+from ..tenants import Tenant
+from .output import Output, items_of
+from .segment import ASKING, Segment, segment_of
+
+_UNUSED = ("max_output_tokens", "max_tool_calls", "temperature", "top_p", "prompt", "safety_identifier", "service_tier")
+_TERMINAL = {"completed": "completed", "failed": "failed", "incomplete": "incomplete", "cancelled": "incomplete"}
+
+
+def head_of(segment: Segment, tenant: Tenant) -> Json:
+    """The fields that stay as they are from the beginning of a response to its end."""
+    row, about = segment.row, segment.about
+    began = segment.events[0].timestamp if segment.start and segment.events else row["created_at"]
+    return {
+        "id": segment.id,
+        "object": "response",
+        "created_at": int(began),
+        "model": about.get("model") or row["agent_id"],
+        "background": about.get("background", False),
+        "conversation": {"id": tenant.shown(row["thread_id"])},
+        "instructions": about.get("instructions"),
+        "metadata": about.get("metadata") or {},
+        "previous_response_id": about.get("previous_response_id"),
+        "user": about.get("user"),
+        "parallel_tool_calls": True,
+        "store": True,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "truncation": "disabled",
+        "reasoning": {"effort": None, "summary": None},
+        **dict.fromkeys(_UNUSED),
+    }
+
+
+def beginning(segment: Segment, tenant: Tenant) -> Json:
+    """The response before anything came of it, as the first events of its stream hold it."""
+    unknown = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage"))
+    about = {"task_id": segment.task_id, "session_id": tenant.shown(segment.row["thread_id"])}
+    initial: Json = {"status": "in_progress", "output": [], **unknown}
+    return {**head_of(segment, tenant), **initial, "segue": {**about, "status": "running", "question": None}}
+
+
+async def response_view(service: Service, segment: Segment, tenant: Tenant) -> Json:
+    """The response as it is now."""
+    row, status = segment.row, segment.status
+    failure = tenant.without_prefix(str(row["error"] or (row["result"] or {}).get("error") or ""))
+    reason = segment.incomplete_reason
+    return {
+        **head_of(segment, tenant),
+        "status": status,
+        "output": items_of(segment),
+        "completed_at": int(segment.events[-1].timestamp) if status == "completed" and segment.events else None,
+        "error": {"code": "server_error", "message": failure} if status == "failed" else None,
+        "incomplete_details": {"reason": reason} if reason else None,
+        "usage": _usage(segment) if segment.is_over else None,
+        "segue": {
+            "task_id": segment.task_id,
+            "session_id": tenant.shown(row["thread_id"]),
+            "status": row["status"],
+            "question": await _question(service, segment),
+        },
+    }
+
+
+async def _question(service: Service, segment: Segment) -> Json | None:
+    """What the response's task asks a person, while it waits."""
+    if not segment.is_last or segment.row["status"] != "waiting":
+        return None
+    try:
+        return await service.app.question(segment.task_id)
+    except TaskError:  # it was just answered
+        return None
+
+
+def _usage(segment: Segment) -> Json:
+    calls = [event for event in segment.events if isinstance(event, ModelCalled)]
+    sent, received = sum(call.input for call in calls), sum(call.output for call in calls)
+    return {
+        "input_tokens": sent,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": received,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": sent + received,
+    }
+
+
+def input_items(segment: Segment) -> list[Json]:
+    """What the response answers: a message, or a person's decisions."""
+    place = f"in_{segment.task_id}_{segment.start}"
+    if not segment.start:
+        text = str(segment.row["message"]).removeprefix(
+            instructed(str(segment.about.get("instructions") or "").strip())
+        )
+        return [_message(place, text, segment.row["attachments"])]
+    first: Event | None = next((e for e in segment.events if isinstance(e, _INPUTS)), None)
+    match first:
+        case Steered():
+            return [_message(place, first.message)]
+        case QuestionAnswered():
+            return [_message(place, first.answer)]
+        case ApprovalGiven():
+            return [*_decisions(segment, place, first)]
+    return []
+
+
+_INPUTS = (Steered, QuestionAnswered, ApprovalGiven)
+
+
+def _message(named: str, text: str, files: Iterable[Json] = ()) -> Json:
+    return {
+        "id": named,
+        "type": "message",
+        "role": "user",
+        "status": "completed",
+        "content": [{"type": "input_text", "text": text}, *file_parts(files)],
+    }
+
+
+def file_parts(files: Iterable[Json]) -> list[Json]:
+    """The files of a message, in the form of `Attachment.json`, as parts that name them."""
+    return [
+        {"type": "input_image", "detail": "auto", "file_id": None, "image_url": None, "filename": file["name"]}
+        if kind_of(file["media_type"]) == "image"
+        else {"type": "input_file", "file_id": None, "filename": file["name"]}
+        for file in files
+    ]
+
+
+def _decisions(segment: Segment, place: str, given: ApprovalGiven) -> Iterator[Json]:
+    requested = {call["index"]: call["id"] for call in segment.asked}
+    for verdict in given.verdicts:
+        yield {
+            "id": f"{place}_{verdict['index']}",
+            "type": "mcp_approval_response",
+            "approval_request_id": requested.get(verdict["index"], ""),
+            "approve": verdict["verdict"] != "reject",
+            "reason": verdict.get("reason") or None,
+        }
+
+
+async def frames(service: Service, tenant: Tenant, segment: Segment, after: int = -1) -> AsyncGenerator[bytes, None]:
+    """The frames of a response's stream whose numbers are above `after`."""
+    output = Output(segment, after)
+    for kind in ("created", "in_progress"):
+        for form in output.lifecycle(kind, beginning(segment, tenant)):
+            yield _frame(form)
+    try:
+        async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True)) as events:
+            async for event in events:
+                if isinstance(event, Steered) and event.seq > segment.start + 1:
+                    break
+                for form in output.of(event):
+                    yield _frame(form)
+                if isinstance(event, ASKING):
+                    break
+        segment = await segment_of(service, await service.app.task(segment.task_id), segment.start)
+        ending = [*_ending(output, segment, await response_view(service, segment, tenant))]
+    except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
+        ending = [*output.fail(broken(tenant, segment.row, error)["error"])]
+    for form in ending:
+        yield _frame(form)
+
+
+def _ending(output: Output, segment: Segment, view: Json) -> Iterator[Json]:
+    """How a stream ends; one whose task is to go on in another process just stops."""
+    if kind := _TERMINAL.get(segment.status):
+        yield from output.close(segment.answer)
+        yield from output.lifecycle(kind, view)
+
+
+def _frame(form: Any) -> bytes:
+    return f"event: {form['type']}\ndata: {encoded(form)}\n\n".encode("ascii")

@@ -1,0 +1,33 @@
+"""Markdown as HTML, for a page that shows an answer."""
+
+import asyncio
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import JsonResponse
+from ..markdown import render
+from .dependencies import TenantDep, routes
+
+router = routes("markdown")
+
+
+class MarkdownRequest(BaseModel):
+    """A text in Markdown."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"text": "**Day 1**: the Forbidden City"}]}
+    )
+
+    text: str = Field(max_length=100_000)
+
+
+class HtmlView(BaseModel):
+    """The text as HTML: without scripts, styles, images and anything else that acts."""
+
+    html: str = Field(examples=["<p><strong>Day 1</strong>: the Forbidden City</p>\n"])
+
+
+@router.post("/api/markdown", response_model=HtmlView)
+async def markdown(body: MarkdownRequest, _: TenantDep) -> JsonResponse:
+    """Render a text; a list of tasks has its answers rendered with `html=true`."""
+    return JsonResponse({"html": await asyncio.to_thread(render, body.text)})

@@ -1,0 +1,127 @@
+"""Routes of OpenAI's responses: a response is a task, or part of one."""
+
+import uuid
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+
+from ...core.records import Json, RequestKey
+from ..errors import JsonResponse, Problem
+from ..responses.bodies import Deleted, ItemList, ResponseRequest, ResponseView
+from ..responses.segment import own_segment, segment_of
+from ..responses.tasks import ResponseTasks
+from ..responses.view import frames, input_items, response_view
+from ..service import Service
+from ..sse.stream import EventStream
+from ..tenants import Tenant
+from .chat import task_headers
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TenantDep, Unset, routes
+from .openai import agent_and_mode
+
+router = routes("openai")
+_STREAM = {
+    "description": "The response; with `stream` server-sent events.",
+    "content": {"text/event-stream": {}},
+}
+_ABOUT = ("model", "instructions", "metadata", "previous_response_id", "background", "user")
+ResponseId = Annotated[str, Path(max_length=200, examples=["resp_2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])]
+
+
+@router.post("/v1/responses", response_model=ResponseView, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
+async def create_response(
+    body: ResponseRequest, service: ServiceDep, tenant: TenantDep, request: Request, key: KeyDep
+) -> Response:
+    """Answer a message, or go on with a person's decisions; a client that disconnects stops nothing.
+
+    With `background` it returns at once. A response goes on after a crash of the service; its stream can be read again
+    from any of its events.
+    """
+    service.refuse_while_draining()
+    if body.conversation and body.previous_response_id:
+        raise Problem(422, "ConversationAndResponse")
+    agent, mode = agent_and_mode(service, body.model)
+    about = {name: value for name in _ABOUT if (value := getattr(body, name)) is not None}
+    key = replace(key or RequestKey(tenant.stored(f"response:{uuid.uuid4()}"), ""), about=about)
+    options = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    tasks = ResponseTasks(service, tenant, body, options)
+    if body.background and not body.stream:
+        return await _view(service, tenant, *await tasks.begin(key))
+    service.open_stream(tenant)
+    try:
+        row, start = await tasks.begin(key)
+        segment = await segment_of(service, row, start)
+        if body.stream:
+            return EventStream(service, tenant, frames(service, tenant, segment), task_headers(tenant, row))
+    except BaseException:
+        service.close_stream(tenant)
+        raise
+    try:
+        async with aclosing(frames(service, tenant, segment)) as stream:
+            async for _ in stream:
+                pass
+        return await _view(service, tenant, await service.app.task(segment.task_id), start)
+    finally:
+        service.close_stream(tenant)
+
+
+@router.get("/v1/responses/{response_id}", response_model=ResponseView, responses={200: _STREAM})
+async def response(
+    response_id: ResponseId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    stream: bool = False,
+    starting_after: Annotated[int | Unset, Query(ge=0, le=2**53, description="The number of the last event.")] = None,
+) -> Response:
+    """A response as it is now; with `stream` its events, those after a number if it is given, and what follows."""
+    segment = await own_segment(service, tenant, response_id)
+    if stream:
+        service.open_stream(tenant)
+        missed = frames(service, tenant, segment, -1 if starting_after is None else starting_after)
+        return EventStream(service, tenant, missed, task_headers(tenant, segment.row))
+    return JsonResponse(await response_view(service, segment, tenant))
+
+
+@router.get("/v1/responses/{response_id}/input_items", response_model=ItemList)
+async def response_input_items(
+    response_id: ResponseId, service: ServiceDep, tenant: TenantDep, order: Literal["asc", "desc"] = "desc"
+) -> JsonResponse:
+    """What a response answers."""
+    items = input_items(await own_segment(service, tenant, response_id))
+    return JsonResponse(item_list(items if order == "asc" else items[::-1]))
+
+
+@router.post("/v1/responses/{response_id}/cancel", response_model=ResponseView, responses=CONFLICT)
+async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Cancel a response's task; one that is cancelled stays so."""
+    segment = await own_segment(service, tenant, response_id)
+    if not segment.is_last:
+        raise Problem(409, "ResponseContinued", named=response_id)
+    if segment.status != "cancelled":
+        await service.app.cancel(segment.task_id)
+    return await _view(service, tenant, await service.app.task(segment.task_id), segment.start)
+
+
+@router.delete("/v1/responses/{response_id}", response_model=Deleted, responses=CONFLICT)
+async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """Delete a response that is the only one of its conversation, with that."""
+    segment = await own_segment(service, tenant, response_id)
+    thread_id = segment.row["thread_id"]
+    tasks = await service.app.tasks(session_id=thread_id, limit=2)
+    if len(tasks) > 1 or segment.start or not segment.is_last:
+        raise Problem(409, "PartOfConversation", named=tenant.shown(thread_id))
+    await service.app.delete(thread_id)
+    return JsonResponse({"id": response_id, "object": "response", "deleted": True})
+
+
+def item_list(items: list[Json]) -> Json:
+    """The fields of an `ItemList`."""
+    first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
+    return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
+
+
+async def _view(service: Service, tenant: Tenant, row: Json, start: int) -> JsonResponse:
+    segment = await segment_of(service, row, start)
+    return JsonResponse(await response_view(service, segment, tenant), 200, task_headers(tenant, row))

@@ -1,0 +1,66 @@
+"""Digests of agents' definitions: what changes them, and what does not."""
+
+from typing import Any
+
+import pytest
+
+from segue.core.agents import Agent
+from segue.registry import Registry
+from segue.tools.bound_tool import tool
+
+
+def pay(number: int) -> int:
+    """Pay."""
+    return number
+
+
+@tool(needs_approval=True)
+def pay_with_approval(number: int) -> int:
+    """Pay."""
+    return number
+
+
+pay_with_approval.__name__ = "pay"
+
+
+def digest(**changes: Any) -> str:
+    agent = Agent(**{"agent_id": "a", "prompt": "You pay.", "tools": (pay, "calculator"), **changes})
+    return Registry((agent,), {}).digest(agent)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": "You pay twice."},
+        {"tools": (pay,)},
+        {"tools": ("calculator",)},
+        {"tools": (pay_with_approval, "calculator")},
+        {"model": "offline"},
+        {"protocol": "native"},
+        {"max_iteration": 3},
+        {"mcp": [{"name": "files", "command": "files"}]},
+    ],
+)
+def test_what_a_task_depends_on_changes_it(changes: dict[str, Any]) -> None:
+    assert digest(**changes) != digest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tools": ("calculator", pay)},
+        {"api_key": "secret"},
+        {"base_url": "http://10.0.0.1/v1"},
+        {"description": "Pays"},
+        {"auto": "model"},
+    ],
+)
+def test_keys_addresses_and_orders_do_not(changes: dict[str, Any]) -> None:
+    assert digest(**changes) == digest()
+
+
+def test_an_agent_that_is_replaced_has_another_one() -> None:
+    registry = Registry((Agent(agent_id="a"),), {})
+    before = registry.digest(registry.agent("a"))
+    registry.register(Agent(agent_id="a", prompt="You pay."))
+    assert registry.digest(registry.agent("a")) != before

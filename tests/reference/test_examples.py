@@ -1,0 +1,59 @@
+"""Every example of the README and of the documentation runs as it stands."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.loopback import LoopbackServer, Text
+from tests.loopback_script import Scripted
+from tests.server.serving import Served
+
+from .blocks import PAGES, ROOT, Reader, blocks_of
+
+REPLIES: dict[str, Sequence[Scripted]] = {
+    "docs/guides/structured-output.md": (
+        Text("Order 17 was shipped on Monday."),
+        Text('{"order_id": 17, "status": "shipped"}'),
+    ),
+    "docs/guides/files.md": (Text("The host was moved at 09:00."),),
+}
+"""What a language model says to the examples of a page that need one."""
+SERVICE = "http://127.0.0.1:8000"
+SERVED = ("docs/guides/openai-clients.md",)
+"""Pages whose examples call the service."""
+PROCESSES = ("docs/guides/mcp.md",)
+"""Pages whose examples start processes."""
+
+
+def place(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    return Reader(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=place(page), marks=[pytest.mark.slow] if place(page) in PROCESSES else [])
+        for page in PAGES
+        if any(blocks_of(page))
+    ],
+)
+def test_the_examples_of_a_page_run(page: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackServer(REPLIES.get(place(page), ())) as server:
+        if place(page) in REPLIES:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        blocks = list(blocks_of(page))
+        if place(page) in SERVED:
+            with Served() as served:
+                monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+                reader.follow([replace(block, text=block.text.replace(SERVICE, served.url)) for block in blocks])
+        else:
+            reader.follow(blocks)
+        server.assert_spent()

@@ -1,0 +1,46 @@
+"""The numbers that the README and the guides quote are those of the measurements."""
+
+import re
+
+from .blocks import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RELIABILITY = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+COSTS = (ROOT / "benchmarks/costs.md").read_text(encoding="utf-8")
+
+
+def cells(text: str, row: str) -> list[str]:
+    """What is in a table's row after its first cell."""
+    (found,) = re.findall(rf"^\| {re.escape(row)} \| (.*) \|$", text, re.MULTILINE)
+    return [cell.strip() for cell in found.split("|")]
+
+
+def test_the_readmes_crashes_are_those_of_make_crash() -> None:
+    measured = {
+        "killed with −9, at a write or at a random time": ["**all**"],
+        "power cuts": ["a power cut"],
+        "paused, after an event or at a write": ["a pause after an event", "a pause at a write"],
+        "full disks": ["a full disk"],
+    }
+    for row, sources in measured.items():
+        tables = [cells(RELIABILITY, source) for source in sources]
+        runs, *faults = cells(README, row)
+        assert int(runs) == sum(int(table[0]) for table in tables)
+        lost, duplicated, wrong = (sum(int(table[place]) for table in tables) for place in (2, 3, 5))
+        assert faults == [str(lost), str(duplicated), str(wrong)]
+
+
+def test_the_readmes_races_are_those_of_make_crash() -> None:
+    races = [cells(RELIABILITY, row) for row in ("the second is refused", "the second waits in the queue")]
+    assert f"Of {sum(int(race[0]) for race in races):,} races" in README
+    assert {race[3] for race in races} == {"0"}
+
+
+def test_the_costs_are_those_of_make_bench() -> None:
+    sent = COSTS[COSTS.index("| characters sent in 20 calls") :]
+    json, native = (cells(sent, row) for row in ("Segue json", "Segue native"))
+    assert f"the native protocol sends {native[-1]} times" in README
+    assert f"the json protocol {json[-1]} times" in README
+    guide = (ROOT / "docs/guides/models.md").read_text(encoding="utf-8")
+    for row, measured in (('`protocol="json"`', json), ('`protocol="native"`', native)):
+        assert cells(guide, row) == [f"{round(int(measured[0].replace(',', '')), -3):,}", f"{measured[3][:-1]} %"]

@@ -1,0 +1,64 @@
+"""The port of workers over a SQLite file: what to run is found by looking, and nothing is told."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from segue.core.records import Unowned, Worker
+
+_UNOWNED = """
+    SELECT task_id, thread_id, agent_id, agent_digest, mode, coalesce(owner, '') AS owner,
+        coalesce(expires_at, 0) <= ? AS expired
+    FROM tasks LEFT JOIN leases USING (thread_id) WHERE status IN ('pending', 'running', 'pausing')
+"""
+
+
+class PollingWorkers:
+    """Shared by the apps of a test, as a database is by processes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._workers: dict[str, Worker] = {}
+
+    async def report(self, worker: Worker) -> None:
+        self._workers[worker.owner] = replace(worker, seen_at=time.time())
+
+    async def leave(self, owner: str) -> None:
+        self._workers.pop(owner, None)
+
+    async def list(self) -> list[Worker]:
+        return [*self._workers.values()]
+
+    async def is_queued(self, task_id: str) -> bool:
+        return any(each.task_id == task_id and not each.owner for each in await self.unowned())
+
+    async def unowned(self, agents: Mapping[str, str] | None = None) -> Iterable[Unowned]:
+        connection = sqlite3.connect(self._file)
+        try:
+            rows = connection.execute(_UNOWNED, (time.time(),)).fetchall()
+        finally:
+            connection.close()
+        names = ("task_id", "thread_id", "agent_id", "agent_digest", "mode", "owner", "expired")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [Unowned(**row, orphaned=not self._has(row["agent_id"], row["agent_digest"])) for row in found]
+
+    def _has(self, agent_id: str, digest: str) -> bool:
+        return any(worker.agents.get(agent_id) == digest for worker in self._workers.values())
+
+    async def wake(self, tasks: Iterable[Unowned]) -> None:
+        """They are found anyway."""
+
+    async def serve(self, agents: Mapping[str, str], concurrency: int, run: Callable[[str], Awaitable[None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for each in await self.unowned():
+                    same = each.agent_digest == agents.get(each.agent_id) or each.orphaned
+                    if each.agent_id in agents and each.expired and same:
+                        group.create_task(run(each.task_id))
+                await asyncio.sleep(0.05)
+
+    async def listen(self, tell: Callable[..., None], connected: Callable[[bool], None]) -> None:
+        await asyncio.Event().wait()

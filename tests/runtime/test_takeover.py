@@ -1,0 +1,253 @@
+"""Tasks that another process of the database runs: dispatch, hand-over and take-over."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.core.agents import Agent
+from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnreachable, TaskError, ThreadBusy
+from segue.core.records import Worker
+from segue.runtime import worker
+from segue.runtime.dispatch import dispatching
+from segue.runtime.takeover import MOST_TAKEOVERS, is_hopeless
+from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.runtime.polling_workers import PollingWorkers
+
+
+class Till:
+    """A tool whose effects can be counted, and that can be held up."""
+
+    def __init__(self) -> None:
+        self.effects: list[int] = []
+        self.gate = asyncio.Event()
+        self.entered = asyncio.Event()
+
+    async def pay(self, number: int) -> int:
+        """Pay."""
+        self.entered.set()
+        await self.gate.wait()
+        self.effects.append(number)
+        return number
+
+
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "segue.db"
+    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(file))
+    return file
+
+
+def agent(till: Till, *replies: Any) -> Agent:
+    return Agent(agent_id="payer", model=ScriptedChatModel(replies), tools=(till.pay,), mode="react")
+
+
+@pytest.fixture
+async def sender(database: Path, till: Till) -> AsyncIterator[App]:
+    async with segue.open(database, agents=[agent(till, answer("not me"))], dispatch="always") as app:
+        yield app
+
+
+@asynccontextmanager
+async def working(database: Path, *agents: Agent) -> AsyncIterator[tuple[App, Callable[[], Awaitable[None]]]]:
+    """An app whose worker runs, and what stops the worker."""
+    async with segue.open(database, agents=agents, dispatch="never") as app:
+        worker = app.worker(2)
+        run = asyncio.create_task(worker.run(5.0))
+
+        async def stop() -> None:
+            worker.stop()
+            await run
+
+        yield app, stop
+        if not run.done():
+            await stop()
+
+
+async def types(app: App, task_id: str) -> list[str]:
+    return [event["type"] for event in await app.events(task_id)]
+
+
+async def start(app: App, **options: Any) -> str:
+    return str((await app.start("pay", agent="payer", session_id="s", **options))["task_id"])
+
+
+async def handed_over(database: Path, sender: App, till: Till) -> str:
+    """A task whose worker stopped after the first of its two calls."""
+    calls = call_tool(("pay", {"number": 1}), ("pay", {"number": 2}))
+    async with working(database, agent(till, calls)) as (_, stop):
+        task_id = await start(sender)
+        await till.entered.wait()
+        stopping = asyncio.create_task(stop())
+        await asyncio.sleep(0.05)
+        till.gate.set()
+        await stopping
+    return task_id
+
+
+async def test_a_worker_runs_what_another_process_was_sent(database: Path, sender: App, till: Till) -> None:
+    till.gate.set()
+    async with working(database, agent(till, call_tool(("pay", {"number": 1})), answer("paid"))):
+        result = await sender.ask("pay", agent="payer", session_id="s")
+    assert (result["answer"], result["status"], till.effects) == ("paid", "done", [1])
+
+
+async def test_a_task_that_waits_for_a_worker_keeps_its_session_and_says_so(
+    database: Path, sender: App, till: Till
+) -> None:
+    task_id = await start(sender)
+    following = aiter(sender.follow(task_id))
+    assert (await anext(following)).type == "waiting"
+    assert [task.task_id for task in await sender.queries.waiting_for_worker()] == [task_id]
+    assert await sender.resumable() == []
+    with pytest.raises(ThreadBusy):
+        await start(sender)
+    async with working(database, agent(till, answer("paid"), answer("paid again"))):
+        second = asyncio.create_task(sender.ask("again", agent="payer", session_id="s", wait=10))
+        assert "task_complete" in [event.type async for event in following]
+        assert (await second)["answer"] == "paid again"
+
+
+async def test_a_worker_that_stops_hands_its_task_over_at_a_boundary(database: Path, sender: App, till: Till) -> None:
+    task_id = await handed_over(database, sender, till)
+    assert (await sender.task(task_id))["status"] == "running"
+    assert till.effects == [1]
+    async with working(database, agent(till, answer("paid"))):
+        async for _ in sender.follow(task_id):
+            pass
+    assert (await sender.task(task_id))["status"] == "done"
+    assert till.effects == [1, 2]
+    assert not {"paused", "resumed"} & {*await types(sender, task_id)}
+
+
+async def test_a_task_whose_worker_is_gone_is_taken_over(database: Path, sender: App, till: Till) -> None:
+    till.gate.set()
+    task_id = await start(sender)
+    async with segue.open(database, agents=[agent(till)]) as dead:
+        leases = dead._runner.leases
+        await leases._lease.acquire("s", "elsewhere:1:x", ttl=0.3)
+    async with working(database, agent(till, answer("paid"))):
+        async for _ in sender.follow(task_id):
+            pass
+    assert (await sender.task(task_id))["status"] == "done"
+
+
+async def test_pause_and_cancel_reach_a_worker_and_a_task_that_none_has(
+    database: Path, sender: App, till: Till
+) -> None:
+    task_id = await start(sender)
+    await sender.pause(task_id)
+    assert (await sender.task(task_id))["status"] == "paused"
+    async with working(database, agent(till, call_tool(("pay", {"number": 1})))):
+        resumed = asyncio.create_task(sender.resume(task_id))
+        await till.entered.wait()
+        await sender.pause(task_id)
+        till.gate.set()
+        assert (await resumed)["status"] == "paused"
+        await sender.cancel(task_id)
+    assert (await sender.task(task_id))["status"] == "cancelled"
+
+
+async def test_the_error_of_a_worker_is_raised_where_the_result_is_awaited(
+    database: Path, sender: App, till: Till
+) -> None:
+    failing = agent(till, ModelUnreachable("the endpoint is down"))
+    async with working(database, failing):
+        with pytest.raises(TaskError, match="the endpoint is down"):
+            await sender.ask("pay", agent="payer", session_id="s")
+
+
+async def test_tasks_of_agents_that_no_worker_has_are_run_here(database: Path, till: Till) -> None:
+    till.gate.set()
+    async with working(database), segue.open(database, agents=[agent(till, answer("here"))]) as app:
+        assert (await app.ask("pay", agent="payer"))["answer"] == "here"
+
+
+async def test_a_task_is_left_to_workers_with_its_version_of_the_agent(
+    database: Path, sender: App, till: Till, caplog: pytest.LogCaptureFixture
+) -> None:
+    till.gate.set()
+    changed = agent(till, answer("changed")).model_copy(update={"prompt": "Pay twice."})
+    async with working(database, changed), working(database, agent(till, answer("same"))):
+        await asyncio.sleep(0.2)
+        assert (await sender.ask("pay", agent="payer"))["answer"] == "same"
+    assert "another version" not in caplog.text
+    async with working(database, changed):
+        result = await sender.ask("pay", agent="payer")
+    assert result["answer"] == "changed"
+    assert "another version of its agent payer" in caplog.text
+
+
+async def test_a_task_that_goes_on_with_a_changed_agent_says_so(database: Path, sender: App, till: Till) -> None:
+    task_id = await handed_over(database, sender, till)
+    changed = agent(till, answer("paid")).model_copy(update={"prompt": "Pay twice."})
+    async with working(database, changed):
+        async for _ in sender.follow(task_id):
+            pass
+    resumed = [event for event in await sender.events(task_id) if event["type"] == "resumed"]
+    assert [event["data"] for event in resumed] == [{"agent_changed": True}]
+
+
+async def test_without_a_worker_with_its_version_of_the_agent_a_process_runs_its_tasks(
+    database: Path, till: Till
+) -> None:
+    changed = agent(till, answer("changed")).model_copy(update={"prompt": "Pay twice."})
+    async with working(database, changed), segue.open(database, agents=[agent(till, answer("here"))]) as app:
+        await asyncio.sleep(0.2)
+        assert (await app.ask("pay", agent="payer"))["answer"] == "here"
+
+
+async def test_a_worker_logs_once_that_the_database_is_gone_and_once_that_it_is_back(
+    database: Path, till: Till, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "REPORT_EVERY", 0.01)
+    outage, back = [DatabaseUnavailable("The server is gone.")] * 3, asyncio.Event()
+
+    class Leaving(PollingWorkers):
+        async def report(self, worker: Worker) -> None:
+            if outage:
+                raise outage.pop()
+            if self._workers:
+                back.set()
+            await super().report(worker)
+
+    monkeypatch.setattr(SqliteStorage, "workers", Leaving(database))
+    with caplog.at_level("INFO", worker.__name__):
+        async with working(database, agent(till)):
+            await back.wait()
+    said = [record.message for record in caplog.records if record.name == worker.__name__]
+    assert said == ["The server is gone.", "The database can be used again."]
+
+
+def test_where_tasks_run_is_one_of_three() -> None:
+    assert dispatching(None, {}) == "auto"
+    assert dispatching(None, {"SEGUE_DISPATCH": "never"}) == "never"
+    assert dispatching("always", {"SEGUE_DISPATCH": "never"}) == "always"
+    with pytest.raises(ConfigurationError, match="auto, always or never"):
+        dispatching("sometimes", {})
+
+
+async def test_sqlite_has_no_workers(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="PostgreSQL"):
+        await segue.open(tmp_path / "s.db", dispatch="always")
+    async with segue.open(tmp_path / "s.db") as app:
+        with pytest.raises(ConfigurationError, match="PostgreSQL"):
+            app.worker(1)
+
+
+@pytest.mark.parametrize(
+    ("told", "hopeless"), [(["resumed"] * MOST_TAKEOVERS, True), (["resumed", "thinking"] * 9, False)]
+)
+def test_a_task_that_only_ends_its_workers_is_hopeless(told: list[str], hopeless: bool) -> None:
+    assert is_hopeless(told) is hopeless

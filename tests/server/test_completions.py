@@ -1,0 +1,270 @@
+"""OpenAI's stock client holds conversations with agents: sessions, forks, approvals, a restart in the middle."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
+from .shop import refund, reply
+
+OPEN = ServerSettings(heartbeat_seconds=0.2)
+Messages = list[ChatCompletionMessageParam]
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def served(held: Held, database: Path) -> Iterator[Served]:
+    with Served(database, OPEN, agents=[held.agent("a", reply, tools=(refund,))]) as served:
+        yield served
+        held.go.set()
+
+
+def stock(served: Served, key: str = "none", retries: int = 0) -> openai.OpenAI:
+    http_client = httpx.Client(trust_env=False)
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key=key, max_retries=retries, http_client=http_client)
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    with stock(served) as client:
+        yield client
+
+
+def say(client: openai.OpenAI, messages: Messages, text: str, **options: Any) -> str:
+    """Send a message after others, as a chat page does; `messages` has both then, and the answer."""
+    messages.append({"role": "user", "content": text})
+    completion = client.chat.completions.create(model="a", messages=messages, **options)
+    content = completion.choices[0].message.content
+    assert content is not None
+    messages.append({"role": "assistant", "content": content})
+    return content
+
+
+def sessions(served: Served) -> list[str]:
+    with served.client() as http:
+        return sorted(row["session_id"] for row in http.get("/api/sessions").json()["items"])
+
+
+def test_agents_and_their_modes_are_models(client: openai.OpenAI) -> None:
+    names = [model.id for model in client.models.list()]
+    assert client.models.retrieve("a:plan").id == "a:plan"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("none")
+    assert {"a", "a:plan", "travel:direct"} <= set(names)
+    with pytest.raises(openai.NotFoundError, match="There is no model 'a:none'") as caught:
+        client.chat.completions.create(model="a:none", messages=[{"role": "user", "content": "hi"}])
+    assert (caught.value.code, caught.value.type) == ("model_not_found", "invalid_request_error")
+
+
+def test_only_the_new_message_of_a_conversation_is_taken(client: openai.OpenAI, served: Served) -> None:
+    messages: Messages = [{"role": "system", "content": "Be brief."}]
+    assert say(client, messages, "apples") == "Heard apples."
+    assert say(client, messages, "pears") == "Heard apples, pears."
+    (session,) = sessions(served)
+    with served.client() as http:
+        tasks = http.get(f"/api/sessions/{session}/tasks").json()["items"]
+    assert [task["message"] for task in tasks] == ["pears", "<instructions>\nBe brief.\n</instructions>\n\napples"]
+
+
+def test_a_stream_has_the_thinking_the_answer_and_the_usage(client: openai.OpenAI) -> None:
+    messages: Messages = [{"role": "user", "content": "apples"}]
+    chunks = [
+        *client.chat.completions.create(
+            model="a:react", messages=messages, stream=True, stream_options={"include_usage": True}
+        )
+    ]
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == "Heard apples."
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
+    assert chunks[-2].model_extra and chunks[-2].model_extra["segue"]["status"] == "done"
+    assert chunks[-1].choices == [] and chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens == chunks[-1].usage.prompt_tokens + chunks[-1].usage.completion_tokens
+
+
+def test_reasoning_and_calls_are_streamed_beside_the_answer(client: openai.OpenAI, held: Held) -> None:
+    held.go.set()
+    messages: Messages = [{"role": "user", "content": "please hold"}]
+    chunks = [*client.chat.completions.create(model="a", messages=messages, stream=True)]
+    extras = [chunk.choices[0].delta.model_extra or {} for chunk in chunks]
+    reasoning = "".join(extra.get("reasoning_content", "") for extra in extras)
+    assert "round 1" not in reasoning  # a banner is the terminal's
+    assert "I hold." in reasoning and 'hold {"name":"one"}' in reasoning
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Settled, 好的."
+
+
+def test_an_answer_that_is_asked_for_again_and_an_edited_message_fork(client: openai.OpenAI, served: Served) -> None:
+    messages: Messages = []
+    say(client, messages, "apples", user="ann")
+    say(client, messages, "pears", user="ann")
+    assert sessions(served) == ["ann"]
+    again = messages[:2]
+    assert say(client, again, "pears", user="ann") == "Heard apples, pears."
+    assert sessions(served) == ["ann", "ann.2"]
+    edited = messages[:2]
+    assert say(client, edited, "plums", user="ann") == "Heard apples, plums."
+    assert sessions(served) == ["ann", "ann.2", "ann.3"]
+    assert say(client, edited, "kiwis", user="ann") == "Heard apples, plums, kiwis."
+    assert sessions(served) == ["ann", "ann.2", "ann.3"]
+    assert say(client, [], "pears", user="ann") == "Heard pears."
+    assert sessions(served) == ["ann", "ann.2", "ann.3", "ann.4"]
+
+
+def test_what_was_said_elsewhere_comes_with_the_first_message(client: openai.OpenAI) -> None:
+    messages: Messages = [{"role": "user", "content": "apples"}, {"role": "assistant", "content": "apples, I see"}]
+    assert say(client, messages, "pears") == "Heard apples, pears."
+
+
+@pytest.mark.parametrize(
+    ("said", "decided", "ran"),
+    [("批准", ("approve", ""), 1), ("too expensive", ("reject", "too expensive"), 0)],
+)
+def test_a_reply_to_an_approval_decides(
+    client: openai.OpenAI, served: Served, said: str, decided: tuple[str, str], ran: int
+) -> None:
+    messages: Messages = []
+    notice = say(client, messages, "please refund")
+    assert notice.startswith("Approve refund(amount=5)?") and '"approve"' in notice
+    assert say(client, messages, said) == "Settled, 好的."
+    (session,) = sessions(served)
+    with served.client() as http:
+        (task,) = http.get(f"/api/sessions/{session}/tasks").json()["items"]
+        trace = http.get(f"/api/tasks/{task['task_id']}").json()
+    (given,) = [event["verdicts"] for event in trace["events"] if event["type"] == "approval_given"]
+    assert [(verdict["verdict"], verdict.get("reason", "")) for verdict in given] == [decided]
+    assert len(trace["calls"]) == ran
+    assert say(client, messages, "apples").startswith("Settled")  # one session, one history
+
+
+def test_a_question_is_answered_by_the_next_message(client: openai.OpenAI) -> None:
+    messages: Messages = [{"role": "user", "content": "paint it"}]
+    asked = client.chat.completions.create(model="a:controller", messages=messages)
+    assert asked.choices[0].message.content == "Which colour?"
+    assert asked.model_extra and asked.model_extra["segue"]["status"] == "waiting"
+    messages += [{"role": "assistant", "content": "Which colour?"}, {"role": "user", "content": "blue"}]
+    assert client.chat.completions.create(model="a", messages=messages).choices[0].message.content == "It is blue."
+
+
+def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenAI, served: Served, held: Held) -> None:
+    messages: Messages = [{"role": "user", "content": "please hold"}]
+    with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+        next(iter(stream))
+        held.begun.wait(10)
+    held.go.set()
+    again = client.chat.completions.create(model="a", messages=messages)
+    assert again.choices[0].message.content == "Settled, 好的."
+    assert (held.effects, len(sessions(served))) == (["one"], 1)
+    retried = client.chat.completions.create(
+        model="a", messages=messages, extra_headers={"x-stainless-retry-count": "1"}
+    )
+    assert retried.id == again.id
+    assert (held.effects, len(sessions(served))) == (["one"], 1)
+
+
+def test_a_conversation_survives_a_restart(held: Held, database: Path) -> None:
+    messages: Messages = []
+    agents = [held.agent("a", reply, tools=(refund,))]
+    with Served(database, OPEN, agents=agents) as served, stock(served) as client:
+        say(client, messages, "apples")
+        say(client, messages, "please refund")
+    with Served(database, OPEN, agents=[held.agent("a", reply, tools=(refund,))]) as served, stock(served) as client:
+        assert say(client, messages, "approve") == "Settled, 好的."
+        assert len(sessions(served)) == 1
+
+
+def test_a_paused_task_says_so_and_goes_on(client: openai.OpenAI, served: Served, held: Held) -> None:
+    messages: Messages = [{"role": "user", "content": "please hold"}]
+    with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+        task_id = next(iter(stream)).id.removeprefix("chatcmpl-")
+        held.begun.wait(10)
+        with served.client() as http:
+            http.post(f"/api/tasks/{task_id}/pause").raise_for_status()
+            held.go.set()
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+            wait_until(lambda: http.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "paused")
+    assert text == "The task is paused. Send another message to continue."
+    messages.append({"role": "assistant", "content": text})
+    assert say(client, messages, "go on") == "Settled, 好的."
+    assert held.effects == ["one"]
+
+
+def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI, served: Served) -> None:
+    messages: Messages = [{"role": "user", "content": "please fail"}]
+    with pytest.raises(openai.InternalServerError, match="the endpoint is down") as caught:
+        client.chat.completions.create(model="a", messages=messages)
+    assert (caught.value.status_code, caught.value.code) == (502, "task_failed")
+    with pytest.raises(openai.APIError, match="the endpoint is down"):
+        list(client.chat.completions.create(model="a", messages=messages, stream=True))
+    assert len(sessions(served)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "the agent decides it"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"logprobs": True}, "logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"n": 2}, "body.n"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"messages": [{"role": "assistant", "content": "hi"}]}, "send the user's message last"),
+        ({"messages": []}, "messages"),
+    ],
+)
+def test_what_is_not_supported_is_refused(client: openai.OpenAI, fields: dict[str, Any], why: str) -> None:
+    body = {"model": "a", "messages": [{"role": "user", "content": "hi"}], **fields}
+    with pytest.raises(openai.UnprocessableEntityError, match=why) as caught:
+        client.chat.completions.create(**body)
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_the_requests_of_open_webui_and_librechat(served: Served) -> None:
+    """Their documented fields and headers: a chat's id names the session; settings of sampling change nothing."""
+    head = {"X-OpenWebUI-Chat-Id": "chat-1", "X-OpenWebUI-User-Id": "7", "Authorization": "Bearer none"}
+    webui = {
+        "model": "a",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "apples"}]}],
+        "temperature": 0.7,
+        "max_tokens": 100,
+    }
+    librechat = {
+        "model": "a",
+        "user": "65f0",
+        "stream": True,
+        "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "pears"}],
+        "top_p": 1,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+    }
+    with served.client() as http:
+        first = http.post("/v1/chat/completions", json=webui, headers=head)
+        second = http.post("/v1/chat/completions", json=librechat)
+        for answered, session in ((first, "chat-1"), (second, "65f0")):
+            assert answered.headers["content-type"].startswith("text/event-stream")
+            assert answered.headers["x-session-id"] == session
+            assert answered.text.rstrip().endswith("data: [DONE]")
+
+
+def test_tenants_are_apart_and_a_key_is_needed(held: Held, database: Path) -> None:
+    settings = ServerSettings(keys=KEYS)
+    with Served(database, settings, agents=[held.agent("a", reply)]) as served:
+        with stock(served) as client, pytest.raises(openai.AuthenticationError, match="An API key is required"):
+            client.models.list()
+        for key in (KEY, "key-of-beta-0123456789"):
+            with stock(served, key) as client:
+                assert say(client, [], "apples", user="ann") == "Heard apples."
+        with served.client(headers={"Authorization": f"Bearer {KEY}"}) as http:
+            assert [row["session_id"] for row in http.get("/api/sessions").json()["items"]] == ["ann"]
+            assert chat(http, "pears", session_id="ann", agent_id="a")[-1]["result"]["success"]

@@ -1,0 +1,60 @@
+"""AG-UI's and MCP's clients go on with a conversation whose service was killed in the middle of a tool call."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import Shell, pages, shell
+
+from .test_ag_ui import body, resumed, run, types
+from .test_mcp import Person, opened, said
+from .test_processes import Process, effects, serve
+
+__all__ = ["pages", "serve", "shell"]
+
+ASKED = "please fetch it, then refund it"
+REFUNDED = ["fetch begun", "refund 50 sorry"]
+
+
+@pytest.mark.slow
+def test_an_ag_ui_run_goes_on_after_a_kill(pages: Shell, serve: Callable[..., Process]) -> None:
+    first = serve()
+    with first.client() as client, client.stream("POST", "/ag-ui/shop", json=body(ASKED, "r1")) as response:
+        lines = response.iter_lines()
+        seen = next(json.loads(line[6:]) for line in lines if "TOOL_CALL_START" in line)
+        pages.until("effects", "fetch begun")
+        first.stop(signal.SIGKILL)
+    with serve().client() as client:
+        events = run(client, body(ASKED, "r1"))
+        assert seen["toolCallId"] in [event.get("toolCallId") for event in events]
+        assert events[-1]["outcome"]["interrupts"][0]["reason"] == "approval"
+        answered = run(client, resumed(events, "r2", {"verdict": "approve"}))
+    assert "TOOL_CALL_RESULT" in types(answered) and answered[-1]["outcome"] == {"type": "success"}
+    assert effects(pages) == REFUNDED, "nothing ran twice"
+
+
+@pytest.mark.slow
+async def test_a_call_of_an_mcp_client_goes_on_after_a_kill(pages: Shell, serve: Callable[..., Process]) -> None:
+    key, person = {"idempotencyKey": "k"}, Person(verdict="approve")
+    first = serve()
+
+    def kill() -> None:
+        pages.until("effects", "fetch begun")
+        first.stop(signal.SIGKILL)
+
+    with first.client() as http:
+        killed = asyncio.create_task(asyncio.to_thread(kill))
+        with pytest.raises(ExceptionGroup):  # the SDK ends its session with the connection
+            async with opened(str(http.base_url), {}) as client:
+                await client.call_tool("shop", {"message": ASKED}, meta=key)
+        await killed
+    with serve().client() as http:
+        async with opened(str(http.base_url), {}, elicitation_callback=person) as client:
+            result = await client.call_tool("shop", {"message": ASKED}, meta=key)
+        assert result.structured_content["status"] == "done" and "refunded 50" in said(result)
+        tasks = (await asyncio.to_thread(http.get, "/api/agents/shop/tasks")).json()["items"]
+    assert len(tasks) == 1 and len(person.asked) == 1
+    assert effects(pages) == REFUNDED, "nothing ran twice"

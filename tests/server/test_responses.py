@@ -1,0 +1,409 @@
+"""OpenAI's stock client holds conversations as responses: streams that begin again, approvals, forks, a restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+
+from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, wait_until
+from .shop import refund, reply
+from .test_completions import stock
+
+OPEN = ServerSettings(heartbeat_seconds=0.2)
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+def serve(database: Path, held: Held, settings: ServerSettings = OPEN) -> Served:
+    return Served(database, settings, agents=[held.agent("a", reply, tools=(refund,))])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service whose tools wait for nothing."""
+    held = Held()
+    held.go.set()
+    with serve(tmp_path_factory.mktemp("responses") / "segue.db", held) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    with stock(served) as client:
+        yield client
+
+
+@pytest.fixture
+def busy(held: Held, database: Path) -> Iterator[Served]:
+    """A service whose tool waits until it is let go."""
+    with serve(database, held) as busy:
+        yield busy
+        held.go.set()
+
+
+@pytest.fixture
+def holding(busy: Served) -> Iterator[openai.OpenAI]:
+    with stock(busy) as holding:
+        yield holding
+
+
+def kinds(response: Response) -> list[str]:
+    return [item.type for item in response.output]
+
+
+def decisions(response: Response, approve: bool = True, **fields: Any) -> Any:
+    return [
+        {"type": "mcp_approval_response", "approval_request_id": item.id, "approve": approve, **fields}
+        for item in response.output
+        if item.type == "mcp_approval_request"
+    ]
+
+
+def stands(client: openai.OpenAI, response_id: str, status: str = "completed") -> Response:
+    """The response, once it has that status."""
+    wait_until(lambda: client.responses.retrieve(response_id).status == status)
+    return client.responses.retrieve(response_id)
+
+
+def test_a_response_has_the_answer_and_what_led_to_it(client: openai.OpenAI) -> None:
+    response = client.responses.create(model="a", input="please hold", metadata={"shop": "north"}, user="ann")
+    assert (response.status, response.output_text) == ("completed", "Settled, 好的.")
+    assert kinds(response) == ["reasoning", "mcp_call", "reasoning", "message"]
+    call = response.output[1]
+    assert call.type == "mcp_call"
+    assert (call.name, call.arguments, call.output, call.status) == ("hold", '{"name":"one"}', "held one", "completed")
+    assert response.usage and response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+    again = client.responses.retrieve(response.id)
+    assert again.to_dict() == response.to_dict()
+    assert (again.metadata, again.user) == ({"shop": "north"}, "ann")
+    (item,) = client.responses.input_items.list(response.id).data
+    assert item.type == "message" and item.content[0].type == "input_text" and item.content[0].text == "please hold"
+
+
+def test_a_stream_is_read_by_the_stock_client(client: openai.OpenAI) -> None:
+    with client.responses.stream(model="a", input="please hold") as stream:
+        events = [*stream]
+        final = stream.get_final_response()
+    numbers = [event.sequence_number for event in events]
+    assert numbers == sorted(set(numbers))
+    assert final.output_text == "Settled, 好的."
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == "Settled, 好的." and len(deltas) > 1
+    stored = client.responses.retrieve(final.id)
+    assert [item.id for item in final.output] == [item.id for item in stored.output]
+
+
+def numbered(stream: Any) -> list[tuple[int, str]]:
+    """The numbers and types of a stream's events, texts apart: their pieces may differ."""
+    return [(e.sequence_number, e.type) for e in stream if e.type != "response.output_text.delta"]
+
+
+def test_a_stream_that_is_read_again_has_the_same_numbers(client: openai.OpenAI) -> None:
+    live = [*client.responses.create(model="a", input="please hold", stream=True)]
+    assert live[0].type == "response.created"
+    response_id = live[0].response.id
+    whole = [*client.responses.retrieve(response_id, stream=True)]
+    assert numbered(whole) == numbered(live)
+    for seen in live:
+        rest = [*client.responses.retrieve(response_id, stream=True, starting_after=seen.sequence_number)]
+        assert all(event.sequence_number > seen.sequence_number for event in rest)
+        first = [event for event in live if event.sequence_number <= seen.sequence_number]
+        assert numbered([*first, *rest]) == numbered(live)
+        assert text(first) + text(rest) == "Settled, 好的."
+
+
+def text(events: list[ResponseStreamEvent]) -> str:
+    return "".join(event.delta for event in events if event.type == "response.output_text.delta")
+
+
+def test_a_conversation_goes_on_from_its_last_response(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="a", input="apples")
+    second = client.responses.create(model="a", input="pears", previous_response_id=first.id)
+    assert second.output_text == "Heard apples, pears."
+    assert second.previous_response_id == first.id
+    assert second.conversation and first.conversation and second.conversation.id == first.conversation.id
+
+
+def test_an_older_response_is_continued_in_a_fork(client: openai.OpenAI, served: Served) -> None:
+    first = client.responses.create(model="a", input="apples")
+    second = client.responses.create(model="a", input="pears", previous_response_id=first.id)
+    other = client.responses.create(model="a", input="plums", previous_response_id=first.id)
+    assert other.output_text == "Heard apples, plums."
+    assert other.conversation and second.conversation and other.conversation.id != second.conversation.id
+    third = client.responses.create(model="a", input="kiwis", previous_response_id=second.id)
+    assert third.output_text == "Heard apples, pears, kiwis."
+
+
+def test_items_that_are_sent_back_name_the_response(client: openai.OpenAI, served: Served) -> None:
+    """As clients do that keep the conversation themselves."""
+    history: list[Any] = [{"role": "user", "content": "apples"}]
+    ids = set()
+    for fruit in ("pears", "plums"):
+        response = client.responses.create(model="a", input=history)
+        history += [item.to_dict() for item in response.output]
+        history.append({"role": "user", "content": fruit})
+        ids.add(response.conversation.id if response.conversation else "")
+    last = client.responses.create(model="a", input=history)
+    assert last.output_text == "Heard apples, pears, plums."
+    ids.add(last.conversation.id if last.conversation else "")
+    assert len(ids) == 1
+
+
+def test_a_conversation_that_is_not_known_is_told(client: openai.OpenAI) -> None:
+    messages: Any = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "apples"},
+        {"role": "assistant", "content": "Apples!"},
+        {"role": "user", "content": [{"type": "input_text", "text": "pears"}]},
+    ]
+    assert client.responses.create(model="a", input=messages).output_text == "Heard apples, pears."
+
+
+def test_instructions_are_told_once(client: openai.OpenAI, served: Served) -> None:
+    first = client.responses.create(model="a", input="apples", instructions="Be brief.")
+    second = client.responses.create(model="a", input="pears", instructions="Be brief.", previous_response_id=first.id)
+    assert first.instructions == second.instructions == "Be brief."
+    with served.client() as http:
+        tasks = http.get(f"/api/sessions/{second.conversation.id if second.conversation else ''}/tasks").json()["items"]
+    assert [task["message"] for task in tasks] == ["pears", "<instructions>\nBe brief.\n</instructions>\n\napples"]
+
+
+@pytest.mark.parametrize(("approve", "effect"), [(True, "refunded 5"), (False, None)])
+def test_an_approval_is_an_item_and_so_is_the_decision(
+    client: openai.OpenAI, approve: bool, effect: str | None
+) -> None:
+    asked = client.responses.create(model="a", input="please refund")
+    assert asked.status == "completed"
+    assert kinds(asked) == ["reasoning", "mcp_approval_request"]
+    request = asked.output[1]
+    assert request.type == "mcp_approval_request"
+    assert (request.name, request.arguments) == ("refund", '{"amount":5}')
+    assert asked.model_extra and asked.model_extra["segue"]["status"] == "waiting"
+    done = client.responses.create(
+        model="a", input=decisions(asked, approve, reason="as agreed"), previous_response_id=asked.id
+    )
+    assert done.id != asked.id and done.output_text == "Settled, 好的."
+    calls = [item for item in done.output if item.type == "mcp_call"]
+    assert [call.output for call in calls] == [effect]
+    assert [call.approval_request_id for call in calls] == [request.id]
+    (decision,) = client.responses.input_items.list(done.id).data
+    assert decision.type == "mcp_approval_response"
+    assert (decision.approval_request_id, decision.approve) == (request.id, approve)
+    assert client.responses.retrieve(asked.id).output_text == ""
+    with pytest.raises(openai.ConflictError):
+        client.responses.create(model="a", input=decisions(asked), previous_response_id=asked.id)
+    with pytest.raises(openai.ConflictError, match="continued already"):
+        client.responses.create(model="a", input="apples", previous_response_id=asked.id)
+
+
+def test_a_message_approves_whatever_its_instructions(client: openai.OpenAI) -> None:
+    asked = client.responses.create(model="a", input="please refund")
+    done = client.responses.create(model="a", input="approve", instructions="Be brief.", previous_response_id=asked.id)
+    assert [item.output for item in done.output if item.type == "mcp_call"] == ["refunded 5"]
+
+
+def test_decisions_on_calls_of_another_response_are_refused(client: openai.OpenAI) -> None:
+    first, second = (client.responses.create(model="a", input="please refund") for _ in range(2))
+    with pytest.raises(openai.UnprocessableEntityError, match="send those of one"):
+        client.responses.create(model="a", input=decisions(first), previous_response_id=second.id)
+    with pytest.raises(openai.UnprocessableEntityError, match="Approvals come alone"):
+        mixed = [*decisions(first), {"role": "user", "content": "apples"}]
+        client.responses.create(model="a", input=mixed, previous_response_id=first.id)
+
+
+def test_a_decision_names_its_response(client: openai.OpenAI) -> None:
+    asked = client.responses.create(model="a", input="please refund")
+    assert client.responses.create(model="a", input=decisions(asked)).output_text == "Settled, 好的."
+
+
+def test_a_question_is_a_message_and_so_is_the_answer(client: openai.OpenAI) -> None:
+    asked = client.responses.create(model="a:controller", input="Paint it")
+    assert asked.output_text == "Which colour?"
+    assert asked.model_extra and asked.model_extra["segue"]["question"]["kind"] == "question"
+    answered = client.responses.create(model="a:controller", input="blue", previous_response_id=asked.id)
+    assert answered.output_text == "It is blue."
+    assert client.responses.retrieve(asked.id).output_text == "Which colour?"
+
+
+def test_a_background_response_is_polled_and_streamed(holding: openai.OpenAI, held: Held) -> None:
+    response = holding.responses.create(model="a", input="please hold", background=True)
+    assert response.status in ("queued", "in_progress") and response.background
+    assert held.begun.wait(10)
+    with holding.responses.retrieve(response.id, stream=True) as stream:
+        for event in stream:
+            if event.type == "response.mcp_call.in_progress":
+                break
+    held.go.set()
+    rest = [*holding.responses.retrieve(response.id, stream=True, starting_after=event.sequence_number)]
+    assert rest[-1].type == "response.completed" and text(rest) == "Settled, 好的."
+    assert stands(holding, response.id).output_text == "Settled, 好的."
+    assert held.effects == ["one"]
+
+
+def test_a_response_is_cancelled(holding: openai.OpenAI, held: Held) -> None:
+    response = holding.responses.create(model="a", input="please hold", background=True)
+    assert held.begun.wait(10)
+    assert holding.responses.cancel(response.id).status == "cancelled"
+    assert holding.responses.cancel(response.id).status == "cancelled"
+    done = holding.responses.create(model="a", input="apples")
+    with pytest.raises(openai.ConflictError, match="nothing to cancel"):
+        holding.responses.cancel(done.id)
+
+
+def test_a_message_to_an_unfinished_response_steers_it(holding: openai.OpenAI, held: Held) -> None:
+    first = holding.responses.create(model="a", input="please hold", background=True)
+    assert held.begun.wait(10)
+    held.go.set()
+    second = holding.responses.create(model="a", input="and note apples", previous_response_id=first.id)
+    assert (second.status, second.output_text) == ("completed", "Settled, 好的.")
+    before = holding.responses.retrieve(first.id)
+    assert (before.status, before.incomplete_details and before.incomplete_details.reason) in (
+        ("incomplete", "steered"),
+        ("completed", None),  # it had just decided on its answer
+    )
+
+
+def test_a_response_that_fails_says_so(client: openai.OpenAI) -> None:
+    response = client.responses.create(model="a", input="please fail")
+    assert response.status == "failed" and response.error and "the endpoint is down" in response.error.message
+    again = client.responses.create(model="a", input="once more", previous_response_id=response.id)
+    assert again.id != response.id and again.conversation == response.conversation
+
+
+def test_a_response_that_is_paused_is_incomplete_and_goes_on(holding: openai.OpenAI, busy: Served, held: Held) -> None:
+    response = holding.responses.create(model="a", input="please hold", background=True)
+    assert held.begun.wait(10)
+    with busy.client() as http:
+        http.post(f"/api/tasks/{response.id.removeprefix('resp_')}/pause").raise_for_status()
+    held.go.set()
+    paused = stands(holding, response.id, "incomplete")
+    assert paused.incomplete_details and paused.incomplete_details.to_dict() == {"reason": "paused"}
+    assert holding.responses.create(model="a", input="go on", previous_response_id=response.id).status == "completed"
+
+
+def test_a_response_is_deleted_with_its_conversation(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="a", input="apples")
+    second = client.responses.create(model="a", input="pears", previous_response_id=first.id)
+    with pytest.raises(openai.ConflictError, match="DELETE /v1/conversations/"):
+        client.responses.delete(second.id)
+    assert second.conversation
+    assert client.conversations.delete(second.conversation.id).deleted
+    with pytest.raises(openai.NotFoundError, match="There is no response"):
+        client.responses.retrieve(first.id)
+    alone = client.responses.create(model="a", input="apples")
+    client.responses.delete(alone.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(alone.id)
+
+
+def test_a_conversation_is_a_session(client: openai.OpenAI, served: Served) -> None:
+    made = client.conversations.create(metadata={"shop": "north"})
+    assert client.conversations.retrieve(made.id).metadata == {"shop": "north"}
+    for fruit in ("apples", "pears"):
+        response = client.responses.create(model="a", input=fruit, conversation=made.id)
+    assert response.output_text == "Heard apples, pears."
+    assert client.conversations.update(made.id, metadata={"shop": "south"}).metadata == {"shop": "south"}
+    items = [*client.conversations.items.list(made.id, order="asc", limit=3)]
+    assert [item.role for item in items if item.type == "message"] == ["user", "assistant", "user", "assistant"]
+    with served.client() as http:
+        assert http.get(f"/api/sessions/{made.id}").json()["turns"] == 2
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="a", input="apples", conversation="nowhere")
+    with pytest.raises(openai.NotFoundError, match="There is no item 'item_99'"):
+        client.conversations.items.list(made.id, after="item_99")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": 0.2}, "temperature"),
+        ({"max_output_tokens": 20}, "max_output_tokens"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": {}, "strict": True}]}, "tools"),
+        ({"store": False}, "store"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
+        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"input": ""}, "input"),
+        ({"extra_body": {"colour": "red"}}, "colour"),
+        ({"metadata": {"a": "b" * 600}}, "metadata.a"),
+    ],
+)
+def test_what_is_not_supported_is_refused(client: openai.OpenAI, fields: Json, param: str) -> None:
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        client.responses.create(**{"model": "a", "input": "hi", **fields})
+    assert caught.value.type == "invalid_request_error"
+    assert (caught.value.param or "").startswith(param)
+
+
+def test_a_response_of_another_tenant_is_not_there(held: Held, database: Path) -> None:
+    with serve(database, held, ServerSettings(keys=KEYS)) as served:
+        with stock(served, KEY) as client:
+            mine = client.responses.create(model="a", input="apples")
+        with stock(served, OTHER_KEY) as client:
+            for call in (client.responses.retrieve, client.responses.cancel, client.responses.delete):
+                with pytest.raises(openai.NotFoundError):
+                    call(mine.id)
+            with pytest.raises(openai.NotFoundError):
+                client.responses.create(model="a", input="pears", previous_response_id=mine.id)
+        with served.client(headers=BETA) as http:
+            assert http.get("/v1/responses/x").status_code == 404
+
+
+def test_the_same_key_gives_the_same_response(client: openai.OpenAI) -> None:
+    once = {"Idempotency-Key": "k"}
+    first = client.responses.create(model="a", input="please refund", extra_headers=once)
+    assert client.responses.create(model="a", input="please refund", extra_headers=once).id == first.id
+    twice = {"Idempotency-Key": "l"}
+    done = client.responses.create(model="a", input=decisions(first), extra_headers=twice)
+    assert client.responses.create(model="a", input=decisions(first), extra_headers=twice).id == done.id
+    with pytest.raises(openai.ConflictError, match="used for another request"):
+        client.responses.create(model="a", input="apples", extra_headers=once)
+
+
+def test_a_conversation_survives_a_restart(held: Held, database: Path) -> None:
+    with serve(database, held) as served, stock(served) as client:
+        first = client.responses.create(model="a", input="apples")
+        asked = client.responses.create(model="a", input="please refund", previous_response_id=first.id, stream=True)
+        before = numbered(asked)
+        response = client.responses.retrieve(first.id)
+    with serve(database, held) as served, stock(served) as client:
+        assert client.responses.retrieve(first.id).to_dict() == response.to_dict()
+        with served.client() as http:
+            (waiting,) = http.get("/api/waiting").json()["items"]
+        asked_id = f"resp_{waiting['task_id']}"
+        assert numbered(client.responses.retrieve(asked_id, stream=True)) == before
+        done = client.responses.create(model="a", input=decisions(client.responses.retrieve(asked_id)))
+        assert done.output_text == "Settled, 好的."
+
+
+def test_a_stream_ends_without_an_end_when_the_service_stops(held: Held, database: Path) -> None:
+    with serve(database, held) as served, stock(served) as client:
+        stream = iter(client.responses.create(model="a", input="please hold", stream=True))
+        seen = [next(stream)]
+        assert held.begun.wait(10)
+        from segue.server.shutdown import drain
+
+        stopping = served.begin(drain(served.service))
+        held.go.set()
+        seen += stream
+        assert seen[-1].type != "response.completed"
+        stopping.result(20)
+    with serve(database, held) as served, stock(served) as client:
+        assert seen[0].type == "response.created"
+        last = seen[-1].sequence_number
+        rest = [*client.responses.retrieve(seen[0].response.id, stream=True, starting_after=last)]
+        assert rest[-1].type == "response.completed" and text(rest) == "Settled, 好的."
+    assert held.effects == ["one"]
+
+
+def test_a_response_without_a_key_is_refused(served: Served) -> None:
+    with httpx.Client(trust_env=False) as http:
+        body = {"model": "a", "input": "hi"}
+        refused = http.post(f"{served.url}/v1/responses", json=body, headers={"Host": "evil.example"})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (421, "invalid_request_error")

@@ -1,0 +1,66 @@
+"""Sessions over HTTP: created without a message, with an agent and a model that their messages use."""
+
+import httpx
+import pytest
+
+from segue.core.agents import Agent
+
+from .serving import BETA, Held, chat
+from .shop import reply
+
+
+@pytest.fixture(scope="module")
+def own_agents(held: Held) -> list[Agent]:
+    return [held.agent("a", reply)]
+
+
+def test_a_session_without_a_message_is_listed_renamed_used_and_deleted(client: httpx.Client) -> None:
+    created = client.post("/api/sessions", json={"agent_id": "a", "title": "fruit"})
+    assert created.status_code == 201
+    session_id = created.json()["session_id"]
+    listed = client.get("/api/sessions", params={"q": "fruit"}).json()["items"]
+    assert listed == [created.json()] == [client.get(f"/api/sessions/{session_id}").json()]
+    assert [listed[0][name] for name in ("title", "turns", "status", "default_agent")] == ["fruit", 0, "done", "a"]
+    assert client.get(f"/api/sessions/{session_id}/history").json() == {"items": [], "next": None}
+    assert client.patch(f"/api/sessions/{session_id}", json={"title": "apples"}).status_code == 204
+    assert chat(client, "apples", session_id=session_id)[-1]["result"]["answer"] == "Heard apples."
+    shown = client.get(f"/api/sessions/{session_id}").json()
+    assert [shown[name] for name in ("title", "turns", "agent_id")] == ["apples", 1, "a"]
+    assert client.delete(f"/api/sessions/{session_id}").status_code == 204
+    assert client.get(f"/api/sessions/{session_id}").status_code == 404
+
+
+def test_a_session_that_was_never_used_is_deleted(client: httpx.Client) -> None:
+    assert client.post("/api/sessions", json={"session_id": "empty"}).status_code == 201
+    assert client.post("/api/sessions", json={"session_id": "empty"}).status_code == 409
+    assert client.delete("/api/sessions/empty").status_code == 204
+    assert client.get("/api/sessions/empty").status_code == 404
+
+
+def test_what_is_chosen_for_a_session_serves_messages_that_name_nothing(client: httpx.Client) -> None:
+    assert "Heard" not in chat(client, "apples", session_id="s")[-1]["result"]["answer"]
+    assert client.patch("/api/sessions/s", json={"agent_id": "a"}).status_code == 204
+    assert chat(client, "apples", session_id="s")[-1]["result"]["answer"] == "Heard apples."
+    assert "Heard" not in chat(client, "pears", session_id="s", agent_id="travel")[-1]["result"]["answer"]
+    assert client.patch("/api/sessions/s", json={"agent_id": "", "model": "offline"}).status_code == 204
+    shown = client.get("/api/sessions/s").json()
+    assert [shown[name] for name in ("default_agent", "default_model")] == ["", "offline"]
+    assert "Heard" not in chat(client, "plums", session_id="s")[-1]["result"]["answer"]
+
+
+def test_what_cannot_be_chosen_is_refused(client: httpx.Client) -> None:
+    unknown = client.post("/api/sessions", json={"agent_id": "nobody", "session_id": "x"})
+    assert (unknown.status_code, unknown.json()["error"]["type"]) == (422, "UnknownAgent")
+    assert client.post("/api/sessions", json={"model": "gpt", "session_id": "x"}).status_code == 422
+    assert client.get("/api/sessions/x").status_code == 404
+
+
+def test_another_tenants_session_is_not_there(client: httpx.Client) -> None:
+    assert client.post("/api/sessions", json={"session_id": "mine"}).status_code == 201
+    for answered in (
+        client.get("/api/sessions/mine", headers=BETA),
+        client.patch("/api/sessions/mine", json={"title": "x"}, headers=BETA),
+        client.delete("/api/sessions/mine", headers=BETA),
+    ):
+        assert answered.status_code == 404
+    assert client.post("/api/sessions", json={"session_id": "mine"}, headers=BETA).status_code == 201
