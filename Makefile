@@ -6,6 +6,8 @@ TYPES := build/types
 DB := segue.db
 TASKS := 2000
 PARALLEL := --dist loadfile --no-loadscope-reorder
+# Processes and browsers depend on the machine: a test that fails is tried once more, and named. A finding stays a failure.
+RETRY := --reruns 1 --rerun-except FINDING -raR
 NPM := sh web/npm.sh $(VENV)
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11
 
@@ -30,13 +32,13 @@ docs: $(VENV)/.docs ## build the documentation into site/
 	@echo 'Read it: $(BIN)/python -m http.server 8080 -d site, then http://localhost:8080'
 
 test: $(VENV)/.dev ## run the fast tests
-	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) -p no:schemathesis
+	$(BIN)/python -m pytest -m 'not slow' -n 2 $(PARALLEL) $(RETRY) -p no:schemathesis
 
 test-slow: $(VENV)/.dev ## run the slow tests: processes, crashes, recordings
-	$(BIN)/python -m pytest -m slow -n 3 $(PARALLEL)
+	$(BIN)/python -m pytest -m slow -n 3 $(PARALLEL) $(RETRY)
 
 test-postgres: $(VENV)/.dev ## run the slow tests that need PostgreSQL, on a server of their own
-	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL)
+	$(BIN)/python -m pytest -m postgres -n 2 $(PARALLEL) $(RETRY)
 
 crash: $(VENV)/.dev ## kill it, pause it, fill its disk, race it: the tables of docs/reliability.md
 	$(BIN)/python -m tests.crash
@@ -54,7 +56,7 @@ check: $(VENV)/.dev types web/node_modules/.installed ## format, lint, types and
 
 e2e: $(VENV)/.e2e web/node_modules/.installed ## the service in a browser: fetches Chromium where there is none
 	@sh e2e/chromium.sh
-	$(BIN)/python -m pytest e2e -n 2 --dist worksteal
+	$(BIN)/python -m pytest e2e -n 2 --dist worksteal $(RETRY)
 
 web/node_modules/.installed: web/package-lock.json | $(VENV)/.dev
 	@$(NPM) ci --silent && touch $@

@@ -31,6 +31,8 @@ SLOW = (
 `slow`."""
 LONG = ("crash/test_crash.py", "workers/", "crash/test_damage.py", "test_studio.py", "test_wheel.py", "recorded/")
 """Files that take minutes. They come first, so that none is left to one worker at the end."""
+EXACT = ("recorded/", "crash/test_sequences.py", "crash/test_postgres_kill.py")
+"""What compares whole conversations and effects: a failure is a finding, and is not tried again."""
 _SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|OTEL|PROMETHEUS)_|_proxy$", re.IGNORECASE)
 MEMORY, ROOM = Path("/dev/shm"), 2**31
 """A folder in memory, where databases are written without waiting for a disk; used where so many bytes are free."""
@@ -48,7 +50,7 @@ class NetworkBlocked(RuntimeError):
     """A test reached for another machine: answer it with `tests/loopback.py` instead."""
 
 
-settings.register_profile("segue", deadline=None, max_examples=30)  # no test is timed, those of properties neither
+settings.register_profile("segue", deadline=None, max_examples=30, derandomize=True)  # untimed, the same in every run
 settings.load_profile("segue")
 
 
@@ -87,6 +89,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if _place(item.path).startswith(EXACT):
+            item.add_marker(pytest.mark.flaky(reruns=0))
         if {"postgres", "postgres_url"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.postgres)
         if _place(item.path).startswith(SLOW) or item.get_closest_marker("postgres"):

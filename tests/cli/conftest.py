@@ -226,10 +226,8 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")}
-    shell = Shell(
-        tmp_path,
-        {**kept, "LC_ALL": "C.UTF-8", "TOOLS_FOLDER": str(tmp_path), "SEGUE_HISTORY": str(tmp_path / "history")},
-    )
+    own = {"LC_ALL": "C.UTF-8", "TOOLS_FOLDER": str(tmp_path), "SEGUE_HISTORY": str(tmp_path / "history")}
+    shell = Shell(tmp_path, {**kept, **own, "SEGUE_OFFLINE_PACE": "0"})
     yield shell
     for process in shell.started:
         if process.poll() is None:

@@ -100,6 +100,7 @@ class _Talk:
             self._app = app
             self._traps.on_pause = self._pause_from_a_thread(app)
             for place, turn in enumerate(self._scenario.turns):
+                self._traps.reach(f"turn:{place}")
                 while (row := await self._row(app, place))["status"] not in ("done", "cancelled"):
                     if row["status"] == "paused" and self._leaving:
                         return

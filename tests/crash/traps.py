@@ -1,7 +1,8 @@
 """What a child does to itself at a chosen point: dies, stops, or asks for a pause.
 
 A point is named 'write:137' (the 137th statement that writes, over all connections), 'tool:a:before' and 'tool:a:after'
-(the effect of the call with that label) or 'model:3' (the third reply, before it is given).
+(the effect of the call with that label), 'model:3' (the third reply, before it is given) or 'turn:1' (before the second
+message is sent).
 """
 
 import itertools

@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -210,8 +209,10 @@ async def test_the_tasks_of_a_postgresql_server_are_counted(postgres_url: str) -
 
 @pytest.mark.slow
 def test_each_worker_answers_for_all_of_them(pages: Shell) -> None:
+    pages.environ["TMPDIR"] = str(pages.folder)
     service = Process(pages, "--workers", "2")
     with service.client() as client:
+        assert [*pages.folder.glob("segue-metrics-*")] != []
         (pages.folder / "go").touch()
         for number in range(8):
             with httpx.Client(base_url=client.base_url, timeout=60, trust_env=False) as own:
@@ -223,4 +224,4 @@ def test_each_worker_answers_for_all_of_them(pages: Shell) -> None:
             assert value(text, "segue_tasks", status="done") == 8
         assert counts == {8.0}
     assert service.stop() == 0
-    assert [*Path(tempfile.gettempdir()).glob("segue-metrics-*")] == []
+    assert [*pages.folder.glob("segue-metrics-*")] == []

@@ -17,6 +17,7 @@ import pytest
 import segue
 from segue.core.agents import load_agents
 from segue.core.errors import ConfigurationError, ThreadBusy
+from tests.findings import no_findings
 from tests.postgres import Cluster
 
 from .fleet import AGENTS, ROOT, Fleet, endpoint, fleet, service
@@ -51,7 +52,7 @@ async def test_a_task_is_run_by_a_worker_and_followed_from_here(workers: Fleet, 
         assert result["answer"] == "paid one"
         events = [event async for event in app.follow(result["task_id"])]
     assert [event.seq for event in events] == [*range(1, len(events) + 1)]
-    assert judge(postgres_url, workers.payments).faults == []
+    no_findings(judge(postgres_url, workers.payments).faults)
 
 
 async def test_a_worker_reads_the_file_of_a_message(workers: Fleet, postgres_url: str) -> None:
@@ -60,7 +61,7 @@ async def test_a_worker_reads_the_file_of_a_message(workers: Fleet, postgres_url
         asked = {**paying("one"), "message": "Pay what the file says"}
         result = await app.ask(**asked, files=[("order.txt", b"[pay one 2]")])
     assert result["answer"] == "paid one"
-    assert judge(postgres_url, workers.payments).faults == []
+    no_findings(judge(postgres_url, workers.payments).faults)
 
 
 async def test_without_a_worker_the_process_runs_its_tasks_itself_or_they_wait(
@@ -106,7 +107,7 @@ async def test_what_waits_for_a_version_of_an_agent_that_is_gone_is_run_with_ano
         await ready(app, 2)
         assert all([(await app.ask(**paying(f"own-{number}")))["success"] for number in range(4)])
         assert workers.said().count("another version of its agent payer") == 1
-    assert judge(postgres_url, workers.payments).faults == []
+    no_findings(judge(postgres_url, workers.payments).faults)
 
 
 async def test_pause_steer_answer_and_cancel_reach_the_worker(workers: Fleet, postgres_url: str) -> None:
@@ -147,14 +148,14 @@ async def test_a_worker_that_is_asked_to_stop_hands_its_tasks_over(workers: Flee
         trace = [await app.events(task["task_id"]) for task in tasks]
     assert {task["status"] for task in tasks} == {"done"}
     assert not any(event["type"] in ("paused", "resumed") for events in trace for event in events)
-    assert judge(postgres_url, workers.payments).faults == []
+    no_findings(judge(postgres_url, workers.payments).faults)
 
 
 async def test_nothing_is_lost_repeated_or_stuck_where_workers_are_killed_and_the_server_crashes(
     postgres: Cluster, workers: Fleet, postgres_url: str
 ) -> None:
     result = await chaos(postgres_url, workers, postgres.restart, tasks=60, count=2, every=1.5, restarts=1)
-    assert result.verdict.faults == [], workers.said()[-3000:]
+    no_findings(result.verdict.faults, workers.said()[-3000:])
     assert (result.verdict.done, result.restarts) == (60, 1)
     assert result.kills >= 2
 
@@ -162,7 +163,7 @@ async def test_nothing_is_lost_repeated_or_stuck_where_workers_are_killed_and_th
 async def test_a_worker_that_stood_still_beyond_its_leases_writes_nothing(workers: Fleet, postgres_url: str) -> None:
     result = await freeze(postgres_url, workers, tasks=4)
     assert result.frozen > 0
-    assert result.verdict.faults == []
+    no_findings(result.verdict.faults)
     assert not result.late_writes
     assert result.takeovers
 
@@ -172,7 +173,7 @@ async def test_two_messages_at_once_in_one_session_lose_no_update(
     workers: Fleet, postgres_url: str, wait: float
 ) -> None:
     result = await races(postgres_url, workers, count=10, wait=wait, turns=5)
-    assert result.lost == []
+    no_findings(result.lost)
     assert result.ends["done"] == 20 if wait else result.ends["done"] >= 10
 
 
