@@ -178,6 +178,9 @@ SENTENCES: Mapping[str, str] = {
         "{fault}：它在 {until} 之前不接受请求；请届时继续。"
     ),
     "The answer does not fit the question: {problems}.": "答复与问题不符：{problems}。",
+    "The agent {agent} has no tool {tools} any more: add it to the agent's tools again, or reject the call.": (
+        "智能体 {agent} 不再有工具 {tools}：请把它重新加入该智能体的工具，或拒绝该调用。"
+    ),
     "The database holds a row that cannot be read ({what}, {reason}), so it is damaged: `segue doctor` says what "
     "to do.": "数据库中有一行无法读取（{what}，{reason}），因此已损坏：`segue doctor` 会说明如何处理。",
     "Name a task or a memory file to forget.": "请指定要遗忘的任务或记忆文件。",

@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import interrupt
 
 from segue.core.approval import Verdict, settled, unfit
-from segue.core.errors import InvalidAnswer
+from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.permission_rule import PermissionRule
 from segue.core.tools import Tool
@@ -109,6 +109,21 @@ def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tup
     if found:
         raise unfit(found)
     return verdicts
+
+
+def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, Tool], agent_id: str) -> None:
+    """Refuse to approve a call that cannot run: the agent was changed since it was asked about.
+
+    Raises:
+        InvalidAnswer: naming the tools that are missing.
+    """
+    wanted = [call["name"] for call, verdict in zip(calls, verdicts, strict=True) if verdict.verdict != "reject"]
+    if missing := [*dict.fromkeys(name for name in wanted if name not in tools)]:
+        raise InvalidAnswer(
+            "The agent {agent} has no tool {tools} any more: add it to the agent's tools again, or reject the call.",
+            agent=agent_id,
+            tools=listed(missing),
+        )
 
 
 def decided(call: Call, verdict: Verdict | None, task_id: str) -> Call:

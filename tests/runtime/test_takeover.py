@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import segue
+from segue import tool
 from segue.app import App
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
@@ -75,6 +76,18 @@ async def working(database: Path, *agents: Agent) -> AsyncIterator[tuple[App, Ca
             await stop()
 
 
+async def reported(app: App, workers: int) -> None:
+    """Wait until so many workers are known."""
+    while len(await app.queries.workers()) < workers:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+
+
+async def stopping_soon(app: App, task_id: str) -> None:
+    """Wait until a running task was told to stop at its next boundary."""
+    while (run := app.control.run_of(task_id)) and not run.reason:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+
+
 async def types(app: App, task_id: str) -> list[str]:
     return [event["type"] for event in await app.events(task_id)]
 
@@ -86,11 +99,11 @@ async def start(app: App, **options: Any) -> str:
 async def handed_over(database: Path, sender: App, till: Till) -> str:
     """A task whose worker stopped after the first of its two calls."""
     calls = call_tool(("pay", {"number": 1}), ("pay", {"number": 2}))
-    async with working(database, agent(till, calls)) as (_, stop):
+    async with working(database, agent(till, calls)) as (app, stop):
         task_id = await start(sender)
         await till.entered.wait()
         stopping = asyncio.create_task(stop())
-        await asyncio.sleep(0.05)
+        await stopping_soon(app, task_id)
         till.gate.set()
         await stopping
     return task_id
@@ -180,7 +193,7 @@ async def test_a_task_is_left_to_workers_with_its_version_of_the_agent(
     till.gate.set()
     changed = agent(till, answer("changed")).model_copy(update={"prompt": "Pay twice."})
     async with working(database, changed), working(database, agent(till, answer("same"))):
-        await asyncio.sleep(0.2)
+        await reported(sender, 2)
         assert (await sender.ask("pay", agent="payer"))["answer"] == "same"
     assert "another version" not in caplog.text
     async with working(database, changed):
@@ -199,12 +212,23 @@ async def test_a_task_that_goes_on_with_a_changed_agent_says_so(database: Path, 
     assert [event["data"] for event in resumed] == [{"agent_changed": True}]
 
 
+async def test_a_call_is_approved_where_only_a_worker_still_has_its_tool(database: Path, till: Till) -> None:
+    till.gate.set()
+    asking = tool(needs_approval=True)(till.pay)
+    payer = agent(till, call_tool(("pay", {"number": 1})), answer("paid")).model_copy(update={"tools": (asking,)})
+    lacking = agent(till).model_copy(update={"tools": ()})
+    async with segue.open(database, agents=[lacking]) as app, working(database, payer) as (having, _):
+        task_id = (await having.ask("pay", agent="payer"))["task_id"]
+        await reported(app, 1)
+        assert (await app.answer(task_id, "approve"))["answer"] == "paid"
+
+
 async def test_without_a_worker_with_its_version_of_the_agent_a_process_runs_its_tasks(
     database: Path, till: Till
 ) -> None:
     changed = agent(till, answer("changed")).model_copy(update={"prompt": "Pay twice."})
     async with working(database, changed), segue.open(database, agents=[agent(till, answer("here"))]) as app:
-        await asyncio.sleep(0.2)
+        await reported(app, 1)
         assert (await app.ask("pay", agent="payer"))["answer"] == "here"
 
 

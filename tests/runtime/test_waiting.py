@@ -109,3 +109,21 @@ async def test_of_two_answers_at_the_same_time_exactly_one_counts(tmp_path: Path
         assert sum(isinstance(result, TaskError) for result in results) == 1
         given = [e["data"]["verdicts"] for e in await one.events(task_id) if e["type"] == "approval_given"]
         assert len(given) == 1 and paid == ([5] if given[0][0]["verdict"] == "approve" else [])
+
+
+async def test_a_call_whose_tool_is_gone_is_not_approved_but_can_be_rejected(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db") as app:
+        register(app, call_tool(("pay", {"amount": 5})), mode="react")
+        task_id = (await app.ask("pay", agent="a"))["task_id"]
+        register(app, tools=(note,))
+        for verdict in ({"verdict": "approve"}, {"verdict": "edit", "arguments": {"amount": 1}}):
+            with pytest.raises(InvalidAnswer, match="The agent a has no tool pay any more: add it"):
+                await app.answer(task_id, [{"index": 0, **verdict}])
+        assert (await app.task(task_id))["status"] == "waiting"
+        register(app, answer("paid"), mode="react")
+        assert ((await app.answer(task_id, "approve"))["answer"], paid) == ("paid", [5])
+        register(app, call_tool(("pay", {"amount": 6})), mode="react")
+        task_id = (await app.ask("pay again", agent="a"))["task_id"]
+        register(app, answer("not paid"), tools=(note,))
+        assert ((await app.answer(task_id, "reject"))["answer"], paid) == ("not paid", [5])

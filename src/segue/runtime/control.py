@@ -17,9 +17,10 @@ from ..core.question import read_answer
 from ..core.records import Json, NewTask, RequestKey, Session, Task
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
+from ..graphs.chat import MODES
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
-from ..nodes.shared.approval import check_answer
+from ..nodes.shared.approval import check_answer, check_tools
 from ..prompts.language import language_of
 from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
@@ -317,9 +318,14 @@ class Control:
             reply = read_answer(answer)
             value: Any = reply.json() if question["kind"] == "question" else reply.text
             return {"interrupt_id": question["interrupt_id"], "value": value}
-        agent = self._registry.agent((await self._runner.tasks.get(task_id)).agent_id)
+        row = await self._runner.tasks.get(task_id)
+        agent = self._registry.agent(row.agent_id)
         await self._registry.prepare(agent)
         verdicts = check_answer(question["calls"], self._registry.tools_for(agent), answer)
+        if row.mode in (*MODES, AUTO) and not await self._dispatch.to_worker(
+            agent.agent_id, row.mode, row.agent_digest
+        ):
+            check_tools(question["calls"], verdicts, self._registry.tools_for(agent), agent.agent_id)
         value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
