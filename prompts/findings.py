@@ -49,6 +49,15 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
         "they have different versions of these agents: {agents}; a task is run by one with the version that it "
         "began with, and by another where there is none",
     ),
+    "tasks_interrupted": (
+        "没有进程在运行这些未完成的任务（{n} 个）：{tasks}；`{one}` 继续其中一个，`{all}` 继续全部",
+        "no process runs these unfinished ones ({n}): {tasks}; `{one}` continues one, `{all}` all of them",
+    ),
+    "tasks_wait": (
+        "这些任务（{n} 个）在等待有其智能体的工作进程：{tasks}；`segue worker` 启动一个，`{one}` 在此处运行任务",
+        "these ({n}) wait for a worker that has their agent: {tasks}; `segue worker` starts one, `{one}` "
+        "runs a task here",
+    ),
     "server_empty": (
         "{path}，PostgreSQL {version}，其中还没有 Segue 的表；第一条消息会创建它们",
         "{path}, PostgreSQL {version}, has no tables of Segue yet; the first message creates them",

@@ -86,6 +86,7 @@ WORDS: Mapping[str, str] = {
     "file": "文件",
     "entries": "条目",
     "tasks": "任务",
+    "workers": "工作进程",
     "packages": "软件包",
     "extras": "可选组件",
     "agents": "智能体",

@@ -44,6 +44,7 @@ class ServerReport:
     path: str
     version: str
     schema: int
+    is_current: bool
     size: int
     connections: int
     most_connections: int
@@ -78,6 +79,7 @@ def check_database(address: str) -> ServerReport:
         path=path,
         version=row["version"],
         schema=schema,
+        is_current=schema == SCHEMA_VERSION,
         size=row["size"],
         connections=row["connections"],
         most_connections=int(row["most_connections"]),

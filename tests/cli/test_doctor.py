@@ -18,9 +18,12 @@ from typer.testing import CliRunner
 
 import segue
 from segue.checkpoints.sqlite.database_check import saving
+from segue.checkpoints.sqlite.storage import open_sqlite
 from segue.cli import app
 from segue.cli.commands.doctor import doctor, extras
 from segue.cli.settings import Settings
+from segue.core.records import NewTask
+from segue.core.task_status import TaskStatus
 from tests.checkpoints.damage import damage
 
 
@@ -213,3 +216,32 @@ def test_tools_of_mcp_servers_are_listed_and_a_dead_server_is_named(tmp_path: Pa
     for text in (report, listed):
         assert "stock, label, picture" in text
         assert "The MCP server 'gone' cannot be used" in text
+
+
+def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+
+    async def left() -> None:
+        storage = await open_sqlite(str(file))
+        for number in range(7):
+            new = NewTask(
+                task_id=f"{number}234567890",
+                thread_id=f"s{number}",
+                agent_id="travel",
+                user_id="ann",
+                mode="react",
+                model="offline",
+                message="hello",
+            )
+            await storage.tasks.create(new)
+            await storage.tasks.move(new.task_id, TaskStatus.PAUSED if number == 6 else TaskStatus.RUNNING)
+        await storage.close()
+
+    asyncio.run(left())
+    code, report = examined(Settings(str(file)))
+    assert code == 0
+    assert (
+        "! tasks     no process runs these unfinished ones (6): 02345678, 12345678, 22345678, 32345678, 42345678, …; "
+        in report
+    )
+    assert f"`segue resume --all --db {file}` all of them" in report

@@ -39,7 +39,7 @@ from ...registry import Registry, served_tools, services_of
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
 from ...tools.builtin import BUILTIN
-from ..command_lines import task_command
+from ..command_lines import SHORT, task_command
 from ..exits import FAILED
 from ..settings import Settings
 from ..views.lines import signs_for
@@ -59,6 +59,8 @@ THREADS = 20
 """How many threads are read, to see whether they can be; how many damaged ones are named."""
 MOST_ROWS = 3
 """How many damaged rows of a session are named."""
+MOST_TASKS = 5
+"""How many tasks without a process are named."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def _database(settings: Settings, language: Language) -> Iterator[Finding]:
     """Whether the database can be used, without creating it."""
     path = settings.database
     if is_server(path):
-        yield from _server(path, language)
+        yield from _server(settings, language)
         return
     if path == ":memory:" or path.startswith("file:"):
         yield Finding(True, "database", path)
@@ -168,13 +170,13 @@ def _database(settings: Settings, language: Language) -> Iterator[Finding]:
         yield Finding(False, "database", finding("no_folder", language, folder=file.parent))
 
 
-def _server(address: str, language: Language) -> Iterator[Finding]:
+def _server(settings: Settings, language: Language) -> Iterator[Finding]:
     """What a PostgreSQL server says of the database; nothing is created."""
     try:
         need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres")
         from ...checkpoints.postgres.server_check import check_database
 
-        found = check_database(address)
+        found = check_database(settings.database)
     except SegueError as error:
         yield Finding(False, "database", render(error, language))
         return
@@ -190,6 +192,8 @@ def _server(address: str, language: Language) -> Iterator[Finding]:
     yield Finding(ok, "database", finding(name, language, **about))
     if found.mixed:
         yield Finding(None, "workers", finding("workers_differ", language, agents=", ".join(found.mixed)))
+    if ok and found.is_current:
+        yield from _left_tasks(settings, language)
 
 
 def _existing_database(settings: Settings, file: Path, language: Language) -> Iterator[Finding]:
@@ -215,6 +219,23 @@ def _existing_database(settings: Settings, file: Path, language: Language) -> It
     else:
         yield Finding(True, "database", finding("no_damage", language, file=file, version=version))
         yield from _message_files(file, language)
+        yield from _left_tasks(settings, language)
+
+
+def _left_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
+    """The unfinished tasks that no process runs, and what continues them."""
+
+    async def found() -> Sequence[list[str]]:
+        async with open_app(settings.database, dispatch="never") as app:
+            interrupted = [row["task_id"] for row in await app.resumable() if row["cut_off"]]
+            waiting = [task.task_id for task in await app.queries.waiting_for_worker()]
+        return interrupted, [task_id for task_id in waiting if task_id not in interrupted]
+
+    for name, tasks in zip(("tasks_interrupted", "tasks_wait"), asyncio.run(found()), strict=True):
+        shown = [*(task_id[:SHORT] for task_id in tasks[:MOST_TASKS]), *(["…"] if tasks[MOST_TASKS:] else [])]
+        if tasks:
+            commands = {"one": task_command(settings, "resume", "ID"), "all": task_command(settings, "resume", "--all")}
+            yield Finding(None, "tasks", finding(name, language, n=len(tasks), tasks=", ".join(shown), **commands))
 
 
 def _message_files(file: Path, language: Language) -> Iterator[Finding]:
