@@ -33,6 +33,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
         "a approve · A approve all the rest · e edit · r reject\n"
         "always allow: t in this task · s in this session · T/S only with these arguments\nYour choice:",
     ),
+    "no_choice": ("“{given}”不是可选的字母。", "'{given}' is not one of these letters."),
     "always_task": ("  在本任务中始终允许", "  always in this task"),
     "always_session": ("  在本会话中始终允许", "  always in this session"),
     "always_only": ("（仅限 {only}）", " (only {only})"),
@@ -80,6 +81,10 @@ Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
 /exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
 Alt-Enter    a new line; Tab completes commands, modes, agents, sessions and tasks
 Ctrl-C       while a task runs: pause it; twice: stop it now""",
+    ),
+    "while_running": (
+        "任务正在运行：输入的文字会补充给它，/cancel 取消它，Ctrl-C 暂停它。",
+        "A task runs: what you type is added to it, /cancel cancels it, Ctrl-C pauses it.",
     ),
     "help_hint": ("/help 列出所有命令。", "/help lists the commands."),
     "no_command": ("没有命令 {name}。", "There is no command {name}."),
@@ -378,7 +383,9 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     # Lists and summaries.
     "fell_back": ("{old} 未能完成，改用 {new}：{why}", "{old} failed, {new} takes over: {why}"),
     "restarting": ("第 {n} 次尝试，重新开始：{why}", "attempt {n}, restarting: {why}"),
+    "attempt": ("第 {n} 次尝试", "attempt {n}"),
     "waits": ("等待：{why}", "waiting: {why}"),
+    "waits_for": ("等待 {seconds} 秒：{why}", "waiting {seconds} s: {why}"),
     "step": ("{n} 步", "{n} step"),
     "steps": ("{n} 步", "{n} steps"),
     "round": ("第 {n} 轮", "round {n}"),

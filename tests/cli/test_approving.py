@@ -182,3 +182,10 @@ def test_what_was_typed_before_the_question_is_no_answer(
         monkeypatch.undo()
     os.close(ours)
     assert unread == [False]
+
+
+def test_what_is_no_choice_is_named() -> None:
+    verdicts, shown = ask("yes", "", "a", calls=CALLS[:1])
+    assert verdicts == APPROVED[:1]
+    assert shown.count("is not one of these letters.") == 1
+    assert "'yes' is not one of these letters." in shown

@@ -1,6 +1,8 @@
 """What a person types: at the prompt, and while a task runs."""
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from prompt_toolkit.output import DummyOutput
 
 from segue.cli.dialog.keyboard import Keyboard
 from segue.cli.dialog.prompt import Choices, TerminalPrompt, Words
+from tests.fakes import answer
+from tests.loopback import Gate, LoopbackServer, Text
 
-from .conftest import Shell
+from .conftest import SECONDS, Shell, Terminal
 
 CHOICES: Choices = {"/mode": ["plan", "plan_react", "react"], "/session": ["s1"], "/steer": ()}
 
@@ -86,3 +90,52 @@ def test_in_a_terminal_typing_steers_the_task_that_runs(pages: Shell) -> None:
     assert pages.read("effects").splitlines() == ["fetch begun", "fetch done", "store done"]
     (task,) = pages.rows("tasks")
     assert (task["status"], task["notes"]) == ("done", ["store it, too"])
+
+
+def converse(pages: Shell, server: LoopbackServer) -> Terminal:
+    """A conversation at a terminal in which the model is asked something, and begins to answer."""
+    options = ("--agents", "agents.toml", "--agent", "pages", "--mode", "react")
+    terminal = pages.at_terminal("chat", *options, OPENAI_BASE_URL=server.base_url)
+    terminal.until("you>")
+    terminal.type("Which season is it?\r")
+    terminal.until("round 1")
+    deadline = time.monotonic() + SECONDS
+    while not server.requests:
+        assert time.monotonic() < deadline, terminal.text
+        time.sleep(0.01)
+    return terminal
+
+
+@pytest.mark.slow
+def test_a_line_that_comes_after_the_answer_is_the_next_message(pages: Shell) -> None:
+    goes_on, reply = threading.Event(), answer("It is spring.")
+    with LoopbackServer([Gate(reply[:20], reply[20:], goes_on), Text(answer("Then autumn."))]) as server:
+        terminal = converse(pages, server)
+        terminal.type("and in the south?\r")
+        deadline = time.monotonic() + SECONDS
+        while pages.rows("tasks")[0]["status"] != "pausing":
+            assert time.monotonic() < deadline, terminal.text
+        goes_on.set()
+        terminal.until("It is spring.")
+        terminal.until("Then autumn.")
+        terminal.until("you>")
+        terminal.type("/exit\r")
+        assert terminal.end() == 0
+    assert "another process" not in terminal.text
+    assert [task["status"] for task in pages.rows("tasks")] == ["done", "done"]
+
+
+@pytest.mark.slow
+def test_a_command_that_is_typed_while_a_task_runs_is_no_message(pages: Shell) -> None:
+    with LoopbackServer([Gate("", answer("It is spring."), threading.Event())]) as server:
+        terminal = converse(pages, server)
+        terminal.type("/mode plan\r")
+        terminal.until("A task runs:")
+        terminal.type("/cancel\r")
+        terminal.until("The task was cancelled")
+        terminal.until("you>")
+        terminal.type("/exit\r")
+        assert terminal.end() == 0
+        assert len(server.requests) == 1
+    (task,) = pages.rows("tasks")
+    assert (task["status"], task["notes"]) == ("cancelled", [])

@@ -227,6 +227,20 @@ async def test_a_plan_has_a_step_for_each_call_and_one_that_writes_the_answer() 
     assert [step["step"] for step in json.loads(again.text)["steps"]] == [2, 3, 4]
 
 
+@pytest.mark.parametrize(
+    ("tools", "text", "titles"),
+    [
+        (TOOLS, "Budget for Beijing, 3 days", ["Budget (Beijing, 3 days)"]),
+        (TOOLS, "Budget for Beijing, 1 day", ["Budget (Beijing, 1 day)"]),
+        (TOOLS, "北京3天的预算", ["计算预算（北京，3 天）"]),
+        (PLAIN, "ship order 82", ["ship (order id: 82)"]),
+    ],
+)
+async def test_a_step_shows_its_arguments_as_a_person_writes_them(tools: Any, text: str, titles: list[str]) -> None:
+    steps = json.loads((await reply_to(planned(text, tools, None))).text)["steps"]
+    assert [step["description"] for step in steps[:-1]] == titles
+
+
 async def test_a_plan_takes_the_rest_from_the_conversation() -> None:
     said = [{"role": "user", "content": "北京3日游"}, {"role": "assistant", "content": "…"}]
     steps = json.loads((await reply_to(planned("那预算一共多少？", TOOLS, None, conversation=said))).text)["steps"]

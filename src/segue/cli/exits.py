@@ -28,7 +28,7 @@ from ..core.errors import (
 from ..prompts.errors import render
 from .command_lines import doctor_command, task_command
 from .settings import Settings
-from .views.consoles import OutputFailed, ReaderGone, checked_output, complaints
+from .views.consoles import OutputFailed, ReaderGone, checked_output, complaints, print_prose
 from .views.sanitize import printable
 
 FAILED = 1
@@ -70,11 +70,15 @@ def remark(sentence: str, *hints: str) -> None:
     _write(Text(printable(sentence), style="yellow"), hints)
 
 
-def _write(sentence: Text, hints: tuple[str, ...]) -> None:
-    console = complaints()
-    console.print(sentence, soft_wrap=True)
+def suggest(*hints: str) -> None:
+    """Write to standard error what can be done next."""
     for hint in hints:
-        console.print(Text(printable(hint)), soft_wrap=True)
+        complaints().print(Text(printable(hint)), soft_wrap=True)
+
+
+def _write(sentence: Text, hints: tuple[str, ...]) -> None:
+    print_prose(complaints(), sentence)
+    suggest(*hints)
 
 
 def code_of(error: SegueError) -> int:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
 from ...runtime.sessions import check_session
+from ..dialog.conversation import is_command
 from ..dialog.hints import busy_hints, unfinished_hint
 from ..dialog.loop import ConversationLoop
 from ..dialog.prompt import Choices, Prompt, open_prompt
@@ -95,7 +96,7 @@ class Talk:
         try:
             if command := self._commands.get(name):
                 return command(rest.strip())
-            if name.startswith("/") and "/" not in name[1:]:
+            if is_command(name):
                 self._say(f"{self._text('no_command', name=name)}\n{self._text('help')}")
             elif name:
                 self._loop.run_turns(self._talk.send(line, files=self._files))

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ...core.permission_rule import PermissionRule
 from ...prompts.terminal import sentence
-from ..views.consoles import discard_typed, read_line
+from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible
 from .verdicts import Answer, Call, Verdict, arguments_of
 
@@ -39,7 +39,7 @@ def print_question(console: Console, question: Question, language: str) -> None:
     console.print()
     console.print(_heading(question, language), soft_wrap=True)
     if question["kind"] == "question":
-        console.print(Text(f"  {visible(question['question'])}"), soft_wrap=True)
+        print_prose(console, Text(f"  {visible(question['question'])}"))
     for call in question.get("calls", ()):
         console.print(Text.assemble("  ", _title(call)), soft_wrap=True)
         if not call["arguments"]:
@@ -164,6 +164,8 @@ class Questioner:
                 case "e" | "E" | "edit":
                     if (arguments := self._edited(call)) is not None:
                         return {"verdict": "edit", "arguments": arguments}
+                case other if other:
+                    self._say("no_choice", given=other)
 
     def _edited(self, call: Call) -> dict[str, Any] | None:
         """The arguments as the person writes them; None if they were left as they are."""
@@ -191,7 +193,7 @@ class Questioner:
             return self._read(f"{sentence('write', self._language)} ")
 
     def _say(self, name: str, **slots: object) -> None:
-        self._console.print(Text(visible(sentence(name, self._language, **slots)), style="red"), soft_wrap=True)
+        print_prose(self._console, Text(visible(sentence(name, self._language, **slots)), style="red"))
 
 
 def _always(key: str) -> Verdict:

@@ -18,9 +18,9 @@ from ...prompts.terminal import sentence
 from ...prompts.words import word
 from ...runtime.request import MessageOptions
 from ..command_lines import send_command, task_command
-from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of
+from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest
 from ..settings import Settings
-from ..views.consoles import complaints, output
+from ..views.consoles import complaints, output, print_prose
 from ..views.header import greet, header
 from ..views.lines import signs_for, status_line, unknown_calls
 from ..views.live import LiveView
@@ -74,6 +74,7 @@ class Conversation:
     """How long it was worked on, without the time that a person was asked."""
     steering: "asyncio.Future[Json] | None" = None
     """Adds what was typed last to the task."""
+    cancelling: "asyncio.Future[None] | None" = None
     following: Json | None = None
     """The task of a line that was typed too late to steer the one before it."""
 
@@ -178,7 +179,7 @@ class Conversation:
         paused = False
         try:
             notice = lambda name: view.notice(self.settings.say(name))  # noqa: E731
-            with listening(self.app, (task_id,), notice) as interrupts, self._typing(view):
+            with listening(self.app, (task_id,), notice) as interrupts, self._typing(task_id, view):
                 async for event in self._with_steering(task_id, events):
                     view.show(event)
                     if (
@@ -204,17 +205,30 @@ class Conversation:
         return turn
 
     @contextmanager
-    def _typing(self, view: View) -> Iterator[None]:
+    def _typing(self, task_id: str, view: View) -> Iterator[None]:
         """In a conversation at a terminal, have what is typed steer the task."""
         if self.framed or not isinstance(view, LiveView):
             yield
             return
-        with typing(self._steer, view.echo):
+        with typing(lambda line: self._take(task_id, line), view.echo):
             yield
 
-    def _steer(self, line: str) -> None:
-        """Add a line to the task that runs, after those that were typed before it."""
-        self.steering = asyncio.ensure_future(self._steered(line, self.steering))
+    def _take(self, task_id: str, line: str) -> None:
+        """Add a line to the task that runs, after those that were typed before it, or cancel it."""
+        command, _, text = line.partition(" ")
+        if command == "/cancel":
+            self.cancelling = asyncio.ensure_future(self._cancelled(task_id))
+        elif not is_command(line) or (command == "/steer" and text):
+            text = text.strip() if command == "/steer" else line
+            self.steering = asyncio.ensure_future(self._steered(text, self.steering))
+        else:
+            self._shown().notice(self.settings.say("while_running"))
+
+    async def _cancelled(self, task_id: str) -> None:
+        try:
+            await self.app.cancel(task_id)
+        except SegueError as error:
+            self._shown().notice(sentence_of(error, self.settings))
 
     async def _steered(self, line: str, former: "asyncio.Future[Json] | None") -> Json:
         if former:
@@ -236,10 +250,12 @@ class Conversation:
             except SegueError as error:
                 self._shown().notice(sentence_of(error, self.settings))
                 return
-            if task["task_id"] != task_id:
-                self.following = task
-                return
             events = self.app.follow(task_id, seq)
+            if task["task_id"] != task_id:  # this one was resumed to its end, for the line comes after its answer
+                self.following = task
+                async for event in events:
+                    yield event
+                return
 
     async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Json:
         """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
@@ -279,6 +295,8 @@ class Conversation:
             view.result(task, **({"question": question} if question else {}))
         elif question:
             print_question(complaints() if self.console.quiet else self.console, question, self._language(task))
+            suggest(*answer_hints(self.settings, task["task_id"], question))
+            return Turn(WAITING)
         else:
             self._conclude(task)
         return Turn(self._print_what_it_needs(task, question))
@@ -286,9 +304,9 @@ class Conversation:
     def _conclude(self, task: Json) -> None:
         self.console.print()
         if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
-            self.console.print(unknown, soft_wrap=True)
+            print_prose(self.console, unknown)
         if task["status"] in ("done", "error") and task["result"]:
-            self.console.print(status_line(task, self.seconds, self._language(task)), soft_wrap=True)
+            print_prose(self.console, status_line(task, self.seconds, self._language(task)))
             if self.framed:
                 self.print_continue_hint(task)
 
@@ -298,17 +316,17 @@ class Conversation:
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
-    def print_answer_hints(self, task: Json, question: Json) -> int:
-        """Print the commands that answer a task which waits, and return the exit code."""
-        commands = answer_hints(self.settings, task["task_id"], question)
-        remark(sentence("waiting", self._language(task)), *commands)
+    def leave_waiting(self, task: Json, question: Json) -> int:
+        """Say that a task waits, and how to answer it; returns the exit code."""
+        remark(sentence("waiting", self._language(task)), *answer_hints(self.settings, task["task_id"], question))
         return WAITING
 
     def _print_what_it_needs(self, task: Json, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
-        resume, language = task_command(self.settings, "resume", task["task_id"]), self._language(task)
+        language = self._language(task)
+        resume = task_command(self.settings, "resume", task["task_id"]) if self.framed else "/resume"
         if question:
-            return self.print_answer_hints(task, question)
+            return self.leave_waiting(task, question)
         match task["status"]:
             case "done":
                 if (task["result"] or {}).get("malformed"):
@@ -323,6 +341,12 @@ class Conversation:
                 hints = [] if task["result"] else [resume]
                 complain(task["error"] or sentence("did_not_end", language, status=word(status, language)), *hints)
         return FAILED
+
+
+def is_command(line: str) -> bool:
+    """Whether a line begins with a command's name; a path does not."""
+    name, _, _ = line.partition(" ")
+    return name.startswith("/") and "/" not in name[1:]
 
 
 async def _with_first(first: Event | None, rest: AsyncIterator[Event]) -> AsyncIterator[Event]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from .sanitize import from_shell, printable
 
@@ -104,6 +104,11 @@ def progress() -> Console:
         shown = complaints()
         shown.quiet = not shown.is_terminal
     return shown
+
+
+def print_prose(console: Console, text: RenderableType) -> None:
+    """Print text that a terminal breaks between words; elsewhere a line stays a line."""
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def write_answer(text: str) -> None:

@@ -8,6 +8,7 @@ from rich.text import Text
 from ...core.databases import without_password
 from ...prompts.terminal import sentence
 from ...prompts.words import word
+from .consoles import print_prose
 from .sanitize import one_line
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def header(agent: str, model: "Model", mode: str, session: str, database: str, l
 
 def greet(console: Console, model: "Model", heading: Text, *languages: str) -> None:
     """Print the header, and the notice where the model is none."""
-    console.print(heading, soft_wrap=not console.is_terminal)
+    print_prose(console, heading)
     if not model.is_language_model:
-        console.print(offline_notice(*languages), soft_wrap=not console.is_terminal)
+        print_prose(console, offline_notice(*languages))
     console.print()

@@ -223,12 +223,14 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
         case Fallback():
             return [fallback_line(event, language)]
         case AttemptRestarted():
-            why = described(one_line(event.reason, 160), language)
-            return [Text(sentence("restarting", language, n=event.attempt, why=why), style="yellow")]
+            reason = one_line(event.reason, 160)
+            name = "attempt" if reason == "after the wait" else "restarting"  # the wait said why
+            why = described(reason, language)
+            return [Text(sentence(name, language, n=event.attempt, why=why), style="yellow")]
         case Waiting():
             why = described(one_line(event.reason, 160), language)
-            left = "" if event.seconds is None else f" ({sentence('took', language, seconds=f'{event.seconds:g}')})"
-            return [Text(sentence("waits", language, why=f"{why}{left}"), style="dim")]
+            name = "waits" if event.seconds is None else "waits_for"
+            return [Text(sentence(name, language, why=why, seconds=f"{event.seconds or 0:.1f}"), style="dim")]
         case Steered():
             return [steered_line(event, language)]
         case ApprovalGiven() | CallPermitted():

@@ -16,6 +16,7 @@ from rich.text import Text
 from ...core.records import FORK_MARK
 from ...prompts.terminal import SENTENCES, sentence
 from ...prompts.words import word
+from .consoles import print_prose
 from .lines import STYLES
 from .sanitize import arguments_line, markdown_text, one_line, printable
 
@@ -256,11 +257,11 @@ def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], lang
     _print_table(console, language, FILE_COLUMNS, cells, "no_memory")
     for row in rows:
         if row["error"]:
-            console.print(Text(printable(row["error"]), style="yellow"), soft_wrap=True)
+            print_prose(console, Text(printable(row["error"]), style="yellow"))
 
 
 def print_memory_file(console: Console, text: str) -> None:
-    console.print(_answer(console, text), soft_wrap=not console.is_terminal)
+    print_prose(console, _answer(console, text))
 
 
 def print_history(
@@ -269,15 +270,13 @@ def print_history(
     """Who said what, calls and their results in a line each, and then the hints."""
     for message in messages:
         if message["role"] == "user":
-            console.print(
-                Text(sentence("you", language, text=printable(_content(message))), style="bold"), soft_wrap=True
-            )
+            print_prose(console, Text(sentence("you", language, text=printable(_content(message))), style="bold"))
         elif message["role"] == "tool":
             console.print(Text(f"    {one_line(_content(message), 160)}", style="dim"), soft_wrap=True)
         for call in message.get("tool_calls") or ():
             console.print(_call(call["function"]), soft_wrap=True)
         if message["role"] == "assistant" and _content(message):
-            console.print(_answer(console, _content(message)), soft_wrap=not console.is_terminal)
+            print_prose(console, _answer(console, _content(message)))
     for hint in hints:
         console.print(Text(printable(hint)), soft_wrap=True)
 

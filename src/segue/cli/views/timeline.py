@@ -11,6 +11,7 @@ from ...core.task_status import OPEN
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word
 from ..command_lines import continue_command, task_command
+from .consoles import print_prose
 from .lines import Signs, signs_for
 from .sanitize import arguments_line, json_line, one_line, printable, result_line
 
@@ -93,7 +94,7 @@ def print_difference(console: Console, found: Mapping[str, Any], language: str) 
         if lines:
             console.print(Text(f"\n{word(title, language)}", style="bold"))
             for line in lines:
-                console.print(line, soft_wrap=not console.is_terminal)
+                print_prose(console, line)
     if not any(lines for _, lines in sections):
         console.print(sentence("no_difference", language))
 
@@ -171,7 +172,7 @@ def print_fork(
     settings: "Settings",
 ) -> None:
     """The new session, what going back leaves behind, and the command that continues it."""
-    console.print(Text(settings.say("forked", session=printable(task["thread_id"]))), soft_wrap=True)
+    print_prose(console, Text(settings.say("forked", session=printable(task["thread_id"]))))
     for line in effect_lines(snapshot, effects, undone, settings):
         console.print(Text(line), soft_wrap=True)
     open_ = task["status"] in OPEN

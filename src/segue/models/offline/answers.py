@@ -39,7 +39,11 @@ def small_talk(text: str, cards: Sequence[Card], language: Language) -> str:
 def title(card: Card, language: Language) -> str:
     """The tool's title; of a title in both languages, `标题 · Title`, the reader's half."""
     halves = card.title.split(" · ")
-    return next((half for half in halves if bool(re.search(f"[{CJK}]", half)) == (language == "zh")), halves[0])
+    return next(iter(_in_language(halves, language)), halves[0])
+
+
+def _in_language(texts: Iterable[str], language: Language) -> list[str]:
+    return [text for text in texts if bool(re.search(f"[{CJK}]", text)) == (language == "zh")]
 
 
 def introduced(cards: Iterable[Card], language: Language) -> str:
@@ -55,21 +59,28 @@ def listed(texts: Iterable[str], language: Language) -> str:
 
 
 def call_text(name: str, arguments: Mapping[str, Any], cards: Sequence[Card], language: Language) -> str:
-    """A call as a person reads it: title and arguments, without the reader's language.
-
-    A text is shown without its name; a number or a switch is shown with it.
-    """
+    """A call as a person reads it: title and arguments, without the reader's language."""
     card = next((card for card in cards if card.name == name), None)
-    unsaid = {p.name for p in card.parameters if p.kind == "language"} if card else set()
+    known = {parameter.name: parameter for parameter in card.parameters} if card else {}
     given = ("，" if language == "zh" else ", ").join(
-        _inline(value, language) if isinstance(value, str | list) else f"{key}={_inline(value, language)}"
+        _argument_text(key, value, known.get(key), language)
         for key, value in arguments.items()
-        if key not in unsaid
+        if key not in known or known[key].kind != "language"
     )
     named = title(card, language) if card else name
     if not given:
         return named
     return f"{named}（{given}）" if language == "zh" else f"{named} ({given})"
+
+
+def _argument_text(name: str, value: Any, parameter: Parameter | None, language: Language) -> str:
+    """A text alone, a number before its unit where the parameter is named for one, anything else behind its name."""
+    if isinstance(value, str | list):
+        return _inline(value, language)
+    units = _in_language(parameter.keywords, language) if parameter and name in parameter.keywords else []
+    if units and parameter and parameter.is_number:
+        return f"{value} {units[0] if value == 1 or language == 'zh' else units[-1]}"
+    return f"{name.replace('_', ' ')}{'：' if language == 'zh' else ': '}{_inline(value, language)}"
 
 
 def written_out(call: Call, language: Language) -> str:
@@ -96,7 +107,7 @@ def shortcomings(intent: Intent, language: Language) -> list[str]:
 
 def _asked(parameter: Parameter, language: Language) -> str:
     values = [str(value) for value in parameter.values]
-    own = [value for value in values if bool(re.search(f"[{CJK}]", value)) == (language == "zh")]
+    own = _in_language(values, language)
     line = f"- **{parameter.label.rstrip('.。')}** (`{parameter.name}`)"
     samples = listed((own or values)[:_SAMPLES], language)
     return f"{line} — {sentence('sample', language, samples=samples)}" if samples else line
