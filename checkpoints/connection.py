@@ -33,6 +33,8 @@ class Cursor(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def close(self) -> None: ...
+
 
 class Connection(Protocol):
     """A connection. Statements name their values with `?` or `:name`, and are understood by every database.

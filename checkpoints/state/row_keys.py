@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence, Set
-from typing import Any
+from contextlib import closing
+from typing import Any, NamedTuple
 
 from ..connection import Connection, Row
 from .compression import Undecodable
@@ -33,10 +34,25 @@ _NEWEST = f"""
     SELECT id FROM newest ORDER BY place
 """
 _METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
-_CHECKPOINT = (
-    f"SELECT {', '.join(CHECKPOINT_KEY)}, type, CAST(metadata AS TEXT) AS metadata FROM checkpoints WHERE {_AT}"
-)
-_WRITTEN = f"SELECT {', '.join(WRITE_KEY)}, type FROM writes WHERE {_AT}"
+_CHECKPOINT_COLUMNS = f"{', '.join(CHECKPOINT_KEY)}, type, CAST(metadata AS TEXT) AS metadata"
+_CHECKPOINT = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoints WHERE {_AT}"
+_WRITTEN = f"""
+    SELECT {", ".join(WRITE_KEY)}, type FROM writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id IN ({{}})
+"""
+_PAGE = 64
+"""Checkpoints of a chain that are read at once."""
+_CHAIN = f"""
+    WITH RECURSIVE chain(id, parent, place) AS (
+        SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
+        UNION ALL
+        SELECT checkpoint_id, parent_checkpoint_id, place + 1 FROM chain CROSS JOIN checkpoints
+        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = chain.parent AND place < {_PAGE}
+    )
+    SELECT {_CHECKPOINT_COLUMNS} FROM chain CROSS JOIN checkpoints
+    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = chain.id ORDER BY place
+"""
 # A newer one that is there was added since the thread was read.
 _LATER = """
     SELECT checkpoint_id FROM writes
@@ -100,7 +116,7 @@ def check_checkpoint(connection: Connection, place: Place) -> None:
     """
     if row := _row(connection, place):
         connection.state.check_values(place)
-        _check_writes(connection, place)
+        _written(connection, place, [place[2]])
         _parent(connection, row)
 
 
@@ -110,9 +126,8 @@ def check_chain(connection: Connection, place: Place, logs: Collection[str]) -> 
     Raises:
         Undecodable
     """
-    row = _row(connection, place)
-    while row is not None and (parent := _parent(connection, row)) is not None and _counts(row, logs):
-        row = parent
+    if chain := _chain(connection, place, logs):
+        _parent(connection, chain[-1].row)
 
 
 def needed(connection: Connection, place: Place) -> list[str]:
@@ -121,11 +136,57 @@ def needed(connection: Connection, place: Place) -> list[str]:
     Raises:
         Undecodable
     """
-    row, ids = _row(connection, place), [place[2]]
-    logs = set() if row is None else logs_of(row["metadata"])
-    while row is not None and _counts(row, logs) and (row := _parent(connection, row)) is not None:
-        ids.append(row["checkpoint_id"])
-    return ids
+    row = _row(connection, place)
+    if row is None:
+        return [place[2]]
+    logs = logs_of(row["metadata"])
+    chain = _chain(connection, place, logs)
+    if not chain[-1].logs.isdisjoint(logs):
+        _parent(connection, chain[-1].row)
+    return [link.row["checkpoint_id"] for link in chain]
+
+
+class _Link(NamedTuple):
+    """A checkpoint of a chain, and the logs that are not stored whole in it."""
+
+    row: Row
+    logs: Set[str]
+
+
+def _chain(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A checkpoint and those before it that are there, to the first with all logs; what led to each is checked.
+
+    Raises:
+        Undecodable
+    """
+    chain: list[_Link] = []
+    begin: str | None = place[2]
+    while begin is not None:
+        page = _page(connection, (*place[:2], begin), logs)
+        _check_links(connection, place, [*chain[-1:], *page])
+        chain += page
+        more = len(page) == _PAGE and not page[-1].logs.isdisjoint(logs)
+        begin = page[-1].row["parent_checkpoint_id"] if more else None
+    return chain
+
+
+def _page(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
+    """A part of a chain; no row beyond its end is fetched, which may be damaged."""
+    page: list[_Link] = []
+    with closing(connection.execute(_CHAIN, dict(zip(("thread", "ns", "id"), place, strict=True)))) as rows:
+        for row in rows:
+            page.append(_Link(row, logs_of(row["metadata"])))
+            if page[-1].logs.isdisjoint(logs):
+                break
+    return page
+
+
+def _check_links(connection: Connection, place: Place, chain: Sequence[_Link]) -> None:
+    """Check of each checkpoint but the last one what was written upon the one before it."""
+    parents = [link.row["checkpoint_id"] for link in chain[1:]]
+    written = _written(connection, place, parents)
+    for link, parent_id in zip(chain, parents, strict=False):
+        _check_link(link, written.get(parent_id, ()))
 
 
 def check_thread(connection: Connection, thread_id: str) -> None:
@@ -158,32 +219,36 @@ def _row(connection: Connection, place: Place) -> Row | None:
 def _parent(connection: Connection, row: Any) -> Row | None:
     """The checkpoint before, whose writes led to this one."""
     thread_id, ns, _, parent_id = key = tuple(row)[:4]
-    counted = check_key(row["type"] or "", key)
+    check_key(row["type"] or "", key)
     if parent_id is None:
         return None
     parent = _row(connection, (thread_id, ns, parent_id))
     if parent is None:
         raise Undecodable(f"it builds on checkpoint {parent_id}, which is missing")
-    channels, logs = _check_writes(connection, (thread_id, ns, parent_id)), logs_of(row["metadata"])
-    found = sum(channel != "__resume__" if counted.whole else _is_kept(channel, logs) for channel in channels)
-    if found < counted.writes:
-        raise Undecodable(f"a part of what was written upon checkpoint {parent_id} is missing")
+    written = _written(connection, (thread_id, ns, parent_id), [parent_id])
+    _check_link(_Link(row, logs_of(row["metadata"])), written.get(parent_id, ()))
     return parent
+
+
+def _check_link(link: _Link, channels: Sequence[str]) -> None:
+    """Check a checkpoint's key, and that all channels are there that were written to upon the one before."""
+    key: tuple[str, ...] = tuple(link.row)[:4]  # type: ignore[arg-type]
+    counted = check_key(link.row["type"] or "", key)
+    found = sum(channel != "__resume__" if counted.whole else _is_kept(channel, link.logs) for channel in channels)
+    if found < counted.writes:
+        raise Undecodable(f"a part of what was written upon checkpoint {key[3]} is missing")
 
 
 def _is_kept(channel: str, logs: Collection[str]) -> bool:
     return channel.startswith("branch:to:") or channel == "__pregel_tasks" or channel in logs
 
 
-def _check_writes(connection: Connection, place: Place) -> list[str]:
-    """The channels that were written to."""
-    channels = []
-    for row in connection.execute(_WRITTEN, place).fetchall():
-        check_key(row["type"] or "", tuple(row)[:-1])
-        channels.append(str(row["channel"]))
+def _written(connection: Connection, place: Place, ids: Sequence[str]) -> dict[str, list[str]]:
+    """The channels that were written to upon checkpoints of a thread, by their ids; all keys are checked."""
+    channels: dict[str, list[str]] = {}
+    if ids:
+        asked = _WRITTEN.format(", ".join("?" * len(ids)))
+        for row in connection.execute(asked, (*place[:2], *ids)).fetchall():
+            check_key(row["type"] or "", tuple(row)[:-1])
+            channels.setdefault(row["checkpoint_id"], []).append(str(row["channel"]))
     return channels
-
-
-def _counts(row: Row, logs: Collection[str]) -> bool:
-    """Whether a log is still counted at a checkpoint: it was stored whole before."""
-    return not logs_of(row["metadata"]).isdisjoint(logs)

@@ -6,6 +6,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -84,7 +85,7 @@ def checksummed(kind: str, data: bytes) -> str | None:
 def with_key(kind: str, key: Sequence[Any], kept: int | None = None) -> str:
     """The type of a stored value with a checksum of its row's key; `kept` is how many writes led to a checkpoint."""
     counted = "" if kept is None else f"{_KEPT}{kept}"
-    return f"{without_key(kind)}{_KEY}{_key_checksum(key, counted)}{counted}"
+    return f"{without_key(kind)}{_KEY}{_key_checksum(counted, *key)}{counted}"
 
 
 def without_key(kind: str) -> str:
@@ -109,13 +110,15 @@ def check_key(kind: str, key: Sequence[Any]) -> Counted:
     """
     _, mark, stored = kind.partition(_KEY)
     checksum, counted = stored[:_CHECKSUM_LENGTH], stored[_CHECKSUM_LENGTH:]
-    if mark and _key_checksum(key, counted) != checksum:
+    if mark and _key_checksum(counted, *key) != checksum:
         raise Undecodable("its key has changed since it was stored")
     count = counted.rpartition(":")[2]
     return Counted(int(count), counted.startswith(_WRITES)) if count else Counted()
 
 
-def _key_checksum(key: Sequence[Any], counted: str) -> str:
+@lru_cache(maxsize=2048, typed=True)
+def _key_checksum(counted: str, *key: Any) -> str:
+    """Kept for the rows of a session that are read again every turn."""
     return f"{zlib.crc32((json.dumps(key) + counted).encode()):08x}"
 
 

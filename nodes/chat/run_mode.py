@@ -33,7 +33,7 @@ def run_mode(name: str, graph: ModeGraph) -> ChatNode:
         budget = work.agent.budget
         past = before_objective(state["messages"])
         since = state["messages"][len(past) :]
-        given = [*window(past, budget.prompt_tokens, budget.result_chars, work.services.renderings), *since]
+        given = [*window(past, budget.prompt_tokens, budget.result_chars), *since]
         inherited: Assignment = {
             "task_id": state["task_id"],
             "language": state["language"],

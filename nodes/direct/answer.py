@@ -55,7 +55,7 @@ def _request(state: DirectState, work: NodeContext) -> ModelRequest:
     language, budget = state["language"], work.agent.budget
     own = agent_prompt(work.agent, language, state["objective"])
     spoken: list[AnyMessage] = [m for m in state["messages"] if m.type == "human" or (m.type == "ai" and m.text)]
-    latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars, work.services.renderings)
+    latest = window(spoken, budget.prompt_tokens // 2, budget.result_chars)
     recent = [m if m.type == "human" else AIMessage(m.text) for m in latest]
     return ModelRequest(
         purpose="answer",

@@ -31,9 +31,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     agents get the system first.
     """
     budget, tools = work.agent.budget, tools_at_hand(state, work)
-    past = window(
-        before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars, work.services.renderings
-    )
+    past = window(before_objective(state["messages"]), budget.prompt_tokens // 4, budget.result_chars)
     spoken = conversation(past, budget.result_chars)
     rendered, records = work.services.renderings.each, state["records"]
     first = kept_from(rendered(_size, records, budget.result_chars), _room(state, work, tools, spoken))

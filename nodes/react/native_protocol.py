@@ -38,7 +38,7 @@ def request(state: ReactState, work: NodeContext) -> ModelRequest:
     specs = _specs(tools, state, work)
     fixed = tokens(system) + tokens(as_json(specs)) + size_of(attachments_of(state["messages"]), work)
     most = max(budget.prompt_tokens // 4, budget.prompt_tokens * 3 // 4 - fixed)
-    left_out, kept = split(state["messages"], most, budget.result_chars, work.services.renderings, files=False)
+    left_out, kept = split(state["messages"], most, budget.result_chars, files=False)
     shown = latest(left_out, kept)
     live = _live(state, work, map(_line, reversed(left_out)))
     if not left_out and not has_truncated(shown, budget.result_chars):

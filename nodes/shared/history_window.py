@@ -1,12 +1,11 @@
 """The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same."""
 
 from collections.abc import Sequence
-from itertools import islice
+from weakref import ReferenceType, ref
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from segue.core.attachments import ATTACHMENTS
-from segue.core.renderings import Renderings
 
 from .prompt_budget import as_json, ref_of, tokens, truncate
 from .task import steers
@@ -15,6 +14,8 @@ Exchange = list[AnyMessage]
 MOST_FILE_TOKENS = 4_000
 """What the files of one message count for at most: what does not fit into the prompt is only named there."""
 _LEFT_OUT = "results_left_out"
+_sizes: dict[tuple[int, int], tuple[ReferenceType[AnyMessage], int]] = {}
+"""Tokens of messages by identity and `result_chars`, for as long as each message is in memory: none is ever changed."""
 
 
 def shown_text(message: AnyMessage, result_chars: int) -> str:
@@ -54,27 +55,25 @@ def kept_from(sizes: Sequence[int], most: int) -> int:
 
 
 def split(
-    messages: Sequence[AnyMessage],
-    most_tokens: int,
-    result_chars: int,
-    renderings: Renderings | None = None,
-    *,
-    files: bool = True,
+    messages: Sequence[AnyMessage], most_tokens: int, result_chars: int, *, files: bool = True
 ) -> tuple[list[Exchange], list[Exchange]]:
     """The exchanges that are left out and those that are kept; without `files` only texts count."""
     units = exchanges(messages)
-    sizes = iter((renderings or Renderings()).each(_size if files else _text_size, messages, result_chars))
-    first = kept_from([sum(islice(sizes, len(unit))) for unit in units], most_tokens)
+    first = kept_from([sum(_size(each, result_chars, files) for each in unit) for unit in units], most_tokens)
     return units[:first], units[first:]
 
 
-def _size(message: AnyMessage, result_chars: int) -> int:
-    files: int = sum(form["tokens"] for form in message.additional_kwargs.get(ATTACHMENTS, ()))
-    return _text_size(message, result_chars) + min(files, MOST_FILE_TOKENS)
+def _size(message: AnyMessage, result_chars: int, files: bool) -> int:
+    key = (id(message), result_chars)
+    known = _sizes.get(key)
+    if known is None:
+        known = _sizes[key] = _measured(message, key)
+    forms = message.additional_kwargs.get(ATTACHMENTS) if files else None
+    return known[1] + min(sum(form["tokens"] for form in forms), MOST_FILE_TOKENS) if forms else known[1]
 
 
-def _text_size(message: AnyMessage, result_chars: int) -> int:
-    return tokens(shown_text(message, result_chars))
+def _measured(message: AnyMessage, key: tuple[int, int]) -> tuple[ReferenceType[AnyMessage], int]:
+    return ref(message, lambda _: _sizes.pop(key, None)), tokens(shown_text(message, key[1]))
 
 
 def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMessage]:
@@ -92,11 +91,9 @@ def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMe
     return shown
 
 
-def window(
-    messages: Sequence[AnyMessage], most_tokens: int, result_chars: int, renderings: Renderings | None = None
-) -> list[AnyMessage]:
+def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
     """The latest exchanges that fit, behind the user's message that they answer."""
-    return latest(*split(messages, most_tokens, result_chars, renderings))
+    return latest(*split(messages, most_tokens, result_chars))
 
 
 def left_out_results(messages: Sequence[AnyMessage]) -> bool:

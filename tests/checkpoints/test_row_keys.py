@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import segue
+from segue.checkpoints.sqlite.database import SqliteConnection
 from segue.checkpoints.state.compression import Undecodable
-from segue.checkpoints.state.row_keys import check_newest
+from segue.checkpoints.state.row_keys import check_chain, check_newest, needed
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 
 from .damage import copied
@@ -29,11 +30,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound") / "segue.db"
 
 
-async def written(path: Path) -> list[dict[str, Any]]:
-    """The history of a session of two turns."""
+async def written(path: Path, turns: int = 2) -> list[dict[str, Any]]:
+    """The history of a session."""
     async with world(str(path)) as here:
         here.register("a", lambda messages: "well", "direct")
-        for turn in (1, 2):
+        for turn in range(1, turns + 1):
             await here.run(f"turn {turn}", agent="a")
         return await here.app.history("s")
 
@@ -97,3 +98,28 @@ async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_pa
         connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = ?", (added[2],))
         with pytest.raises(Undecodable, match=f"its newest checkpoint {added[2]} is missing"):
             check_newest(connection, read)
+
+
+async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_checked(tmp_path: Path) -> None:
+    await written(tmp_path / "segue.db", turns=24)
+    with closing(sqlite3.connect(tmp_path / "segue.db", factory=SqliteConnection)) as connection:
+        connection.row_factory = sqlite3.Row
+        ids = [row[0] for row in connection.execute("SELECT checkpoint_id FROM checkpoints ORDER BY 1 DESC")]
+        newest, statements = ("s", "", ids[0]), list[str]()
+        connection.set_trace_callback(statements.append)
+        check_chain(connection, newest, ["messages"])
+        assert len(ids) > 128
+        assert len(statements) < 10
+        assert needed(connection, newest) == ids
+        for place in (1, 63, 64, 65, 100, len(ids) - 1):
+            asked = "UPDATE checkpoints SET checkpoint_id = ? WHERE checkpoint_id = ?"
+            connection.execute(asked, ("gone", ids[place]))
+            with pytest.raises(Undecodable, match=f"{ids[place]}, which is missing"):
+                check_chain(connection, newest, ["messages"])
+            connection.execute(asked, (ids[place], "gone"))
+            (row,) = connection.execute("SELECT max(rowid) FROM writes WHERE checkpoint_id = ?", ids[place : place + 1])
+            connection.execute("UPDATE writes SET idx = idx + 64 WHERE rowid = ?", (row[0],))
+            with pytest.raises(Undecodable, match="its key has changed"):
+                check_chain(connection, newest, ["messages"])
+            connection.execute("UPDATE writes SET idx = idx - 64 WHERE rowid = ?", (row[0],))
+        check_chain(connection, newest, ["messages"])

@@ -1,9 +1,13 @@
 """What still goes into a prompt: whole exchanges, dropped in jumps."""
 
+import gc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from segue.nodes.shared import history_window
 from segue.nodes.shared.history_window import exchanges, kept_from, split, window
 
 SIZES = st.lists(st.integers(1, 50), max_size=60)
@@ -73,3 +77,24 @@ def test_a_window_that_begins_within_a_turn_keeps_its_request_and_what_was_added
         shown = window([*messages, last], 500, 4000)
         assert [m.text for m in shown if m.type == "human"][:2] == ["new", "more"]
         assert shown[-1].text == last.text
+
+
+def test_a_message_is_measured_once_while_it_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def counted(text: str) -> int:
+        measured.append(text)
+        return len(text)
+
+    monkeypatch.setattr(history_window, "tokens", counted)
+    messages = talk(3, 2)
+    for _ in range(2):
+        window(messages, 500, 4000)
+        split(messages, 500, 4000, files=False)
+    assert len(measured) == len(messages)
+    window(messages, 500, 20)
+    assert len(measured) == 2 * len(messages)
+    known = {id(message) for message in messages}
+    del messages
+    gc.collect()
+    assert not known & {identity for identity, _ in history_window._sizes}

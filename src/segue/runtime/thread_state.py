@@ -27,6 +27,6 @@ async def state_at(
         messages: list[AnyMessage] = state.values.get("messages", [])
     except _UNFIT as error:
         raise DamagedCheckpoint(thread_id, f"its values do not fit: {type(error).__name__}") from error
-    if not all(isinstance(message, BaseMessage) for message in messages):
+    if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
         raise DamagedCheckpoint(thread_id, "its messages are none")
     return state
