@@ -79,6 +79,77 @@ def test_a_trip_is_planned_paused_survives_a_restart_and_is_resumed(watchable: S
     assert watchable.task(task_of(page, watchable))["status"] == "done"
 
 
+def test_a_message_on_its_way_is_shown_and_leaves_another_session_alone(offline: Service, visit: Visit) -> None:
+    page = visit(offline)
+    say(page, "echo first")
+    expect(page.locator(".answer")).to_be_visible()
+    first = page.url
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_text("What can I do for you?")).to_be_visible()
+    held: list[Route] = []
+    page.route("**/api/chat", lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request("**/api/chat"):
+        say(page, "echo second")
+    expect(page.locator(".said")).to_have_text("echo second")
+    expect(page.get_by_text("What can I do for you?")).to_have_count(0)
+    page.get_by_role("navigation").get_by_role("link", name="echo first", exact=True).first.click()
+    expect(page.locator(".said p")).to_have_text("echo first")
+    with page.expect_response("**/api/chat"):
+        held[0].continue_()
+    expect(page.get_by_role("navigation").get_by_role("link", name="echo second")).to_be_visible()
+    expect(page.locator(".said p")).to_have_text("echo first")
+    assert page.url == first
+
+
+_FLICKER = """box => new Promise((done) => {
+  const content = box.firstElementChild;
+  let calls = 0;
+  const watched = new ResizeObserver(() => {
+    calls += 1;
+    if (calls === 1) requestAnimationFrame(() => { content.style.display = 'none'; });
+    if (calls === 2) setTimeout(() => { content.style.display = ''; });
+    if (calls === 3) { watched.disconnect(); requestAnimationFrame(() => requestAnimationFrame(done)); }
+  });
+  watched.observe(content);
+})"""
+_REST = "box => box.scrollHeight - box.scrollTop - box.clientHeight"
+
+
+def test_an_answer_that_is_drawn_anew_stays_scrolled_to_its_end(offline: Service, visit: Visit) -> None:
+    page = visit(offline, viewport={"width": 1280, "height": 420})
+    say(page, TRIP, mode="Plan")
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    scroller = page.locator(".scroller")
+    wait_until(lambda: scroller.evaluate(_REST) < 2)
+    scroller.evaluate(_FLICKER)
+    wait_until(lambda: scroller.evaluate(_REST) < 2)
+    expect(page.get_by_role("button", name="Go to the latest message")).to_have_count(0)
+    scroller.hover()
+    page.mouse.wheel(0, -200)
+    expect(page.get_by_role("button", name="Go to the latest message")).to_be_visible()
+
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October")
+TABLE = "\n".join(
+    [f"| Region | {' | '.join(MONTHS)} |", f"|--|{'--:|' * 10}", f"| North | {' | '.join(['123,456,789'] * 10)} |"]
+)
+
+
+def test_a_wide_table_scrolls_and_code_is_copied(service: Service, visit: Visit) -> None:
+    page = visit(service)
+    say(page, f"{TABLE}\n\n```\nprint(17)\n```", mode="Direct")
+    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible()
+    table = page.locator(".markdown table")
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+    assert table.evaluate("table => table.offsetHeight") < 120, "no word is broken"
+    expect(table.locator("td").last).to_have_css("text-align", "right")
+    page.evaluate("delete Navigator.prototype.clipboard")  # as over plain HTTP from another machine
+    page.get_by_role("button", name="Copy the code").click()
+    expect(page.get_by_text("Copied.")).to_be_visible()
+    page.locator("textarea").press("Control+V")
+    expect(page.locator("textarea")).to_have_value("print(17)\n")
+
+
 def test_what_is_thought_and_done_is_folded_under_an_answer(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     say(page, "what is 17 * 23", mode="ReAct")
@@ -127,7 +198,7 @@ def test_a_call_is_edited_rejected_and_allowed_for_good(service: Service, visit:
     dialog = page.get_by_role("dialog", name="Approve this call?")
     expect(dialog).to_contain_text('"amount": 20.5')
     page.keyboard.press("Escape")
-    expect(page.get_by_text("refund waits for your approval.")).to_be_visible()
+    expect(page.get_by_text("Waiting for your approval: refund")).to_be_visible()
     page.get_by_role("button", name="Inbox, 1 waiting").click()
     page.get_by_role("button", name=re.compile("Approval of refund")).click()
     dialog.get_by_label("Edit arguments").check()

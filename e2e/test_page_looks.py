@@ -94,6 +94,14 @@ def test_every_look_is_accessible(
     check(page, f"inbox-{look}")
 
 
+def test_a_note_covers_little_of_a_phone(offline: Service, visit: Visit, sessions: dict[str, str]) -> None:
+    page = visit(offline, f"#/s/{sessions['en']}", viewport={"width": 390, "height": 844})
+    page.get_by_role("button", name="4 of 5").click()
+    note = page.locator(".toast")
+    expect(note).to_be_visible()
+    assert note.evaluate("note => note.offsetHeight") < 100
+
+
 def test_the_page_is_small_and_says_when_it_painted(offline: Service, visit: Visit) -> None:
     page = visit(offline)
     expect(page.locator(".examples button")).to_have_count(3)
@@ -107,8 +115,8 @@ def test_it_is_used_with_the_keyboard_alone(offline: Service, visit: Visit) -> N
     page = visit(offline)
     mode = page.get_by_role("button", name="Mode: ")
     expect(mode).to_be_enabled()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the conversation")).to_be_focused()
+    expect(page.locator("textarea")).to_be_focused()
+    page.get_by_role("link", name="Skip to the conversation").focus()
     page.keyboard.press("Enter")
     for _ in range(12):
         page.keyboard.press("Tab")

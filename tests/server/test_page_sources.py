@@ -15,7 +15,16 @@ LINK = re.compile(r'(?:src|href)="/page/([^"]+)"')
 
 
 def texts(language: str) -> dict[str, str]:
-    return dict(TEXT.findall((FOLDER / f"texts/{language}.js").read_text(encoding="utf-8")))
+    files = [FOLDER / f"texts/{language}{part}.js" for part in ("", "-panels")]
+    return dict(TEXT.findall("".join(file.read_text(encoding="utf-8") for file in files)))
+
+
+def test_what_is_shown_first_needs_no_text_of_the_panels() -> None:
+    panels = {key for key in texts("en") if f'"{key}":' not in (FOLDER / "texts/en.js").read_text(encoding="utf-8")}
+    assert panels
+    for file in (*FOLDER.glob("*.js"), *FOLDER.glob("components/*.js"), *FOLDER.glob("state/*.js")):
+        named = set(re.findall(r'"([\w.]+)"', file.read_text(encoding="utf-8")))
+        assert not named & panels, file
 
 
 def test_vendored_files_are_those_that_the_readme_lists() -> None:

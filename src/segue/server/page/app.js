@@ -12,8 +12,6 @@ import { effect, untracked } from "./vendor/signals-core.js";
 
 /** Milliseconds between two looks at what other tabs and terminals did. */
 const LOOK_EVERY = 4_000;
-/** Milliseconds after which what shows a message is loaded, so that it is there when the service is away. */
-const PRELOAD_AFTER = 5_000;
 
 effect(() => {
   const { value: theme } = store.theme;
@@ -25,6 +23,10 @@ effect(() => {
   const { session, task } = route.value;
   if (refusedKey.value !== null) return;
   untracked(() => void (task ? openTask(task) : store.session.value === session && session ? null : open(session)));
+});
+
+effect(() => {
+  if (store.draft.value) void import("./components/turn.js").catch(() => {}); // else it is loaded when shown
 });
 
 effect(() => {
@@ -59,7 +61,6 @@ async function showIcons() {
 }
 
 void attempt(showIcons);
-setTimeout(() => import("./components/turn.js").catch(() => {}), PRELOAD_AFTER); // else it is loaded when shown
 setInterval(() => document.visibilityState === "visible" && refusedKey.value === null && void look(), LOOK_EVERY);
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && void look());
 

@@ -1,7 +1,10 @@
 // @ts-check
 /** The answer, as HTML that the service rendered and sanitised, or as text until it is rendered. */
 import { ACTIVE } from "../state/turn.js";
-import { html, useEffect, useRef } from "../vendor/htm-preact.js";
+import { t } from "../texts/index.js";
+import { html, render, useEffect, useRef } from "../vendor/htm-preact.js";
+import { copy } from "./copy.js";
+import { IconButton } from "./icon-button.js";
 
 /** @import { Turn } from "../state/types.js" */
 
@@ -19,7 +22,19 @@ export function Answer({ shown }) {
 function Rendered({ source }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    if (element.current) element.current.innerHTML = source;
+    if (!element.current) return;
+    element.current.innerHTML = source;
+    element.current.querySelectorAll("pre").forEach(offerCopy);
   }, [source]);
   return html`<div class="markdown" ref=${element}></div>`;
+}
+
+/** Put a button beside a block of code. @param {HTMLElement} block */
+function offerCopy(block) {
+  const frame = document.createElement("div");
+  frame.className = "code";
+  block.replaceWith(frame);
+  const act = () => copy(block.textContent ?? "");
+  render(html`<${IconButton} icon="copy" label=${t("turn.copyCode")} onClick=${act} />`, frame);
+  frame.prepend(block);
 }

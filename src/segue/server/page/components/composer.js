@@ -24,6 +24,7 @@ export function Composer() {
   const [isSending, setSending] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   useEffect(() => grow(field.current), [draft]);
+  useEffect(() => void (matchMedia("(hover: hover)").matches && field.current?.focus()), []);
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const message = store.draft.value.trim();

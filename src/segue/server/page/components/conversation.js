@@ -19,7 +19,10 @@ export function Conversation() {
   const turns = useRead(() => store.turns.value);
   const { state, older } = useRead(() => store.paging.value);
   const { scroller, content, isAtEnd, toEnd } = useEndOf(useRead(() => store.session.value));
-  const isEmpty = !turns.length && (state === "none" || state === "ready");
+  const sending = useRead(() => store.sending.value);
+  useEffect(() => void (sending && toEnd()), [sending]);
+  const isNew = !turns.length && !sending;
+  const isEmpty = isNew && (state === "none" || state === "ready");
   return html`<div class="conversation" data-empty=${isEmpty}>
     <div class="scroller" ref=${scroller} tabindex=${isEmpty ? undefined : 0} role="log" aria-live="off"
       aria-label=${t("conversation.label")}>
@@ -28,8 +31,9 @@ export function Conversation() {
         html`<button type="button" class="quiet older" disabled=${state === "loading"} onClick=${loadOlder}>
           ${t(state === "loading" ? "conversation.loading" : "conversation.older")}
         </button>`}
-        ${!turns.length && html`<${NoTurns} state=${state} />`}
+        ${isNew && html`<${NoTurns} state=${state} />`}
         ${turns.map((turn) => html`<${Turn} key=${turn.value.id} turn=${turn} />`)}
+        ${sending && html`<div class="turn said" data-pending="true"><p>${sending}</p></div>`}
       </div>
     </div>
     <div class="dock">
@@ -81,14 +85,19 @@ function useEndOf(session) {
   useEffect(toEnd, [session]);
   useEffect(() => {
     const box = /** @type {HTMLElement} */ (scroller.current);
-    let top = 0;
+    let seen = { top: 0, height: 0 };
     const look = () => {
-      const isEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
-      if (isEnd || box.scrollTop < top) stuck.current = isEnd; // what grows below is no scrolling away
-      top = box.scrollTop;
+      const { scrollTop: top, scrollHeight: height } = box;
+      const isEnd = height - top - box.clientHeight < NEAR;
+      const isScrolled = top < seen.top && height === seen.height; // what grows or shrinks is no scrolling away
+      if (isEnd || isScrolled) stuck.current = isEnd;
+      seen = { top, height };
       setAtEnd(isEnd || stuck.current);
     };
-    const grown = new ResizeObserver(() => (stuck.current ? toEnd() : look()));
+    const grown = new ResizeObserver(() => {
+      if (stuck.current) toEnd();
+      look();
+    });
     grown.observe(/** @type {HTMLElement} */ (content.current));
     grown.observe(box);
     box.addEventListener("scroll", look, { passive: true });

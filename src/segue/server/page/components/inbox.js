@@ -6,6 +6,7 @@ import { useRead } from "../state/signals.js";
 import { store } from "../state/store.js";
 import { moment, t } from "../texts/index.js";
 import { html, useEffect } from "../vendor/htm-preact.js";
+import { namesOf } from "./call-names.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icon.js";
 import { closeDrawer } from "./sidebar.js";
@@ -26,7 +27,7 @@ export function Inbox({ close }) {
 
 /** @param {{ task: WaitingTask, close: () => void }} props */
 function Entry({ task, close }) {
-  const names = task.calls.map((call) => call.name).join(", ");
+  const names = namesOf(task.calls);
   const asks = task.kind === "approval" ? t("inbox.approval", { names }) : task.question || task.problem;
   const show = () => {
     close();

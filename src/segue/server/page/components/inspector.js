@@ -3,13 +3,19 @@
 import { panels } from "../panels/index.js";
 import { useRead } from "../state/signals.js";
 import { openPanel, store } from "../state/store.js";
-import { t, textOf } from "../texts/index.js";
+import { loadPanelTexts, t, textOf } from "../texts/index.js";
 import { html, useLayoutEffect, useRef } from "../vendor/htm-preact.js";
 import { Icon } from "./icon.js";
 import { IconButton } from "./icon-button.js";
 import { lazy } from "./lazy.js";
 
-const loaded = new Map(panels.map(({ key, load }) => [key, lazy(async () => (await load()).default)]));
+const loaded = new Map(panels.map(({ key, load }) => [key, lazy(() => withTexts(load))]));
+
+/** @param {import("../panels/index.js").PanelEntry["load"]} load */
+async function withTexts(load) {
+  await loadPanelTexts();
+  return (await load()).default;
+}
 
 export function Inspector() {
   const shown = useRead(() => store.panel.value);

@@ -67,6 +67,7 @@ function SessionItem({ row }) {
     if (wasRenaming.current && isLost) item.current?.querySelector("button")?.focus();
     wasRenaming.current = isRenaming;
   }, [isRenaming]);
+  useEffect(() => void (isShown && item.current?.scrollIntoView({ block: "nearest" })), [isShown]);
   const title = titleOf(row);
   if (isRenaming) return html`<li><${TitleInput} row=${row} close=${() => setRenaming(false)} /></li>`;
   const items = [

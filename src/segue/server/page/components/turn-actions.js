@@ -4,6 +4,7 @@ import { rate } from "../state/conversation.js";
 import { openPanel, store, toast } from "../state/store.js";
 import { duration, moment, t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
+import { copy } from "./copy.js";
 import { Icon } from "./icon.js";
 import { IconButton } from "./icon-button.js";
 
@@ -19,7 +20,7 @@ export function TurnActions({ turn, shown }) {
     ${shown.answer && html`<${IconButton} icon="copy" label=${t("turn.copy")} onClick=${() => copy(shown.answer)} />`}
     ${shown.status === "done" && html`<${Stars} turn=${turn} rating=${shown.rating ?? 0} />`}
     <${IconButton} icon="info" label=${t("turn.inspect")} onClick=${() => inspect(shown.id)} />
-    <${IconButton} icon="fork" label=${t("panel.snapshots")} onClick=${() => openPanel("snapshots")} />
+    <${IconButton} icon="fork" label=${t("turn.fork")} onClick=${() => openPanel("snapshots")} />
     <span class="about">${about}</span>
   </div>`;
 }
@@ -47,10 +48,4 @@ function Stars({ turn, rating }) {
 function inspect(taskId) {
   store.focus.value = taskId;
   openPanel();
-}
-
-/** @param {string} text */
-async function copy(text) {
-  await navigator.clipboard.writeText(text);
-  toast(t("turn.copied"), "note");
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page of the HTTP API, from the service's OpenAPI document. */
 import { remembered } from "../state/storage.js";
-import { t } from "../texts/index.js";
+import { loadPanelTexts, t } from "../texts/index.js";
 import { html, render, useEffect, useState } from "../vendor/htm-preact.js";
 import { OperationView } from "./operation.js";
 import { Prose } from "./prose.js";
@@ -76,4 +76,5 @@ function Section({ group, spec }) {
   </section>`;
 }
 
+await loadPanelTexts();
 render(html`<${Docs} />`, /** @type {HTMLElement} */ (document.getElementById("docs")));

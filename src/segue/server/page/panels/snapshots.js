@@ -4,7 +4,7 @@ import { Icon } from "../components/icon.js";
 import { get, send } from "../state/api.js";
 import { attempt } from "../state/failures.js";
 import { goTo, sessionAddress } from "../state/router.js";
-import { loadSessions, titleOf } from "../state/sessions.js";
+import { refreshLists, titleOf } from "../state/sessions.js";
 import { useRead } from "../state/signals.js";
 import { store, toast } from "../state/store.js";
 import { t } from "../texts/index.js";
@@ -104,7 +104,7 @@ async function fork(session, snapshot) {
   const body = { checkpoint_id: snapshot.checkpoint_id };
   const made = await attempt(() => send("POST", `/api/sessions/${encodeURIComponent(session)}/fork`, body));
   if (!made) return;
-  await loadSessions();
+  await refreshLists();
   goTo(made.session_id);
   toast(forkedText(made), "note");
 }

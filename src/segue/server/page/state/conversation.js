@@ -5,8 +5,9 @@ import { get, request, send } from "./api.js";
 import { attempt } from "./failures.js";
 import { uploads } from "./files.js";
 import { leaveAll, refresh, watch } from "./live.js";
+import { forgetKey, keyOf } from "./message-key.js";
 import { goTo, nameSession } from "./router.js";
-import { loadSessions } from "./sessions.js";
+import { refreshLists } from "./sessions.js";
 import { store, turnOf } from "./store.js";
 import { ACTIVE, OPEN, turnOfRow, without } from "./turn.js";
 
@@ -25,6 +26,7 @@ export async function open(session) {
   store.session.value = session;
   store.turns.value = [];
   store.focus.value = "";
+  store.sending.value = "";
   store.paging.value = { state: session ? "loading" : "none", older: null };
   if (!session) return;
   await attempt(() => load(session));
@@ -114,7 +116,12 @@ export async function say(message) {
   if (turn && question && question.kind !== "approval") {
     return answer(turn, { answer: message, interrupt_id: question.interrupt_id });
   }
-  if (!turn) return submit(newTask(message));
+  if (!turn) {
+    store.sending.value = message;
+    const taken = await submit(newTask(message));
+    store.sending.value = "";
+    return taken;
+  }
   turn.value = { ...turn.value, pending: [...turn.value.pending, message] };
   const taken = await submit({ message, session_id: store.session.value, steer: true });
   if (!taken) turn.value = { ...turn.value, pending: without(turn.value.pending, message) };
@@ -129,22 +136,13 @@ async function submit(said) {
   const attachments = uploads();
   const body = { ...said, attachments: attachments.map((file) => file.upload_id) };
   const headers = { "Idempotency-Key": keyOf(JSON.stringify(body)) };
+  const shown = store.session.value;
   const response = await attempt(() => request("POST", "/api/chat", { body, headers }));
   if (!response) return false;
-  sending = { body: "", key: "" };
-  adopt(response, said.message, attachments);
+  forgetKey();
+  if (store.session.value === shown) adopt(response, said.message, attachments);
+  else void response.body?.cancel(); // another session was opened meanwhile
   return true;
-}
-
-let sending = { body: "", key: "" };
-
-/** The same key for the same message until it is taken: it may have arrived though no answer came. */
-function keyOf(/** @type {string} */ body) {
-  if (sending.body !== body) {
-    const random = crypto.getRandomValues(new Uint32Array(4));
-    sending = { body, key: [...random].map((part) => part.toString(16)).join("-") };
-  }
-  return sending.key;
 }
 
 /** @param {string} message */
@@ -187,7 +185,7 @@ function adopt(response, message, attachments) {
     nameSession(session);
   }
   watch(turn, response);
-  void loadSessions();
+  void refreshLists();
 }
 
 /**
@@ -205,7 +203,7 @@ async function ask(turn, what, body) {
   turn.value = { ...turn.value, status, rating, error: error ?? "" };
   if (ACTIVE.has(status)) watch(turn);
   else await attempt(() => refresh(turn));
-  void loadSessions();
+  void refreshLists();
   return true;
 }
 

@@ -3,7 +3,7 @@
 import { ApiError, get } from "./api.js";
 import { attempt } from "./failures.js";
 import { renderSoon } from "./markdown.js";
-import { loadSessions } from "./sessions.js";
+import { refreshLists } from "./sessions.js";
 import { follow, pause } from "./stream.js";
 import { ACTIVE, foldAll, joined, turnOfTrace } from "./turn.js";
 
@@ -73,7 +73,7 @@ async function run(turn, response, aborted) {
   await untilReachable(() => refresh(turn), aborted, gathered.lose);
   if (aborted.aborted) return;
   following.delete(turn.value.id); // what is asked of it from here on follows it anew
-  void loadSessions().catch(() => {}); // the page looks again anyway
+  void refreshLists();
   if (ACTIVE.has(turn.value.status)) watch(turn);
 }
 

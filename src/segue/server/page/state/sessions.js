@@ -26,6 +26,11 @@ export async function loadWaiting() {
   store.waiting.value = (await get("/api/waiting")).items;
 }
 
+/** Show soon what changed in both lists; where that fails, the page looks again anyway. */
+export async function refreshLists() {
+  await Promise.all([loadSessions(), loadWaiting()]).catch(() => {});
+}
+
 /** Load agents and preferences. */
 export async function loadOffer() {
   const [agents, preferences] = await Promise.all([

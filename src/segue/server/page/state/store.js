@@ -26,6 +26,8 @@ export const store = {
   agents: signal([]),
 
   draft: signal(""),
+  /** The message on its way to the service as a new task. */
+  sending: signal(""),
   /** The files that go with the next message. */
   /** @type {import("../vendor/signals-core.js").Signal<NextFile[]>} */
   files: signal([]),

@@ -130,6 +130,7 @@ const FOLDS = {
   },
   fallback: (turn, { from_mode: from, to_mode: to, reason }) => ({
     ...turn,
+    mode: to,
     draft: "",
     steps: [],
     fallback: JSON.stringify({ from, to, reason }),

@@ -3,31 +3,49 @@
 import { remembered } from "../state/storage.js";
 import { effect, signal } from "../vendor/signals-core.js";
 
-/** @typedef {typeof import("./en.js").default} Texts */
+/** @typedef {typeof import("./en.js").default & typeof import("./en-panels.js").default} Texts */
 /** @typedef {keyof Texts} TextKey */
 
-/** @type {Record<string, () => Promise<{ default: Texts }>>} only the language that is shown is loaded */
-const LANGUAGES = { en: () => import("./en.js"), zh: () => import("./zh.js") };
+/** @typedef {Record<string, () => Promise<{ default: Partial<Texts> }>>} Part by language */
+
+/** @type {Part} */
+const FIRST = { en: () => import("./en.js"), zh: () => import("./zh.js") };
+/** @type {Part} */
+const PANELS = { en: () => import("./en-panels.js"), zh: () => import("./zh-panels.js") };
+const parts = new Set([FIRST]);
 /** "en", "zh", or empty for the browser's. */
 export const chosenLanguage = remembered("language", "");
 /** The language that is shown; it changes once its texts are loaded. */
 export const language = signal(wanted());
 /** @type {Texts} */
-let texts = (await LANGUAGES[language.value]()).default;
+let texts = await load(language.value);
 
 function wanted() {
   return chosenLanguage.value || (navigator.language.startsWith("zh") ? "zh" : "en");
 }
 
-effect(() => {
-  const name = wanted();
-  void LANGUAGES[name]().then((module) => {
-    if (name !== wanted()) return;
-    texts = module.default;
-    language.value = name;
-    document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
-  });
-});
+/** @param {string} name @returns {Promise<Texts>} */
+async function load(name) {
+  const loaded = await Promise.all([...parts].map((part) => part[name]()));
+  return Object.assign({}, ...loaded.map((part) => part.default));
+}
+
+/** @param {string} name */
+async function show(name) {
+  const loaded = await load(name);
+  if (name !== wanted()) return;
+  texts = { ...texts, ...loaded };
+  language.value = name;
+  document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
+}
+
+effect(() => void show(wanted()));
+
+/** Load the texts of the panels and of the HTTP API's page, too. */
+export function loadPanelTexts() {
+  parts.add(PANELS);
+  return show(wanted());
+}
 
 /**
  * The text of this key, with `{name}` replaced by the value of that name.
@@ -47,6 +65,11 @@ export function t(key, values = {}) {
  */
 export function textOf(key, otherwise) {
   return key in texts ? t(/** @type {TextKey} */ (key)) : otherwise;
+}
+
+/** What the service gives as a reason, which it writes in English. @param {string} reason */
+export function reasonOf(reason) {
+  return textOf(`reason.${reason.replaceAll(" ", "_")}`, reason);
 }
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 /** A task's events as the rows of a timeline. */
-import { t, textOf } from "../../texts/index.js";
+import { reasonOf, t, textOf } from "../../texts/index.js";
 import { inline } from "./text.js";
 
 /** @import { Frame } from "../../state/types.js" */
@@ -50,7 +50,7 @@ const ROWS = {
     about: [agent_id, model].filter(Boolean).join(" · "),
     details: [[t("composer.label"), message]],
   }),
-  mode_selected: ({ mode, reason }) => ({ kind: "mode", label: textOf(`mode.${mode}`, mode), about: reason }),
+  mode_selected: ({ mode, reason }) => ({ kind: "mode", label: textOf(`mode.${mode}`, mode), about: reasonOf(reason) }),
   recursion_start: ({ trace_id: trace, iteration }, thoughts) => ({
     kind: "head",
     label: t("trace.recursion", { n: iteration ?? 0 }),
@@ -127,7 +127,7 @@ const ROWS = {
   question_asked: ({ question }) => ({ kind: "question", label: t("question.title"), about: question }),
   question_answered: ({ answer }) => ({ kind: "check", label: t("turn.you"), about: answer }),
   steered: ({ message }) => ({ kind: "send", label: t("turn.steered"), about: message }),
-  paused: ({ reason }) => ({ kind: "pause", label: t("status.paused"), about: reason }),
+  paused: ({ reason }) => ({ kind: "pause", label: t("status.paused"), about: reasonOf(reason) }),
   resumed: ({ agent_changed: changed }) => ({
     kind: "play",
     label: t("trace.resumed"),
