@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from tests.fakes import pieces
 from tests.loopback_wire import USAGE, Dropped, Json, Wire, deltas, error_body
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a gate is waited for."""
 
 

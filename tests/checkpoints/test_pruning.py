@@ -131,7 +131,7 @@ async def test_a_policy_prunes_in_the_background(tmp_path: Path) -> None:
     async with world(str(tmp_path / "segue.db")) as here:
         here.register("a", note_the_turn, "react")
         await here.run("turn 1", agent="a")
-    async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(20):
+    async with segue.open(tmp_path / "segue.db", retention=2) as app, asyncio.timeout(60):
         while len(await app.timeline("s")) > 2:  # noqa: ASYNC110 - nothing tells that it has pruned
             await asyncio.sleep(0.01)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from segue.checkpoints.database import READERS
 from segue.checkpoints.sqlite.database import SqliteDatabase as Database
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.errors import DatabaseUnavailable
+from tests.polling import SECONDS, until
 
 from .conftest import locked
 
@@ -52,11 +54,17 @@ async def log(database: Database) -> AsyncIterator[Log]:
 
 
 async def together(database: Database, *works: Work, synced: int = -1) -> list[Any]:
-    """Submit transactions while another process holds the lock, so that they wait together."""
-    with locked(database.path):
-        first = database.submit(lambda db: None)
-        await asyncio.sleep(0.05)
-        rest = [database.submit(work, synced=place == synced) for place, work in enumerate(works)]
+    """Submit transactions while another one is under way, so that they wait together."""
+    begun, go = threading.Event(), threading.Event()
+
+    def hold(connection: sqlite3.Connection) -> None:
+        begun.set()
+        go.wait(SECONDS)
+
+    first = database.submit(hold)
+    await until(begun.is_set)
+    rest = [database.submit(work, synced=place == synced) for place, work in enumerate(works)]
+    go.set()
     await first
     return await asyncio.gather(*rest, return_exceptions=True)
 
@@ -115,10 +123,8 @@ async def test_a_group_is_synced_if_one_of_it_is(database: Database) -> None:
 async def test_a_lock_is_waited_for_once_by_all(path: str) -> None:
     async with await open_database(path, lock_timeout=0.5) as database:
         with locked(path):
-            first = database.submit(insert("a"))
-            await asyncio.sleep(0.05)
-            waiting = [first, *(database.submit(insert(f"s{n}")) for n in range(20))]
-            errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+            waiting = [database.submit(insert(f"s{n}")) for n in range(200)]  # in turn, they would wait 100 s
+            errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), SECONDS)
         assert all(isinstance(error, DatabaseUnavailable) and "locked" in str(error) for error in errors)
         assert await names(database) == []
 
@@ -134,7 +140,7 @@ async def test_a_deferred_one_is_committed_with_the_next(database: Database, log
 async def test_a_deferred_one_is_seen_by_a_read_and_needs_no_other(database: Database, log: Log) -> None:
     database.submit(insert("s"), deferred=True)
     assert await names(database) == ["s"]
-    assert await asyncio.wait_for(database.submit(insert("t"), deferred=True), 5) == 1
+    assert await asyncio.wait_for(database.submit(insert("t"), deferred=True), SECONDS) == 1
     assert log.commits() == 2
 
 
@@ -167,7 +173,7 @@ async def test_a_rollback_that_fails_leaves_nobody_waiting(database: Database, o
         raise KeyError("refused")
 
     works = [fail, *(insert(f"s{n}") for n in range(others))]
-    refused, *done = await asyncio.wait_for(together(database, *works), 10)
+    refused, *done = await asyncio.wait_for(together(database, *works), SECONDS)
     assert isinstance(refused, KeyError)
     assert done == [1] * others
     assert len(set(used)) == len(used) == 1 + others, "a connection that failed is not used again"

@@ -6,13 +6,13 @@ import re
 import shlex
 import signal
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from segue.cli.commands.resume import code_of
+from tests.polling import wait_until
 
 from .conftest import PLAIN_TERMINAL, SECONDS, Shell
 from .process import CommandProcess, Patches
@@ -205,10 +205,7 @@ def test_a_task_that_runs_elsewhere_is_taken_over_by_who_steers_it(pages: Shell,
     process = begin(pages, "--json", patched=patient)
     task_id = latest(pages)
     steering = pages.at_terminal("chat", "and quickly", *AGENTS, "--session", "s1", "--steer")
-    deadline = time.monotonic() + SECONDS
-    while pages.rows("tasks")[0]["status"] != "pausing":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: pages.rows("tasks")[0]["status"] == "pausing")
     let_go()
     assert process.wait(SECONDS) == 130
     *_, said, command = pages.read("err").splitlines()

@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +41,7 @@ from segue.core.events import (
 from segue.prompts.language import Language, language_of
 from segue.prompts.phrases import phrase
 from segue.runtime.projection import Projection
+from tests.polling import wait_until
 
 TASK: dict[str, Any] = {"task_id": "t"}
 ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
@@ -452,10 +452,7 @@ def test_what_has_ended_is_not_drawn_once_more_as_moving() -> None:
     view = LiveView(console)
     for event in REACT[:-4]:
         view.show(event)
-    deadline = time.monotonic() + 10
-    while "→ get_city_info" not in written(console):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: "→ get_city_info" in written(console))
     view.show(REACT[-4])
     assert "→ get_city_info" not in written(console).rpartition("✓ get_city_info")[2]
     view.finish()

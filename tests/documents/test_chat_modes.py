@@ -91,7 +91,7 @@ async def test_a_text_that_nothing_follows_for_a_while_is_shown(app: App) -> Non
     shown = threading.Event()
     called = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "double", "arguments": '{"number": 2}'}}]}
     script = [Deltas([{"content": "I double it."}, shown, called], "tool_calls"), Text("It is 4.")]
-    async with LoopbackServer(script) as server, asyncio.timeout(20):
+    async with LoopbackServer(script) as server, asyncio.timeout(60):
         app.register(
             Agent(
                 agent_id="a", model="openai:x", base_url=server.base_url, api_key="k",

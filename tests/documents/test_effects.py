@@ -51,7 +51,7 @@ def agent_of(tool: Any, mode: str = "react", script: list[Any] | None = None) ->
 async def interrupt(app: App, shop: Shop, mode: str = "react") -> str:
     """Begin a task and stop it once its payment took effect."""
     asking = asyncio.create_task(app.ask("pay A1", session_id="s", agent="a", mode=mode, user_id="ann"))
-    await asyncio.wait_for(shop.took_effect.wait(), 10)
+    await asyncio.wait_for(shop.took_effect.wait(), 60)
     (row,) = await app.tasks()
     app.stop_now(row["task_id"])
     await asyncio.gather(asking, return_exceptions=True)

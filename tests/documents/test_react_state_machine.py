@@ -191,7 +191,7 @@ async def test_the_stream_has_the_plan_and_its_steps_while_the_task_runs(app: Ap
 
     script = [plan(["one", "two"]), *(call_tool(("watch", {"name": name}), step_id="1") for name in awaited)]
     scripted(app, [*script, answer("ok")], tools=(watch,))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in app.chat("go", agent="a"):
             name = f"step {event.step_id} {event.data['status']}" if event.type == "step_update" else event.type
             if name in awaited:

@@ -1,5 +1,6 @@
 """The coding agent of examples/: a scripted model carries out a plan in rounds, and its tools stay in their folder."""
 
+import fcntl
 import importlib
 import sys
 import tomllib
@@ -125,15 +126,15 @@ def test_a_program_runs_within_limits_and_without_a_shell(
 def test_a_program_that_runs_too_long_ends_with_what_it_started(
     tools: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools, "SECONDS", 1)
-    child = "import time; time.sleep(1.4); open('late', 'w')"
-    begin = f"subprocess.Popen([sys.executable, '-c', {child!r}])"
-    program = f"import subprocess, sys, time\n{begin}\nprint('begun', flush=True)\ntime.sleep(60)"
+    monkeypatch.setattr(tools, "SECONDS", 4)
+    child = "import fcntl, time; fcntl.flock(file := open('held', 'w'), 2); print('begun', flush=True); time.sleep(600)"
+    program = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(600)"
     tools.write_file("program.py", program, CALL)
     ran = tools.run_python("program.py", CALL)
-    assert ran["output"] == "begun\n" and "was stopped" in ran["stopped"]
-    assert tools.run_python("program.py", CALL)["exit_code"] == -9, "and the time of the first child is over"
-    assert not [*(tmp_path / "scratch").rglob("late")]
+    assert (ran["output"], ran["exit_code"]) == ("begun\n", -9) and "was stopped" in ran["stopped"]
+    (held,) = (tmp_path / "scratch").rglob("held")
+    with held.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever held it has ended
 
 
 def test_the_agents_file_is_the_readmes() -> None:

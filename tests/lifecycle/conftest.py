@@ -16,7 +16,7 @@ from segue.tools.registry import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
 GOAL = "the goal"
-PATIENCE = 20
+PATIENCE = 60
 """Seconds after which what does not come will not come."""
 
 Tasks = Sequence[dict[str, Any]]

@@ -53,7 +53,7 @@ async def test_with_concurrency_tasks_run_together_and_progress_counts_each(shop
     engine = shop.engine([task("a"), task("b"), task("c", priority=9)], concurrency=2)
     run = engine.run("go")
     following = asyncio.create_task(rest(run))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await shop.begun["a"].wait()
         await shop.begun["b"].wait()
     shop.release("b")

@@ -67,7 +67,7 @@ class Engines(RuleBasedStateMachine):
         return answer(f"made {name}")
 
     def do(self, doing: Any) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(doing, 20))
+        return self.loop.run_until_complete(asyncio.wait_for(doing, 60))
 
     @property
     def idle(self) -> bool:

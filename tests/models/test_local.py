@@ -22,6 +22,7 @@ from segue.models.local.model import LocalModel, answer_only, stripped
 from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool
 from tests.fakes import answer, call_tool, pieces
+from tests.polling import until
 
 Reply = str | Completion | Exception
 
@@ -44,7 +45,7 @@ class ScriptedEngine:
         self.messages: list[Sequence[Message]] = []
         self.schemas: list[Mapping[str, Any] | None] = []
         self.threads: set[int] = set()
-        self.stopped = threading.Event()
+        self.begun, self.stopped = threading.Event(), threading.Event()
 
     def complete(
         self,
@@ -69,9 +70,10 @@ class ScriptedEngine:
 
 
 class EndlessEngine(ScriptedEngine):
-    """Writes until it is record to stop, as small models do."""
+    """Writes until it is told to stop, as small models do."""
 
     def complete(self, *given: Any) -> Completion:
+        self.begun.set()
         while not given[-1]("and on "):
             pass
         self.stopped.set()
@@ -193,11 +195,11 @@ async def test_native_calls_are_refused_with_the_way_out() -> None:
 async def test_the_engine_stops_when_nobody_listens_any_more() -> None:
     engine = EndlessEngine()
     run = asyncio.create_task(replies(engine, request()))
-    await asyncio.sleep(0.05)
+    await until(engine.begun.is_set)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert await asyncio.to_thread(engine.stopped.wait, 5)
+    await until(engine.stopped.is_set)
 
 
 # From a name to a model.

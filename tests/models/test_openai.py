@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from segue.models.openai.capabilities import capabilities_of
 from segue.models.openai.model import OpenAIModel
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
+from tests.polling import until
 
 from .openai_calls import ADD, JSON, KEY, NATIVE, PROSE, SCHEMA, ask, hurried, model_at, record
 
@@ -211,8 +211,8 @@ async def test_langchain_is_given_no_arguments() -> None:
 
 
 async def test_a_stream_that_said_how_it_ends_is_whole_though_it_is_never_closed() -> None:
-    hasty = partial(model_at, read_timeout=0.3)
-    log = await ask([Frames([choice(content="done"), choice("stop")], tail=2)], PROSE, make=hasty)
+    hasty = partial(model_at, read_timeout=1)
+    log = await ask([Frames([choice(content="done"), choice("stop")], tail=5)], PROSE, make=hasty)
     assert log.reply.text == "done" and log.retries == []
 
 
@@ -340,13 +340,6 @@ class Drip:
             self.left.set()
 
 
-async def until(event: threading.Event) -> float:
-    """Seconds until it is set, at most 5."""
-    started = time.monotonic()
-    await asyncio.to_thread(event.wait, 5)
-    return time.monotonic() - started
-
-
 @pytest.mark.parametrize("request_", [JSON, NATIVE, PROSE], ids=["json", "native", "prose"])
 async def test_leaving_the_pieces_closes_the_connection(request_: Any) -> None:
     drip = Drip()
@@ -354,7 +347,7 @@ async def test_leaving_the_pieces_closes_the_connection(request_: Any) -> None:
         pieces = model_at(server).stream(request_)
         assert await anext(pieces) == TextDelta("drip ")
         await pieces.aclose()  # type: ignore[attr-defined]
-        assert await until(drip.left) < 1
+        await until(drip.left.is_set)
 
 
 @both_forms
@@ -364,12 +357,11 @@ async def test_cancelling_closes_the_connection(request_: Any, streaming: bool) 
     async with LoopbackServer([drip]) as server:
         patient = OpenAIModel(model_at(server).chat, "m", streaming=streaming)
         task = asyncio.create_task(record(patient, request_))
-        await until(drip.begun)
-        await asyncio.sleep(0.05)
+        await until(drip.begun.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await until(drip.left) < 1
+        await until(drip.left.is_set)
 
 
 # A client of the user's own.

@@ -221,7 +221,7 @@ async def test_a_fault(fault: Any, request_: ModelRequest, streaming: bool, outc
 async def retried(fault: Any, request: ModelRequest, streaming: bool, silent: bool) -> CallLog:
     """What comes of three faults in a row, after it was seen that a good reply cures one."""
     async with LoopbackServer([fault, Text("good"), fault, fault, fault]) as server:
-        cured = await record(model_at(server, streaming, read_timeout=0.6 if silent else 10), request)
+        cured = await record(model_at(server, streaming, read_timeout=2 if silent else 10), request)
         lost = await record(model_at(server, streaming, read_timeout=0.4 if silent else 10), request)
         server.assert_spent()
     assert cured.reply.text == "good" and len(cured.retries) == 1

@@ -1,9 +1,8 @@
 """How many tasks run at once, and what the others do meanwhile."""
 
-import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,6 +12,7 @@ from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, TooManyTasks
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import until
 
 
 class Work:
@@ -58,11 +58,6 @@ async def ended(app: App, task_id: str) -> str:
     async for _ in app.follow(task_id):
         pass
     return str((await app.task(task_id))["status"])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110, the other side is a thread
-        await asyncio.sleep(0.01)
 
 
 async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order() -> None:

@@ -10,6 +10,7 @@ from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import KeyUsed
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import until
 
 
 class Shop:
@@ -68,7 +69,7 @@ async def test_a_message_that_steers_is_taken_once(shop: Shop) -> None:
         steering = asyncio.create_task(
             app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k")
         )
-        await asyncio.sleep(0.05)
+        await until(lambda: _pausing(app, task["task_id"]))
         shop.gate.set()
         steered = await steering
         again = await app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k")
@@ -84,7 +85,7 @@ async def test_a_message_that_steers_twice_at_once_is_taken_once(shop: Shop) -> 
             asyncio.create_task(app.start("green", session_id="s", steer=True, agent="shop", idempotency_key="k"))
             for _ in range(2)
         ]
-        await asyncio.sleep(0.05)
+        await until(lambda: _pausing(app, task["task_id"]))
         shop.gate.set()
         assert {steered["task_id"] for steered in await asyncio.gather(*steering)} == {task["task_id"]}
         ended = await _ended(app, task["task_id"])
@@ -105,3 +106,8 @@ async def _ended(app: App, task_id: str) -> dict[str, object]:
     async for _ in app.follow(task_id):
         pass
     return await app.task(task_id)
+
+
+async def _pausing(app: App, task_id: str) -> bool:
+    """Whether the message that steers was taken note of."""
+    return (await app.task(task_id))["status"] == "pausing"

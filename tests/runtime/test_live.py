@@ -41,7 +41,7 @@ async def test_who_follows_late_gets_the_answer_from_its_beginning(app: App) -> 
     async with LoopbackServer([Gate("an answer ", "in two halves", go)]) as server:
         app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url))
         task_id = (await app.start("go", agent="a", mode="direct"))["task_id"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in app.follow(task_id):
                 if event.type == "token":
                     break
@@ -62,7 +62,7 @@ async def test_the_first_half_is_seen_before_the_second_is_sent(app: App, case: 
     async with LoopbackServer([*before, Gate(first, rest, seen)]) as server:
         app.register(Agent(agent_id="a", model="openai:m", base_url=server.base_url, protocol=protocol))
         said = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in app.chat("go", agent="a", mode=mode):
                 if event.type == kind and "━" not in event.content:
                     said += event.content

@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -19,8 +18,9 @@ from segue.server.keys import hash_keys, parse_keys
 from segue.server.run import uvicorn_config
 from segue.server.service import Service
 from segue.server.shutdown import drain
+from tests.polling import wait_until
 
-SECONDS = 30.0
+SECONDS = 60.0
 KEY, OTHER_KEY = "key-of-alpha-0123456789", "key-of-beta-0123456789"
 READY = {"status": "ready", "model": "offline", "workers": 0, "waiting_for_worker": 0}
 KEYS = parse_keys(hash_keys(f"alpha:{KEY},beta:{OTHER_KEY}"))
@@ -74,14 +74,6 @@ class Served:
         self._server.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive(), "the service did not stop"
-
-
-def wait_until(reached: Any, seconds: float = SECONDS) -> None:
-    """Look again and again until it is so."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
 
 
 def read_frame(text: str) -> tuple[str, Json]:

@@ -146,7 +146,7 @@ def test_a_question_is_answered_in_resume_or_by_the_next_message(client: httpx.C
 def test_a_paused_run_is_resumed(client: httpx.Client, served: Served, held: Held) -> None:
     with client.stream("POST", "/ag-ui/shop", json=body("please hold", "r1")) as response:
         task_id = response.headers["x-task-id"]
-        held.begun.wait(10)
+        held.begun.wait(60)
         with served.client() as other:
             other.post(f"/api/tasks/{task_id}/pause").raise_for_status()
         held.go.set()

@@ -158,7 +158,7 @@ def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenA
     messages: Messages = [{"role": "user", "content": "please hold"}]
     with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
         next(iter(stream))
-        held.begun.wait(10)
+        held.begun.wait(60)
     held.go.set()
     again = client.chat.completions.create(model="a", messages=messages)
     assert again.choices[0].message.content == "Settled, 好的."
@@ -185,7 +185,7 @@ def test_a_paused_task_says_so_and_goes_on(client: openai.OpenAI, served: Served
     messages: Messages = [{"role": "user", "content": "please hold"}]
     with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
         task_id = next(iter(stream)).id.removeprefix("chatcmpl-")
-        held.begun.wait(10)
+        held.begun.wait(60)
         with served.client() as http:
             http.post(f"/api/tasks/{task_id}/pause").raise_for_status()
             held.go.set()

@@ -82,7 +82,7 @@ def test_a_pause_is_ended_once(client: httpx.Client, held: Held) -> None:
     held.go.clear()
     with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
         task_id = response.headers["x-task-id"]
-        assert held.begun.wait(10)
+        assert held.begun.wait(60)
         client.post(f"/api/tasks/{task_id}/pause").raise_for_status()
     held.go.set()
     wait_until(lambda: status(client, task_id) == "paused")
@@ -118,7 +118,7 @@ def test_a_fork_an_edit_an_import_and_a_session_are_made_once(client: httpx.Clie
 
 def test_a_steering_message_that_comes_again_is_added_once(client: httpx.Client, held: Held) -> None:
     with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a", "session_id": "s"}):
-        assert held.begun.wait(10)
+        assert held.begun.wait(60)
     held.go.set()
     body = {"message": "and be quick", "agent_id": "a", "session_id": "s", "steer": True}
     streams = [post(client, "/api/chat", body).text for _ in range(2)]

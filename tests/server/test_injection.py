@@ -134,7 +134,7 @@ def test_a_header_with_more_lines_in_it_is_no_request(served: Served) -> None:
         f"GET /api/modes HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\nX-Request-Id: a\x00b\r\n\r\n",
         f"GET /api/modes\r\nX: HTTP/1.1\r\nHost: x\r\nAuthorization: {key}\r\n\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as raw:
             raw.sendall(head.encode())
             raw.shutdown(socket.SHUT_WR)
             answered = b"".join(iter(lambda: raw.recv(65536), b""))

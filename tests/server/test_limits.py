@@ -5,6 +5,7 @@ import dataclasses
 import json
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, star
 from .test_streams import from_last
 
 SMALL = ServerSettings(
-    keys=KEYS, chats_a_minute=3, requests_a_minute=8, streams=1, body_bytes=2000, body_seconds=0.3, resume=False
+    keys=KEYS, chats_a_minute=3, requests_a_minute=8, streams=1, body_bytes=2000, body_seconds=1, resume=False
 )
 ROOMY = dataclasses.replace(SMALL, import_bytes=4000, chats_a_minute=1000, requests_a_minute=1000)
 ALONE = dataclasses.replace(ROOMY, keys=Keys())
@@ -75,19 +76,19 @@ def test_a_body_that_is_too_long_or_never_arrives_is_refused(serve: Any) -> None
         assert client.post("/api/sessions/import", json=document).status_code == 422
         long = client.post("/api/sessions/import", json={"document": {"messages": "x" * 4000}})
         assert "SEGUE_IMPORT_MB" in problem(long, 413, "FileTooLong")
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as slow:
         lines = ("POST /api/chat HTTP/1.1", "Host: x", f"Authorization: {ALPHA['Authorization']}", "Content-Length: 9")
         slow.sendall("\r\n".join([*lines, "", "{"]).encode())
         assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_connection_without_a_whole_request_is_closed(serve: Any) -> None:
-    served = serve(dataclasses.replace(ALONE, header_seconds=0.2))
+    served = serve(dataclasses.replace(ALONE, header_seconds=0.5))
     for sent in (b"", b"GET /healthz HTTP/1.1\r\nHost:"):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as slow:
             slow.sendall(sent)
             assert slow.recv(1000) == b""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answered = b""
         while b"alive" not in answered:
@@ -97,9 +98,9 @@ def test_a_connection_without_a_whole_request_is_closed(serve: Any) -> None:
 
 
 def test_a_request_that_takes_longer_than_its_headers_may_is_answered(serve: Any, held: Held) -> None:
-    served = serve(dataclasses.replace(ALONE, header_seconds=0.05, heartbeat_seconds=0.3))
-    held.go.set()
-    with served.client() as client:
+    served = serve(dataclasses.replace(ALONE, header_seconds=0.5, heartbeat_seconds=0.3))
+    threading.Timer(1, held.go.set).start()
+    with served.client(headers={"Connection": "close"}) as client:
         assert chat(client, "please hold", agent_id="a")[-1]["result"]["status"] == "done"
         task_id = start(client, "please hold", agent_id="a")
         wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
@@ -226,7 +227,7 @@ def test_streams_of_a_tenant_are_counted_and_a_refused_chat_starts_nothing(serve
     with served.client(headers=ALPHA) as client:
         with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
             task_id = response.headers["x-task-id"]
-            assert held.begun.wait(10)
+            assert held.begun.wait(60)
             problem(client.post("/api/chat", json={"message": "more"}), 429, "TooManyStreams")
             problem(client.get(f"/api/tasks/{task_id}/stream"), 429, "TooManyStreams")
             problem(client.get("/api/tasks/nope/stream"), 404, "NotFound")

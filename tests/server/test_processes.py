@@ -23,8 +23,6 @@ from .serving import KEY, Json, ending, follow, start, wait_until
 
 __all__ = ["pages", "shell"]
 
-START_SECONDS = 90
-"""A service of several processes starts slowly on a busy machine."""
 ONCE = {"Idempotency-Key": "k"}
 ASKED = {"message": "please fetch it, then store it", "agent_id": "pages", "session_id": "s"}
 
@@ -49,10 +47,10 @@ class Process:
     def client(self, **options: Any) -> httpx.Client:
         """A client of it, once it answers."""
         begun = re.compile(r"running on http://\S+:[1-9]")
-        wait_until(lambda: self.process.poll() is not None or begun.search(self.log()), START_SECONDS)
+        wait_until(lambda: self.process.poll() is not None or begun.search(self.log()))
         assert self.process.poll() is None, self.log()
         (url,) = re.findall(r"running on (http://[\w.]+:\d+)", self.log())
-        wait_until(lambda: is_ready(url), START_SECONDS)
+        wait_until(lambda: is_ready(url))
         return httpx.Client(base_url=url, timeout=SECONDS, trust_env=False, **options)
 
     def log(self) -> str:

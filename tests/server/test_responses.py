@@ -235,7 +235,7 @@ def test_a_question_is_a_message_and_so_is_the_answer(client: openai.OpenAI) -> 
 def test_a_background_response_is_polled_and_streamed(holding: openai.OpenAI, held: Held) -> None:
     response = holding.responses.create(model="a", input="please hold", background=True)
     assert response.status in ("queued", "in_progress") and response.background
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     with holding.responses.retrieve(response.id, stream=True) as stream:
         for event in stream:
             if event.type == "response.mcp_call.in_progress":
@@ -249,7 +249,7 @@ def test_a_background_response_is_polled_and_streamed(holding: openai.OpenAI, he
 
 def test_a_response_is_cancelled(holding: openai.OpenAI, held: Held) -> None:
     response = holding.responses.create(model="a", input="please hold", background=True)
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     assert holding.responses.cancel(response.id).status == "cancelled"
     assert holding.responses.cancel(response.id).status == "cancelled"
     done = holding.responses.create(model="a", input="apples")
@@ -259,7 +259,7 @@ def test_a_response_is_cancelled(holding: openai.OpenAI, held: Held) -> None:
 
 def test_a_message_to_an_unfinished_response_steers_it(holding: openai.OpenAI, held: Held) -> None:
     first = holding.responses.create(model="a", input="please hold", background=True)
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     held.go.set()
     second = holding.responses.create(model="a", input="and note apples", previous_response_id=first.id)
     assert (second.status, second.output_text) == ("completed", "Settled, 好的.")
@@ -279,7 +279,7 @@ def test_a_response_that_fails_says_so(client: openai.OpenAI) -> None:
 
 def test_a_response_that_is_paused_is_incomplete_and_goes_on(holding: openai.OpenAI, busy: Served, held: Held) -> None:
     response = holding.responses.create(model="a", input="please hold", background=True)
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     with busy.client() as http:
         http.post(f"/api/tasks/{response.id.removeprefix('resp_')}/pause").raise_for_status()
     held.go.set()
@@ -386,14 +386,14 @@ def test_a_stream_ends_without_an_end_when_the_service_stops(held: Held, databas
     with serve(database, held) as served, stock(served) as client:
         stream = iter(client.responses.create(model="a", input="please hold", stream=True))
         seen = [next(stream)]
-        assert held.begun.wait(10)
+        assert held.begun.wait(60)
         from segue.server.shutdown import drain
 
         stopping = served.begin(drain(served.service))
         held.go.set()
         seen += stream
         assert seen[-1].type != "response.completed"
-        stopping.result(20)
+        stopping.result(60)
     with serve(database, held) as served, stock(served) as client:
         assert seen[0].type == "response.created"
         last = seen[-1].sequence_number

@@ -271,14 +271,14 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
     held.go.clear()
     with Served(path, settings, agents=agents) as served, served.client() as client:
         with client.stream("POST", "/api/chat", json={"message": "go", "agent_id": "h"}) as response:
-            assert held.begun.wait(10)
+            assert held.begun.wait(60)
             from segue.server.shutdown import drain
 
             stopping = served.begin(drain(served.service))
             held.go.set()
             last = [*response.iter_text()][-1]
             assert '"type":"done"' in last and '"status":"paused"' in last
-        stopping.result(20)
+        stopping.result(60)
         task_id = response.headers["x-task-id"]
     effects = [*held.effects]
     with Served(path, settings, agents=agents) as served, served.client(headers=ALPHA) as client:

@@ -105,7 +105,7 @@ def test_a_client_that_leaves_does_not_stop_the_task_and_frees_its_place(
 ) -> None:
     task_id = start(client, "please hold", agent_id="a")
     wait_until(lambda: not served.service.streams)
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     held.go.set()
     wait_until(lambda: client.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
     assert held.effects == ["one"]
@@ -121,7 +121,7 @@ def test_what_another_process_tells_of_a_task_is_not_missed(
 
     with client.stream("POST", "/api/chat", json={"message": "please hold", "agent_id": "a"}) as response:
         task_id = response.headers["x-task-id"]
-        assert held.begun.wait(10)
+        assert held.begun.wait(60)
         asyncio.run(pause_from_elsewhere())
         run = served.service.app._runner.run_of(task_id)
         wait_until(lambda: run and run.reason)
@@ -203,7 +203,7 @@ def test_one_word_answers_for_all_calls(client: httpx.Client) -> None:
 
 def test_a_paused_task_is_resumed_in_the_background(client: httpx.Client, held: Held) -> None:
     task_id = start(client, "please hold", agent_id="a")
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     assert client.post(f"/api/tasks/{task_id}/pause").json()["status"] == "pausing"
     held.go.set()
     follow(client, task_id)
@@ -217,12 +217,12 @@ def test_a_paused_task_is_resumed_in_the_background(client: httpx.Client, held: 
 
 def test_a_busy_session_is_a_conflict_and_waiting_for_it_is_not(client: httpx.Client, held: Held) -> None:
     task_id = start(client, "please hold", agent_id="a", session_id="s")
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     busy = client.post("/api/chat", json={"message": "hello", "session_id": "s"})
     assert (busy.status_code, busy.json()["error"]["type"]) == (409, "ThreadBusy")
     assert busy.json()["error"]["task_id"] == task_id
     asyncio.run(let_go_soon(held))
-    assert ending(chat(client, "hello", session_id="s", wait=20))["status"] == "done"
+    assert ending(chat(client, "hello", session_id="s", wait=60))["status"] == "done"
 
 
 async def let_go_soon(held: Held) -> None:
@@ -232,7 +232,7 @@ async def let_go_soon(held: Held) -> None:
 
 def test_a_message_joins_the_task_of_its_session_and_the_stream_begins_there(client: httpx.Client, held: Held) -> None:
     task_id = start(client, "please hold", agent_id="a", session_id="s")
-    assert held.begun.wait(10)
+    assert held.begun.wait(60)
     client.post(f"/api/tasks/{task_id}/pause")
     held.go.set()
     follow(client, task_id)

@@ -183,7 +183,7 @@ async def test_a_session_whose_process_died_is_a_takeover_once(tmp_path: Path) -
 def cancel_in_the_middle(client: httpx.Client, held: Held) -> None:
     """Cancel a task while its tool runs."""
     task_id = start(client, "hold it", agent_id="holder")
-    assert held.begun.wait(30)
+    assert held.begun.wait(60)
     assert client.post(f"/api/tasks/{task_id}/cancel").status_code == 200
     held.go.set()
 

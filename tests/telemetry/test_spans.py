@@ -16,6 +16,7 @@ from segue.core.records import TaskTrace
 from segue.telemetry.spans import spans_of, trace_id_of
 from segue.telemetry.trace_export import TraceExport, resource
 from tests.fakes import ScriptedChatModel, answer, call_tool
+from tests.polling import until
 
 
 @segue.tool(read_only=True)
@@ -129,14 +130,6 @@ async def test_a_pause_is_no_error_and_the_task_has_one_span_when_it_has_ended()
     assert {span.status.status_code for span in spans} == {StatusCode.UNSET}
 
 
-async def until(reached: Any) -> None:
-    for _ in range(3000):
-        if reached():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
-
-
 async def test_an_unknown_outcome_is_an_error_of_its_call_not_of_its_task() -> None:
     found = by_name(spans_of(await recorded(call_tool(("stall", {})), answer("it may have happened")), resource()))
     stalled, root = found["execute_tool stall"], found["invoke_agent shop"]
@@ -167,7 +160,7 @@ async def test_a_call_under_way_when_its_task_was_cancelled_has_a_span_with_an_u
     own = Agent(agent_id="shop", model=ScriptedChatModel([call_tool(("hold", {}))]), tools=[hold], mode="react")
     async with segue.open(":memory:", agents=[own]) as app:
         task = await app.start("hold it", agent="shop")
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), 60)
         await app.cancel(task["task_id"])
         found = by_name(spans_of(await app.queries.recorded(task["task_id"]), resource()))
     held, root = found["execute_tool hold"], found["invoke_agent shop"]

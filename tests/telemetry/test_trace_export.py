@@ -17,9 +17,9 @@ from segue.telemetry.environment import exporter_name, wants_content
 from segue.telemetry.spans import trace_id_of
 from segue.telemetry.trace_export import TraceExport
 from tests.cli.conftest import Shell, pages, shell
+from tests.polling import until
 
 from .collector import Collector, attributes
-from .test_spans import until
 
 __all__ = ["pages", "shell"]
 
@@ -121,7 +121,7 @@ async def test_a_collector_that_hangs_delays_no_task_and_closing_only_a_little(
             assert [(await app.ask("What is 2+2?")).success for _ in range(3)] == [True] * 3
             await until(collector.asked.is_set)
             begun = time.monotonic()
-        assert time.monotonic() - begun < 5, "the collector answers after 60 seconds"
+        assert time.monotonic() - begun < 40, "the collector answers after 60 seconds"
     assert "Traces that were not exported: 3." in caplog.text
 
 

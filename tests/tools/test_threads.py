@@ -5,11 +5,11 @@ import contextvars
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from segue.tools.calls.threads import abandoned, left_a_thread, run_in_thread
+from tests.polling import SECONDS, until
 
 SEEN = contextvars.ContextVar("SEEN", default="nothing")
 
@@ -27,14 +27,6 @@ print(asyncio.run(run_call({"hang": as_tool(hang)}, "hang", {"seconds": 60}, Cal
 """
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never came to hold")
-
-
 async def test_the_result_of_a_daemon_that_sees_the_context() -> None:
     SEEN.set("this")
     found = await run_in_thread("look", lambda: (SEEN.get(), threading.current_thread()))
@@ -49,14 +41,20 @@ async def test_what_the_thread_sets_stays_in_it() -> None:
 
 
 async def test_many_run_side_by_side() -> None:
-    together = threading.Barrier(40, timeout=5)
+    together = threading.Barrier(40, timeout=SECONDS)
     await asyncio.gather(*(run_in_thread("meet", together.wait) for _ in range(40)))
 
 
 async def test_a_thread_that_was_given_up_counts_until_it_ends() -> None:
-    go = threading.Event()
-    waiting = [asyncio.create_task(run_in_thread(name, go.wait)) for name in ("slow", "slow", "late")]
-    await asyncio.sleep(0.01)
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def wait() -> None:
+        begun.release()
+        go.wait()
+
+    waiting = [asyncio.create_task(run_in_thread(name, wait)) for name in ("slow", "slow", "late")]
+    for _ in waiting:
+        await asyncio.to_thread(begun.acquire)
     assert abandoned() == {}
     for task in waiting:
         task.cancel("stop")
@@ -83,5 +81,5 @@ def test_a_thread_that_outlives_its_loop_ends_quietly(capsys: pytest.CaptureFixt
 
 @pytest.mark.slow
 def test_a_hanging_tool_does_not_keep_the_interpreter() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=SECONDS, check=True)
     assert "unknown_outcome" in done.stdout
