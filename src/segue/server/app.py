@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -19,7 +18,7 @@ from ..entry import open as open_app
 from ..rehearsal.segue_bot import attach
 from ..telemetry.metrics import Metrics
 from .auto_resume import AutoResume
-from .errors import JsonResponse, Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
+from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
 from .log_config import logger
 from .mcp import serving_mcp
 from .middleware.authentication import Authentication
@@ -29,7 +28,7 @@ from .middleware.rate_limit import RateLimits
 from .middleware.request_log import RequestLog
 from .middleware.security_headers import SecurityHeaders
 from .page_files import add_page
-from .routes import OPEN, ROUTERS
+from .routes import API
 from .service import Service
 from .settings import IMPORT, UPLOAD, ServerSettings
 from .shutdown import drain, draining_on_signal
@@ -58,12 +57,9 @@ def create_app(
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        default_response_class=JsonResponse,
-        generate_unique_id_function=_operation_id,
         lifespan=_lifespan(database, settings, tuple(agents), modes, agents_file),
     )
-    for router in (*ROUTERS, *OPEN):
-        application.include_router(router)
+    application.router.routes.extend(API.routes)
     add_page(application)
     for kind, answer in (
         (Problem, answer_problem),
@@ -112,10 +108,6 @@ def _log_model(model: str) -> None:
         logger.warning("the offline planner answers: set OPENAI_API_KEY, or SEGUE_MODEL, for a language model")
     else:
         logger.info("model", extra={"model": model})
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
 
 
 def _lifespan(
