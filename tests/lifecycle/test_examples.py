@@ -87,7 +87,7 @@ async def run(folder: Path, *command: str) -> str:
     """What a process of this Python prints; it must end well."""
     whole = [sys.executable, "-X", "utf8", "-W", "error::RuntimeWarning", *command]
     ran = await asyncio.to_thread(
-        subprocess.run, whole, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, whole, cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

@@ -39,7 +39,7 @@ def test_a_support_agent_has_tools_approval_an_mcp_server_and_a_script(
 
     with LoopbackServer([Text(text) for text in SCRIPT]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        ran = subprocess.run([sys.executable, "refunds.py"], capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run([sys.executable, "refunds.py"], capture_output=True, text=True, timeout=300, check=False)
         server.assert_spent()
 
     assert (ran.stderr, ran.stdout) == ("", "done ['lookup', 'stock', 'refund']\n")

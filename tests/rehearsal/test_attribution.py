@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
 
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
 from segue.rehearsal.batch.manifest import Planned

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
 
 from segue.cli.main import app
 from segue.core.errors import ConfigurationError
@@ -56,7 +56,7 @@ def report(out: Path, *options: str) -> tuple[dict[str, Any], Any]:
 def test_a_hundred_conversations_killed_half_way_go_on_and_the_report_is_what_the_logs_say(tmp_path: Path) -> None:
     out = tmp_path / "batch"
     first = subprocess.Popen(simulate(out, 100), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(list(out.glob("logs/*.jsonl"))) < 50:
         assert first.poll() is None
         assert time.monotonic() < deadline
@@ -66,7 +66,7 @@ def test_a_hundred_conversations_killed_half_way_go_on_and_the_report_is_what_th
     begun = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
     assert 50 <= len(begun) < 100
 
-    subprocess.run(simulate(out, 100), check=True, capture_output=True, timeout=120)
+    subprocess.run(simulate(out, 100), check=True, capture_output=True, timeout=300)
     after = {file.name: file.stat().st_mtime_ns for file in out.glob("logs/*.jsonl")}
     assert len(after) == 100
     assert {name: after[name] for name in begun} == begun
@@ -106,10 +106,10 @@ def _recomputed(out: Path, made: dict[str, Any]) -> None:
 def test_one_seed_gives_the_same_conversations_however_many_workers_hold_them(tmp_path: Path) -> None:
     for place, workers in enumerate((1, 2)):
         command = simulate(tmp_path / str(place), 6, workers=workers)
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
     assert logs(tmp_path / "0") == logs(tmp_path / "1")
     other = simulate(tmp_path / "2", 2, "--workflow", WORKFLOW, "--seed", "7")
-    subprocess.run(other, check=True, capture_output=True, timeout=60)
+    subprocess.run(other, check=True, capture_output=True, timeout=300)
     assert logs(tmp_path / "0")["change_without_fee-001"] != logs(tmp_path / "2")["change_without_fee-001"]
 
 
@@ -120,8 +120,8 @@ def test_a_worse_workflow_shows_up_as_worse_in_the_comparison(tmp_path: Path) ->
     shutil.copy(workflow_file(WORKFLOW).with_suffix(".yaml"), tmp_path)
     worse.write_text(_without_verification(text), encoding="utf-8")
     good, bad = tmp_path / "good", tmp_path / "bad"
-    subprocess.run(simulate(good, 16), check=True, capture_output=True, timeout=60)
-    subprocess.run(simulate(bad, 16, "--workflow", str(worse)), check=True, capture_output=True, timeout=60)
+    subprocess.run(simulate(good, 16), check=True, capture_output=True, timeout=300)
+    subprocess.run(simulate(bad, 16, "--workflow", str(worse)), check=True, capture_output=True, timeout=300)
     report(good)
     made, ran = report(bad, "--against", str(good))
     assert ran.exit_code == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
 
 from segue.cli.main import app
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of

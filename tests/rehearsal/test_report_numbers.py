@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
 from segue.rehearsal.report.outcome import (

@@ -5,13 +5,15 @@ pass^k is the estimator of tau-bench (https://arxiv.org/abs/2406.12045): C(c, k)
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb, sqrt
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import comb
-from scipy.stats import binomtest
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 CONFIDENCE = 0.95
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 RESAMPLES = 2_000
 SIGNIFICANT = 0.05
 """Below this p-value a difference exceeds noise."""
@@ -30,8 +32,10 @@ def rate(successes: int, trials: int) -> Estimate | None:
     """A rate with its Wilson interval; None without trials."""
     if not trials:
         return None
-    interval = binomtest(successes, trials).proportion_ci(CONFIDENCE, method="wilson")
-    return Estimate(successes / trials, float(interval.low), float(interval.high))
+    share, unit = successes / trials, _Z**2 / trials
+    centre = (share + unit / 2) / (1 + unit)
+    half = sqrt(share * (1 - share) * unit + unit**2 / 4) / (1 + unit)
+    return Estimate(share, max(centre - half, 0.0), min(centre + half, 1.0))
 
 
 def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
@@ -46,8 +50,13 @@ def pass_hat(k: int, trials: Mapping[str, Sequence[bool]]) -> Estimate | None:
     generator = np.random.default_rng(0)
     chosen = generator.integers(0, len(enough), (RESAMPLES, len(enough)))
     drawn = generator.binomial(sizes[chosen], (successes / sizes)[chosen])
-    means = (comb(drawn, k) / comb(sizes[chosen], k)).mean(axis=1)
-    return _estimate(float((comb(successes, k) / comb(sizes, k)).mean()), means)
+    means = (_combinations(drawn, k) / _combinations(sizes[chosen], k)).mean(axis=1)
+    return _estimate(float((_combinations(successes, k) / _combinations(sizes, k)).mean()), means)
+
+
+def _combinations(sizes: Integers, k: int) -> Floats:
+    """How many sets of k each size has."""
+    return np.array([comb(size, k) for size in range(sizes.max() + 1)], np.float64)[sizes]
 
 
 def _estimate(value: float, resampled: Floats) -> Estimate:
@@ -87,8 +96,9 @@ def paired_test(pairs: Mapping[str, Sequence[tuple[bool, bool]]]) -> PairedTest 
         return None
     better = sum(after and not before for before, after in every)
     worse = sum(before and not after for before, after in every)
-    p_value = float(binomtest(worse, better + worse).pvalue) if better + worse else 1.0
-    return PairedTest(len(every), better, worse, p_value, _difference(list(pairs.values()), every))
+    changed = better + worse
+    tail = sum(comb(changed, fewer) for fewer in range(min(better, worse) + 1)) / 2**changed
+    return PairedTest(len(every), better, worse, min(2 * tail, 1.0), _difference(list(pairs.values()), every))
 
 
 def _difference(scenarios: Sequence[Sequence[tuple[bool, bool]]], every: Sequence[tuple[bool, bool]]) -> Estimate:
