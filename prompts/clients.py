@@ -49,14 +49,14 @@ CLIENTS: Mapping[str, str] = {
     "The parameters of the client's tool {name} are not a JSON schema of an object.": (
         "客户端工具 {name} 的参数不是对象的 JSON schema。"
     ),
-    "The run brings no result of the call {call_id}: send its tool message.": (
-        "此次运行没有调用 {call_id} 的结果：请发送它的工具消息。"
+    "The last message is neither the user's nor a tool's: send one of those last.": (
+        "最后一条消息既不是用户的，也不是工具的：请把其中之一放在最后。"
+    ),
+    "tool_choice 'none' cannot be honoured with a tool's result: its task was begun with tools.": (
+        "带有工具结果的请求无法遵守 tool_choice“none”：其任务开始时已带有工具。"
     ),
     "This thread waits for a person, not for a tool's result: answer it, or resume.": (
         "此线程等待的是人的答复，而不是工具的结果：请答复，或使用 resume。"
-    ),
-    "The last message is not the user's: send the user's message last.": (
-        "最后一条消息不是用户的：请把用户的消息放在最后。"
     ),
     "The last message is not the user's: send the user's message last, or resume.": (
         "最后一条消息不是用户的：请把用户的消息放在最后，或使用 resume。"
@@ -85,15 +85,18 @@ def client_call_notice(name: str, arguments: Mapping[str, Any], language: Langua
     return _CLIENT_CALL[language].format(name=name, arguments=shown)
 
 
-def client_result(content: str | None, error: str, message: str, language: Language) -> str:
-    """The result of a client's call: its content, None where it sent none, or error, and what the user wrote since."""
+def client_result(content: str | None, error: str, language: Language) -> str:
+    """The result of a client's call: its content, None where it sent none, or error."""
     if error:
-        result = _FAILED[language].format(error=error)
-    elif content is None:
-        result = _NO_RESULT[language]
-    else:
-        result = content.strip() or _CARRIED_OUT[language]
-    return f"{result}\n\n{_WROTE[language].format(message=message)}" if message else result
+        return _FAILED[language].format(error=error)
+    if content is None:
+        return _NO_RESULT[language]
+    return content.strip() or _CARRIED_OUT[language]
+
+
+def with_message(result: str, message: str, language: Language) -> str:
+    """The result of a client's call, and what the user wrote since."""
+    return f"{result}\n\n{_WROTE[language].format(message=message)}"
 
 
 def not_carried_out(language: Language) -> str:

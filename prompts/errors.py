@@ -330,6 +330,7 @@ SENTENCES: Mapping[str, str] = {
         "流程“{flow}”是它自己的分支：请移除分支“{name}”。"
     ),
     'There is no {kind} "{mode}"; there are: {known}.': "没有{kind}“{mode}”；可选：{known}。",
+    "The results are not of the calls that wait: {calls}.": "这些结果不属于正在等待的调用：{calls}。",
     "The answer does not fit the question: give {form}.": "答复与问题不符：请给出 {form}。",
     "The answer is longer than {most} bytes: shorten it.": "答复超过 {most} 字节：请缩短它。",
     "The answer cannot be stored: {error}.": "答复无法保存：{error}。",

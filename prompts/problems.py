@@ -22,6 +22,14 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
     "rehearsal": ("没有演练“{missing}”。", "There is no rehearsal '{missing}'."),
     "conversation": ("没有对话“{missing}”。", "There is no conversation '{missing}'."),
     "response": ("没有响应“{missing}”。", "There is no response '{missing}'."),
+    "call": (
+        "没有等待结果的调用“{missing}”：请发送此服务给出的 id。",
+        "There is no call '{missing}' that waits for a result: send the id that this service gave.",
+    ),
+    "ResultGiven": (
+        "此调用已有结果，任务已据此继续：其他结果不会有任何作用。",
+        "The call has a result already, and the task went on with that: another result changes nothing.",
+    ),
     "item": ("没有条目“{missing}”。", "There is no item '{missing}'."),
     "ResponseContinued": (
         "响应“{named}”已经有了后续：请从它之后的响应继续。",

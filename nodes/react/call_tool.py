@@ -21,6 +21,7 @@ from ..shared.planned_steps import step_events
 from ..shared.prompt_budget import truncate_result
 from ..shared.tool_messages import Settled, exchange, kept, recall_ref
 from .call_limits import refusal
+from .client_calls import ask_for_results, awaited, origin_of, with_result
 from .plan_progress import end_steps
 from .prompt_state import tools_at_hand
 from .records import control_exchange, decision_of, ids_of, key_of, record_of
@@ -33,7 +34,7 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """Run one call, or up to `parallel_calls` at once where every tool in the batch is read-only.
 
     Where a person has to approve some, they are asked about all of those at once, and what they decided is stored
-    before any call runs.
+    before any call runs. Consecutive calls that the client carries out wait together for their results.
     """
     work = node_context(runtime)
     recalls = any(call["name"] == "recall" for call in state["calls"])
@@ -46,6 +47,8 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         if undecided(call, tools, state["task_id"]) and place not in allowed and not refusal(call, state, most)
     ]:
         return await _decide(asked, state, work, tools)
+    if client_calls := awaited(state, tools, work):
+        return ask_for_results(client_calls, state)
     group = (
         state["calls"]
         if state["tool_calls"] >= most
@@ -96,8 +99,8 @@ async def _run(
     key, ledger, seconds = key_of(state, call["index"]), work.services.ledger, work.agent.budget.tool_seconds
     allowed = by_permission or approved(call, state["task_id"])
     trace_id, step_id = state["trace_id"], call.get("step_id", "")
-    origin = f"{trace_id}/{call['index']}"
-    context = call_context(work, key, call, origin, step_id=step_id, trace_id=trace_id)
+    context = call_context(work, key, call, origin_of(call, state), step_id=step_id, trace_id=trace_id)
+    tools = with_result(call, tools)
     return await run_call(tools, call["name"], call["arguments"], key, ledger, seconds, allowed, context)
 
 

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage
 
 import segue
 from segue.core.agents import Agent
-from segue.core.errors import InvalidMessage
-from segue.core.question import CLIENT_CALL
+from segue.core.errors import InvalidAnswer, InvalidMessage
+from segue.core.question import CLIENT_CALLS
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 SHOW: dict[str, Any] = {"name": "show", "description": "Show a page.", "parameters": {"properties": {"page": {}}}}
@@ -34,10 +34,10 @@ async def test_a_call_waits_across_a_restart_and_is_not_made_twice(
     agent = Agent(agent_id="a", model=model, mode=mode, protocol=protocol)
     async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
         asked = await app.ask("show me the cart", session_id="s", agent="a", client_tools=[SHOW])
-        call = asked["question"][CLIENT_CALL]
+        (call,) = asked["question"][CLIENT_CALLS]
         assert (asked["status"], call["name"], call["arguments"]) == ("waiting", "show", CALL)
     async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
-        assert (await app.question(asked["task_id"]))[CLIENT_CALL] == call
+        assert (await app.question(asked["task_id"]))[CLIENT_CALLS] == [call]
         done = await app.answer(asked["task_id"], "shown the cart")
         trace = await app.trace(asked["task_id"])
     assert (done["status"], done["answer"]) == ("done", "Done.")
@@ -62,3 +62,69 @@ async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> 
             with pytest.raises(InvalidMessage, match=why):
                 await app.ask("hi", agent="a", client_tools=[{**SHOW, "description": description}])
         assert await app.tasks() == []
+
+
+def shows(*pages: str) -> Any:
+    return call_tool(*(("show", {"page": page}) for page in pages))
+
+
+@segue.tool
+def note() -> str:
+    """Note something."""
+    return "noted"
+
+
+async def test_calls_of_one_batch_wait_together_and_their_results_may_come_apart(tmp_path: Path) -> None:
+    batch = call_tool(*(("show", {"page": page}) for page in "abc"), ("note", {}), ("show", {"page": "d"}))
+    model = ScriptedChatModel([batch, answer("Done.")])
+    agent = Agent(agent_id="a", model=model, mode="react", tools=(note,))
+    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
+        asked = await app.ask("show all", agent="a", client_tools=[SHOW])
+        a, b, c = asked["question"][CLIENT_CALLS]
+        assert [call["arguments"]["page"] for call in (a, b, c)] == ["a", "b", "c"]
+        with pytest.raises(InvalidAnswer, match="not of the calls that wait"):
+            await app.answer(asked["task_id"], {"results": {"none": "x"}})
+        asked = await app.answer(asked["task_id"], {"results": {c["id"]: "page c", a["id"]: "page a"}})
+        assert asked["question"][CLIENT_CALLS] == [b]
+    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
+        asked = await app.answer(asked["task_id"], "page b")
+        (d,) = asked["question"][CLIENT_CALLS]
+        done = await app.answer(asked["task_id"], {"results": {d["id"]: "page d"}})
+        calls = (await app.trace(asked["task_id"]))["calls"]
+    assert done["answer"] == "Done."
+    assert [made["outcome"]["success"] for made in calls] == ["page a", "page b", "page c", "noted", "page d"]
+
+
+async def test_calls_that_must_not_wait_together_wait_one_by_one(tmp_path: Path) -> None:
+    model = ScriptedChatModel([shows("a", "b"), answer("Done.")])
+    async with segue.open(tmp_path / "segue.db", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
+        asked = await app.ask("show both", agent="a", client_tools=[{**SHOW, "parallel": False}])
+        assert [call["arguments"] for call in asked["question"][CLIENT_CALLS]] == [{"page": "a"}]
+        asked = await app.answer(asked["task_id"], "page a")
+        assert [call["arguments"] for call in asked["question"][CLIENT_CALLS]] == [{"page": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "why"),
+    [
+        ({"properties": {"page": {"type": "integer"}}}, {"page": "a"}, "'a' is not of type 'integer'"),
+        ({"properties": {"page": {}}, "required": ["page", "mark"]}, {"page": "a"}, "'mark' is a required property"),
+        ({"properties": {"page": {"items": {"enum": ["a", "b"]}}}}, {"page": ["a", "c"]}, "'c' is not one of"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_for_the_model_to_correct(
+    tmp_path: Path, parameters: Any, arguments: Any, why: str
+) -> None:
+    model = ScriptedChatModel([call_tool(("show", arguments)), answer("Done.")])
+    async with segue.open(tmp_path / "segue.db", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
+        done = await app.ask("show it", agent="a", client_tools=[{**SHOW, "parameters": parameters}])
+        (call,) = (await app.trace(done["task_id"]))["calls"]
+    assert done["status"] == "done" and why in call["outcome"]["error"]
+
+
+async def test_a_schema_of_the_client_is_neither_fetched_nor_run(tmp_path: Path) -> None:
+    endless = {"page": {"$ref": "#/properties/page"}, "mark": {"pattern": "(a+)+$", "$ref": "http://127.0.0.1:9/none"}}
+    model = ScriptedChatModel([call_tool(("show", {"page": 1, "mark": "a" * 64 + "!"})), answer("Done.")])
+    async with segue.open(tmp_path / "segue.db", agents=[Agent(agent_id="a", model=model, mode="react")]) as app:
+        asked = await app.ask("show it", agent="a", client_tools=[{**SHOW, "parameters": {"properties": endless}}])
+    assert asked["status"] == "waiting"

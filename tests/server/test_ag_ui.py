@@ -12,6 +12,7 @@ from ag_ui_validate.pytest_plugin import assert_valid_agui
 
 from segue.core.agents import Agent
 from segue.tools.registry import tool
+from tests.fakes import answer, call_tool
 
 from .serving import ALPHA, BETA, KEYS, Held, Json, Served, ServerSettings, wait_until
 from .shop import refund, reply
@@ -136,10 +137,10 @@ def test_an_approval_is_an_interrupt(client: httpx.Client, payload: Any, status:
 
 
 def test_a_question_is_answered_in_resume_or_by_the_next_message(client: httpx.Client) -> None:
-    for thread, answer in (("t", {"answer": "blue"}), ("u", None)):
+    for thread, payload in (("t", {"answer": "blue"}), ("u", None)):
         events = run(client, body("paint it", f"{thread}1", thread, forwarded_props={"mode": "controller"}))
         assert events[-1]["outcome"]["interrupts"][0]["message"] == "Which colour?"
-        following = resumed(events, "t2", answer) if answer else body("blue", "u2", thread)
+        following = resumed(events, "t2", payload) if payload else body("blue", "u2", thread)
         assert text(run(client, following)) == "It is blue."
 
 
@@ -204,11 +205,12 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on_after_a_res
         other = result_of(events, "r2", "shown the cart")
         other["messages"][0]["toolCallId"] = "none"
         refused = client.post("/ag-ui/shop", json=other)
-        assert (refused.status_code, "no result of the call" in refused.text) == (422, True)
+        assert (refused.status_code, "no call 'none'" in refused.text) == (404, True)
         rest = run(client, result_of(events, "r2", "shown the cart"))
         assert text(rest) == "Settled, 好的." and "TOOL_CALL_START" not in types(rest)
-        again = client.post("/ag-ui/shop", json=result_of(events, "r3", "shown the cart"))
-        assert again.status_code == 409
+        assert text(run(client, result_of(events, "r3", "shown the cart"))) == "Settled, 好的."
+        other = client.post("/ag-ui/shop", json=result_of(events, "r4", "shown nothing"))
+        assert (other.status_code, "has a result already" in other.text) == (409, True)
         calls = client.get(f"/api/tasks/{rest[-1]['result']['task_id']}").json()["calls"]
         assert [(each["name"], each["outcome"]) for each in calls] == [("show", {"success": "shown the cart"})]
 
@@ -258,3 +260,34 @@ def test_the_context_is_read_with_the_message_and_the_state_comes_back(client: h
     assert text(events) == "Heard apples, kiwis."
     (snapshot,) = [event["snapshot"] for event in events if event["type"] == "STATE_SNAPSHOT"]
     assert snapshot == {"theme": "dark"}
+
+
+def test_calls_of_the_front_end_wait_together(database: Path) -> None:
+    def show_both(messages: Any) -> str:
+        if "shown 2" in str(messages):
+            return answer("Settled.")
+        return call_tool(("show", {"page": "1"}), ("show", {"page": "2"}))
+
+    with Served(database, OPEN, agents=[Held().agent("shop", show_both)]) as served, served.client() as client:
+        events = run(client, body("show both", "r1", tools=[SHOW]))
+        calls = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+        results = [ToolMessage(id=f"t{n}", tool_call_id=call, content=f"shown {n}") for n, call in enumerate(calls, 1)]
+        rest = run(client, body("", "r2", messages=results, tools=[SHOW]))
+        assert (len(calls), text(rest)) == (2, "Settled.")
+        made = client.get(f"/api/tasks/{rest[-1]['result']['task_id']}").json()["calls"]
+    assert [call["outcome"] for call in made] == [{"success": "shown 1"}, {"success": "shown 2"}]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tools": [SHOW]},
+        {"context": [Context(description="the basket", value="kiwis")]},
+        {"forwarded_props": {"mode": "react"}},
+    ],
+)
+def test_a_run_id_is_of_one_request(client: httpx.Client, changed: Json) -> None:
+    first = run(client, body("apples", "r1"))
+    assert run(client, body("apples", "r1"))[-1]["result"] == first[-1]["result"]
+    other = client.post("/ag-ui/shop", json=body("apples", "r1", **changed))
+    assert (other.status_code, other.json()["error"]["type"]) == (409, "KeyUsed")

@@ -210,14 +210,13 @@ def test_a_task_that_fails_is_an_error_and_is_tried_again(client: openai.OpenAI,
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "the agent decides it"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"n": 2}, "body.n"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"messages": [{"role": "assistant", "content": "hi"}]}, "send the user's message last"),
+        ({"messages": [{"role": "assistant", "content": "hi"}]}, "neither the user's nor a tool's"),
         ({"messages": []}, "messages"),
     ],
 )

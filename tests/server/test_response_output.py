@@ -31,7 +31,7 @@ CALLED = [ToolCall(**CALL, **IDS), ToolResult(**CALL, result={"success": 1}, **I
 
 
 def segment() -> Segment:
-    return Segment({"task_id": "t", "agent_id": "a", "status": "done"}, 0, {}, ())
+    return Segment({"task_id": "t", "agent_id": "a", "client_tools": [], "status": "done"}, 0, {}, ())
 
 
 def sent(events: Sequence[Event], answer: str, after: int = -1) -> tuple[list[Json], list[Json]]:

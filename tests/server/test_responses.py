@@ -325,7 +325,7 @@ def test_a_conversation_is_a_session(client: openai.OpenAI, served: Served) -> N
     [
         ({"temperature": 0.2}, "temperature"),
         ({"max_output_tokens": 20}, "max_output_tokens"),
-        ({"tools": [{"type": "function", "name": "f", "parameters": {}, "strict": True}]}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"store": False}, "store"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
         ({"reasoning": {"effort": "high"}}, "reasoning.effort"),

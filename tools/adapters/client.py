@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -12,16 +13,22 @@ from langgraph.types import interrupt
 from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
 from segue.core.plan import NO_TOOL
-from segue.core.question import CLIENT_CALL
+from segue.core.question import CLIENT_CALLS
 from segue.prompts.clients import client_call_notice, not_carried_out
 from segue.prompts.language import Language
 
+from ..bound_tool import BadArguments
 from ..calls.context import current_call
 
 MOST = 64
 """Tools that a client may offer with one message."""
 MOST_BYTES = 256 * 1024
 """Of their specifications, which each model call sends."""
+MOST_SHOWN = 500
+"""Characters of an error that the model is shown."""
+Results = Mapping[str, str | None]
+"""The results of calls by their ids; None for a call that the client did not carry out."""
+_CHECKED = ("type", "properties", "required", "items", "enum", "const")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -30,11 +37,15 @@ _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 class ClientTool:
     """A tool of the client: a call waits as a question, whose answer is its result.
 
-    It is idempotent: run again after a crash, it waits for the same answer.
+    It is idempotent: run again after a crash, it waits for the same answer. With `parallel` it may wait together with
+    others.
     """
 
     spec: Mapping[str, Any]
     language: Language
+    parallel: bool = True
+    results: Results | None = None
+    """Those that the client has sent already."""
     read_only: bool = False
     idempotent: bool = True
     needs_approval: bool = False
@@ -46,16 +57,48 @@ class ClientTool:
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Give the result once the client has sent it."""
-        call = {"id": current_call.get().idempotency_key, "name": self.name, "arguments": dict(arguments)}
-        notice = client_call_notice(self.name, arguments, self.language)
-        given = interrupt({"kind": "question", "question": notice, CLIENT_CALL: call})
-        if given["manual_finish"]:
+        self.check(arguments)
+        call_id = current_call.get().idempotency_key
+        results = self.results or ask_client([client_call(call_id, self.name, arguments)], self.language)
+        if results[call_id] is None:
             return ToolMessage(not_carried_out(self.language), tool_call_id="", status="error")
-        return given["answer"]
+        return results[call_id]
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Check the arguments as far as neither a regular expression nor a reference of the client's has to be read.
+
+        Raises:
+            BadArguments.
+        """
+        from jsonschema.exceptions import best_match
+
+        error = best_match(_validator()(self.spec["function"]["parameters"]).iter_errors(dict(arguments)))
+        if error is not None:
+            raise BadArguments(f"{error.json_path}: {error.message[:MOST_SHOWN]}")
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator, validators
+
+    rules = {keyword: Draft202012Validator.VALIDATORS[keyword] for keyword in _CHECKED}
+    return validators.create({}, rules, type_checker=Draft202012Validator.TYPE_CHECKER)
+
+
+def client_call(call_id: str, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as the client is asked for it."""
+    return {"id": call_id, "name": name, "arguments": dict(arguments)}
+
+
+def ask_client(calls: Sequence[Mapping[str, Any]], language: Language) -> Results:
+    """The results that the client sends of these calls. Interrupts the graph until it has sent at least one."""
+    notice = "\n".join(client_call_notice(call["name"], call["arguments"], language) for call in calls)
+    results: Results = interrupt({"kind": "question", "question": notice, CLIENT_CALLS: list(calls)})["results"]
+    return results
 
 
 def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> list[dict[str, Any]]:
-    """The specifications {"name", "description", "parameters"} in the form that is stored and that models see.
+    """The specifications {"name", "description", "parameters", "parallel"} in the form that is stored.
 
     Raises:
         InvalidMessage: they are too many or too large, a name is not allowed or is `taken`, or a tool is not valid.
@@ -68,7 +111,7 @@ def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]
         name = function["name"]
         if name in specs or name in taken:
             raise InvalidMessage("There are two tools called {name}: rename that of the client.", name=name)
-        specs[name] = {"type": "function", "function": function}
+        specs[name] = {"type": "function", "function": function, "parallel": bool(tool.get("parallel", True))}
     if (size := len(json.dumps([*specs.values()], ensure_ascii=False).encode())) > MOST_BYTES:
         raise InvalidMessage(
             "The client's tools have {size} bytes; the limit is {most}: shorten them.", size=size, most=MOST_BYTES
@@ -113,6 +156,11 @@ def _is_object_schema(parameters: Any) -> bool:
 
 def client_tools(specs: Sequence[Mapping[str, Any]], language: Language) -> dict[str, ClientTool]:
     """The tools of stored specifications, by name."""
-    shown = {"keywords": [], "read_only": False}
-    tools = [ClientTool({**spec, "segue": {**shown, "title": spec["function"]["name"]}}, language) for spec in specs]
-    return {tool.name: tool for tool in tools}
+    return {spec["function"]["name"]: _client_tool(spec, language) for spec in specs}
+
+
+def _client_tool(spec: Mapping[str, Any], language: Language) -> ClientTool:
+    function = spec["function"]
+    shown = {"keywords": [], "read_only": False, "title": function["name"]}
+    parallel = spec.get("parallel", True)  # a task of an earlier version says nothing of it
+    return ClientTool({"type": "function", "function": function, "segue": shown}, language, parallel)

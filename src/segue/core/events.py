@@ -301,11 +301,12 @@ class FlowEnd(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionAsked(Happening):
-    """A branch asks a person a question, and the task waits for the answer."""
+    """The task waits for an answer, or for the results of `client_calls` {id, name, arguments} from its client."""
 
     type: Literal["question_asked"] = "question_asked"
     interrupt_id: str
     question: str
+    client_calls: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A person's answers to a flow's question, and the kinds of interrupt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,8 @@ from .decision import check_storable
 from .errors import InvalidAnswer
 
 MOST_BYTES = 32 * 1024
+MOST_RESULT_BYTES = 256 * 1024
+"""Of the result of a call that the task's client carried out."""
 ANSWER_FORMS: Mapping[str, str] = {
     "approval": '{"verdicts": [{"index": 0, "verdict": "approve" | "edit" | "reject"}]}, or "approve" or "reject"',
     "question": '{"answer": "…"}, or {"manual_finish": true}',
@@ -16,8 +18,8 @@ ANSWER_FORMS: Mapping[str, str] = {
 """How each kind of question is answered."""
 API_CALL = "api_call"
 """The kind of interrupt that the conversation answers: an agent that is its bot calls the API."""
-CLIENT_CALL = "client_call"
-"""In a question: the call {"id", "name", "arguments"} that the task's client carries out; the answer is its result."""
+CLIENT_CALLS = "client_calls"
+"""In a question: the calls {"id", "name", "arguments"} that the task's client carries out; the answer has results."""
 PAUSE = "pause"
 """The kind of interrupt that is no question: a node stops, since a pause was requested."""
 FORM = 'a text, {"answer": "…"}, or {"manual_finish": true} to end the task'
@@ -35,7 +37,7 @@ class PersonsAnswer:
         return {"answer": self.text, "manual_finish": self.manual_finish}
 
 
-def read_answer(given: object) -> PersonsAnswer:
+def read_answer(given: object, most: int = MOST_BYTES) -> PersonsAnswer:
     """Read a text, {"answer": text} or {"manual_finish": true}.
 
     Raises:
@@ -54,6 +56,24 @@ def read_answer(given: object) -> PersonsAnswer:
         check_storable(text)
     except ValueError as error:
         raise InvalidAnswer("The answer cannot be stored: {error}.", error=error) from error
-    if len(text.encode()) > MOST_BYTES:
-        raise InvalidAnswer("The answer is longer than {most} bytes: shorten it.", most=MOST_BYTES)
+    if len(text.encode()) > most:
+        raise InvalidAnswer("The answer is longer than {most} bytes: shorten it.", most=most)
     return PersonsAnswer(text.strip(), ends)
+
+
+def read_results(given: object, calls: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """The results of calls by their ids: {"results": {id: text}}, or an answer, which is the result of the first call.
+
+    A call that was not carried out has None: those of `manual_finish`.
+
+    Raises:
+        InvalidAnswer: they are not of these calls, or one is not text, empty, or too long.
+    """
+    ids = [call["id"] for call in calls]
+    if not isinstance(given, Mapping) or "results" not in given:
+        answer = read_answer(given, MOST_RESULT_BYTES)
+        return dict.fromkeys(ids) if answer.manual_finish else {ids[0]: answer.text}
+    results = given["results"]
+    if not isinstance(results, Mapping) or not results or not results.keys() <= set(ids):
+        raise InvalidAnswer("The results are not of the calls that wait: {calls}.", calls=", ".join(ids))
+    return {call_id: read_answer({"answer": text}, MOST_RESULT_BYTES).text for call_id, text in results.items()}

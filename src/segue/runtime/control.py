@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ..core.agents import Agent
 from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
-from ..core.question import read_answer
+from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, NewTask, RequestKey, Session, Task
 from ..core.result import Result
 from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
@@ -314,6 +314,9 @@ class Control:
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""
         question = await self._queries.open_question(task_id, interrupt_id)
+        if calls := question.get(CLIENT_CALLS):
+            results = read_results(answer, calls)
+            return {"interrupt_id": question["interrupt_id"], "value": {"results": results}}
         if question["kind"] != "approval":
             reply = read_answer(answer)
             value: Any = reply.json() if question["kind"] == "question" else reply.text

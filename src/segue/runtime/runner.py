@@ -22,7 +22,7 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
-from ..core.question import API_CALL
+from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
 from ..graphs.chat import build_chat
@@ -311,7 +311,7 @@ class Runner:
         ids: dict[str, Any] = {"task_id": run.row.task_id, "interrupt_id": interrupt_id}
         asked: Durable = ApprovalRequested(calls=question.get("calls", []), **ids)
         if question["kind"] == "question":
-            asked = QuestionAsked(question=question["question"], **ids)
+            asked = QuestionAsked(question=question["question"], client_calls=question.get(CLIENT_CALLS, []), **ids)
         await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 

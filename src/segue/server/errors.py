@@ -60,7 +60,18 @@ class Problem(Exception):
 
 def not_found(
     what: Literal[
-        "task", "session", "user", "agent", "graph", "memory", "file", "rehearsal", "conversation", "response", "item"
+        "task",
+        "session",
+        "user",
+        "agent",
+        "graph",
+        "memory",
+        "file",
+        "rehearsal",
+        "conversation",
+        "response",
+        "item",
+        "call",
     ],
     missing: str,
 ) -> Problem:

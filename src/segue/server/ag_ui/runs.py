@@ -7,12 +7,15 @@ from hashlib import sha256
 from typing import Any
 
 from ...core.errors import InvalidAnswer, InvalidMessage
-from ...core.question import CLIENT_CALL
+from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey
 from ...core.task_status import ENDED
 from ...prompts.clients import client_result
 from ...prompts.elicitation import answer_of, verdict_of
+from ...prompts.language import Language
 from ...runtime.message_files import fingerprint
+from ..client_calls import asked_calls, bring_results
+from ..errors import not_found
 from ..openai.content_parts import refuse_files
 from ..service import Begun, Service
 from ..tenants import Tenant
@@ -32,8 +35,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         And those of `App.start` and `App.take_up`.
     """
     app, thread_id = service.app, tenant.stored(run.thread_id)
-    said = [(message.text, *map(fingerprint, message.files)) for message in run.messages[-1:]]
-    content = json.dumps([agent, said, *map(repr, run.resume or ())])
+    content = _content(agent, run)
     named = tenant.stored(f"run:{run.thread_id}/{run.run_id}")  # no thread's name has a slash
     key = RequestKey(named, sha256(content.encode()).hexdigest())
     if known := await service.known(asked) or await service.known(key):
@@ -49,8 +51,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         raise InvalidMessage(NO_RUN)
     if latest and (latest["status"] == "waiting" or last.role == "tool"):
         refuse_files(last.files)
-        question = await app.question(latest["task_id"])
-        return await service.answer(tenant, latest, question, _answer(question, run.messages, latest), key)
+        return await _answer(service, tenant, latest, run.messages, key)
     message, files = last.text, last.files
     if latest is None or latest["status"] in ENDED:
         files += run.context_file
@@ -68,20 +69,38 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     )
 
 
-def _answer(question: Mapping[str, Any], messages: Sequence[RunMessage], task: Json) -> Any:
-    """The answer that the last message is; to a call of the front end it is the result, or goes along with that."""
+def _content(agent: str, run: RunInput) -> str:
+    """What makes a run the same as another of its id; the history before the last message does not."""
+    said = [
+        (each.role, each.text, each.tool_call_id, each.error, *map(fingerprint, each.files))
+        for each in run.messages[-1:]
+    ]
+    about = run.model_dump(include={"resume", "tools", "context", "forwarded_props"}, exclude_none=True)
+    return json.dumps([agent, said, about], default=repr)
+
+
+async def _answer(
+    service: Service, tenant: Tenant, task: Json, messages: Sequence[RunMessage], key: RequestKey
+) -> Begun:
+    """Answer with the last message; to calls of the front end it is a result, or goes along with those."""
     last = messages[-1]
-    if not (call := question.get(CLIENT_CALL)):
+    question = await service.app.question(task["task_id"]) if task["status"] == "waiting" else {}
+    if question and CLIENT_CALLS not in question:
         if last.role == "tool":
             raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
-        return answer_of(question, last.text)
-    result = next((each for each in messages if each.tool_call_id == call["id"]), None)
-    if result is None and last.role == "tool":
-        raise InvalidMessage(
-            "The run brings no result of the call {call_id}: send its tool message.", call_id=call["id"]
-        )
-    content, error = (result.text, result.error or "") if result else (None, "")
-    return {"answer": client_result(content, error, last.text if last is not result else "", task["language"] or "en")}
+        return await service.answer(tenant, task, question, answer_of(question, last.text), key)
+    waiting = {call["id"] for call in question.get(CLIENT_CALLS, ())}
+    if last.role == "tool" and last.tool_call_id not in waiting:
+        if last.tool_call_id not in await asked_calls(service, task["task_id"]):
+            raise not_found("call", last.tool_call_id or "")
+        waiting = {last.tool_call_id}
+    language: Language = task["language"] or "en"
+    sent = {
+        each.tool_call_id: client_result(each.text, each.error or "", language)
+        for each in messages
+        if each.tool_call_id in waiting and each.tool_call_id
+    }
+    return await bring_results(service, tenant, task, sent, last.text if last.role == "user" else "", key)
 
 
 def _checked(latest: Json | None, entries: Sequence[ResumeEntry]) -> Json:

@@ -1,7 +1,7 @@
 """A task's events as AG-UI's."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -46,14 +46,14 @@ from ...core.events import (
     ToolResult,
     from_dict,
 )
-from ...core.question import CLIENT_CALL
+from ...core.question import CLIENT_CALLS
 from ...core.records import Json
 from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
 from ...prompts.phrases import is_banner
 from ...runtime.projection import Projection, call_id
 from ..service import Service
-from ..sse.stream import broken, events_of
+from ..sse.stream import events_of, unbroken
 from ..sse.truncation import readable
 from ..tenants import Tenant
 from ..views import outcome, plan_view
@@ -115,7 +115,7 @@ class Translation:
             yield from self._complete_text(str(result["answer"]))
         yield from self._end_text()
         yield from self._end_thought()
-        if call := self._client_call(result):
+        for call in self._client_calls(result):
             yield from self._send_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
         if result["status"] == "error":
@@ -130,12 +130,12 @@ class Translation:
             usage=[TokenUsage(input_tokens=usage["input"], output_tokens=usage["output"])] if usage else None,
         )
 
-    def _client_call(self, result: Json) -> Json | None:
-        """The call that the client is to carry out, if the task waits with one."""
-        return (result.get("question") or {}).get(CLIENT_CALL) if result["status"] == "waiting" else None
+    def _client_calls(self, result: Json) -> Sequence[Json]:
+        """The calls that the client is to carry out, where the task waits with some."""
+        return (result.get("question") or {}).get(CLIENT_CALLS, ()) if result["status"] == "waiting" else ()
 
     def _outcome(self, result: Json) -> Any:
-        if result["status"] == "done" or self._client_call(result):
+        if result["status"] == "done" or self._client_calls(result):
             return RunFinishedSuccessOutcome()
         if result["status"] == "cancelled":
             return RunFinishedCancelledOutcome()
@@ -238,25 +238,29 @@ def _call_id(event: ToolCall | ToolResult) -> str:
     return ":".join(map(str, (event.task_id, *call_id(event))))
 
 
-async def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: int) -> AsyncGenerator[bytes, None]:
+def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: int) -> AsyncGenerator[bytes, None]:
     """The frames of a run's stream."""
-    translation, encoder = Translation(run, row), EventEncoder()
+    translation = Translation(run, row)
+    whole = _frames(service, tenant, translation, row, after)
+    return unbroken(whole, tenant, row, lambda result: _encoded(translation.finish({**result, "status": "error"})))
 
-    def encoded(translated: Iterator[BaseEvent]) -> Iterator[bytes]:
-        for event in translated:
-            event.timestamp = int(time.time() * 1000)
-            yield encoder.encode(event).encode()
 
+async def _frames(
+    service: Service, tenant: Tenant, translation: Translation, row: Json, after: int
+) -> AsyncGenerator[bytes, None]:
     before = [from_dict(form) for form in await service.app.events(row["task_id"], limit=after)] if after else []
-    for frame in encoded(translation.start(before)):
+    for frame in _encoded(translation.start(before)):
         yield frame
-    try:
-        async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:
-            async for event in events:
-                for frame in encoded(translation.of(event)):
-                    yield frame
-        result = await outcome(service.app, tenant, row["task_id"])
-    except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
-        result = {**broken(tenant, row, error), "status": "error"}
-    for frame in encoded(translation.finish(result)):
+    async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:
+        async for event in events:
+            for frame in _encoded(translation.of(event)):
+                yield frame
+    for frame in _encoded(translation.finish(await outcome(service.app, tenant, row["task_id"]))):
         yield frame
+
+
+def _encoded(translated: Iterator[BaseEvent]) -> Iterator[bytes]:
+    encoder = EventEncoder()
+    for event in translated:
+        event.timestamp = int(time.time() * 1000)
+        yield encoder.encode(event).encode()

@@ -3,10 +3,12 @@
 Source: OpenAI's API reference, "Create chat completion" and "List models".
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ...core.errors import InvalidMessage
 from .content_parts import ContentPart, File
 
 
@@ -20,11 +22,19 @@ OfAgent = Annotated[Any, AfterValidator(_refuse)]
 """What belongs to the agent."""
 
 
+class MadeCall(BaseModel):
+    """A call that the client carried out; the session knows the rest of it."""
+
+    id: str
+
+
 class ChatMessage(BaseModel):
-    """A message of the conversation. Those of tools are known to the session already."""
+    """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
+    tool_calls: list[MadeCall] | None = Field(default=None, description="of an assistant's message")
+    tool_call_id: str | None = Field(default=None, description="of a tool's message: the call that it is the result of")
 
     @property
     def text(self) -> str:
@@ -55,7 +65,48 @@ class ResponseFormat(BaseModel):
     type: Literal["text"]
 
 
-class CompletionRequest(BaseModel):
+class FunctionSpec(BaseModel):
+    """What the model reads of a function."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(default=None, description="a JSON schema of an object")
+    strict: bool | None = Field(default=None, description="accepted: arguments are checked in any case")
+
+
+class FunctionTool(BaseModel):
+    """A function that the client carries out."""
+
+    type: Literal["function"]
+    function: FunctionSpec
+
+
+class OwnTools(BaseModel):
+    """Whether the agent may call the client's tools, and whether several at once."""
+
+    tool_choice: Literal["auto", "none"] | None = None
+    parallel_tool_calls: bool | None = None
+
+    def offered(self, functions: Iterable[FunctionSpec]) -> list[dict[str, Any]]:
+        """The functions as tools of a task; none where none may be called."""
+        if self.tool_choice == "none":
+            return []
+        parallel = {"parallel": self.parallel_tool_calls is not False}
+        return [{**each.model_dump(include={"name", "description", "parameters"}), **parallel} for each in functions]
+
+    def check_with_result(self) -> None:
+        """Refuse what a request cannot have that brings results.
+
+        Raises:
+            InvalidMessage.
+        """
+        if self.tool_choice == "none":
+            raise InvalidMessage(
+                "tool_choice 'none' cannot be honoured with a tool's result: its task was begun with tools."
+            )
+
+
+class CompletionRequest(OwnTools):
     """A conversation whose last message is new.
 
     `model` is an agent, or an agent and a mode: `support` or `support:plan`. Temperature and other settings of
@@ -77,12 +128,16 @@ class CompletionRequest(BaseModel):
     user: str | None = Field(default=None, description="names the session where nothing else does")
     response_format: ResponseFormat | None = None
     modalities: list[Literal["text"]] | None = None
-    tool_choice: Literal["auto", "none"] | None = None
-    tools: OfAgent = None
+    tools: list[FunctionTool] | None = None
     functions: OfAgent = None
     logprobs: OfAgent = None
     audio: OfAgent = None
     web_search_options: OfAgent = None
+
+    @property
+    def client_tools(self) -> list[dict[str, Any]]:
+        """The tools that the client carries out, as `App.start` takes them."""
+        return self.offered(tool.function for tool in self.tools or ())
 
 
 class Usage(BaseModel):
@@ -93,12 +148,28 @@ class Usage(BaseModel):
     total_tokens: int
 
 
+class FunctionView(BaseModel):
+    """What is called, with the arguments as JSON."""
+
+    name: str
+    arguments: str
+
+
+class CallView(BaseModel):
+    """A call of one of the client's functions."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionView
+
+
 class AnswerMessage(BaseModel):
     """The answer."""
 
     role: Literal["assistant"]
-    content: str
+    content: str | None
     reasoning_content: str | None = None
+    tool_calls: list[CallView] | None = None
 
 
 class Choice(BaseModel):
@@ -106,7 +177,7 @@ class Choice(BaseModel):
 
     index: Literal[0]
     message: AnswerMessage
-    finish_reason: Literal["stop"]
+    finish_reason: Literal["stop", "tool_calls"]
 
 
 class TaskOfCompletion(BaseModel):

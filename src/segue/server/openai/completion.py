@@ -1,20 +1,21 @@
 """A task as a chat completion: the chunks of a stream, or the whole."""
 
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from ...core.events import AttemptRestarted, Event, Fallback, Thinking, Token, ToolCall
+from ...core.events import AttemptRestarted, Event, Fallback, ModelCalled, Thinking, Token, ToolCall
 from ...core.records import Json
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
 from ...prompts.phrases import is_banner
 from ..service import Service
-from ..sse.stream import broken, events_of
+from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded, readable
 from ..tenants import Tenant
 from ..views import outcome
+from .client_calls import tool_call_id, waiting_calls
 
 RESTARTED = "\n\n---\n\n"
 """Stands between a text that was streamed and the one that takes its place, which a client cannot take back."""
@@ -26,9 +27,13 @@ class Completion:
 
     row: Json
     model: str
+    before: str = ""
+    """What earlier completions had of the task's answer."""
     created: int = field(default_factory=lambda: int(time.time()))
     content: str = ""
     reasoning: str = ""
+    said: list[str] = field(default_factory=list)
+    """The texts of this one that calls follow."""
 
     def deltas(self, event: Event) -> Iterator[Json]:
         """What an event adds to the answer, or to the thinking before it."""
@@ -38,11 +43,17 @@ class Completion:
                 yield {"content": event.content}
             case Thinking() if not is_banner(event.content):
                 yield self._thought(event.content)
-            case ToolCall():
+            case ToolCall() if event.name not in self._client_tools:
                 yield self._thought(f"\n{event.name} {readable(event.arguments)}\n")
+            case ModelCalled() if event.reply.get("streamed"):
+                self.said.append(str(event.reply["text"]))
             case AttemptRestarted() | Fallback() if self.content:
                 self.content = ""
                 yield {"content": RESTARTED}
+
+    @property
+    def _client_tools(self) -> set[str]:
+        return {spec["function"]["name"] for spec in self.row["client_tools"]}
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -50,8 +61,39 @@ class Completion:
 
     def rest(self, result: Json) -> str:
         """What of the text that the task ends with was not sent yet."""
-        text = _text(result, self.row["language"] or "en")
+        text = self._text(result)
         return text[len(self.content) :] if text.startswith(self.content) else RESTARTED + text
+
+    def calls(self, result: Json) -> list[Json]:
+        """The calls that the task waits for the client to carry out."""
+        task_id = self.row["task_id"]
+        return [
+            {
+                "id": tool_call_id(task_id, call["id"]),
+                "type": "function",
+                "function": {"name": call["name"], "arguments": readable(call["arguments"])},
+            }
+            for call in waiting_calls(result)
+        ]
+
+    def ending(self, result: Json) -> Iterator[Json]:
+        """The last chunks: the calls of the client's functions, and the reason."""
+        calls = self.calls(result)
+        if calls:
+            yield self.chunk({"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]})
+        yield self.chunk({}, "tool_calls" if calls else "stop", segue=task_of(result))
+
+    def _text(self, result: Json) -> str:
+        """The answer; of a task that has none, what it waits for."""
+        language: Language = self.row["language"] or "en"
+        if result["status"] == "done":
+            return str(result["answer"]).removeprefix(self.before)
+        if result["status"] != "waiting":
+            answer = str(result["answer"]).removeprefix(self.before)
+            return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language))))
+        if waiting_calls(result):
+            return self.content or "\n\n".join(self.said)
+        return reply_notice(result["question"], language)
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
@@ -63,8 +105,10 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        message = {"role": "assistant", "content": _text(result, self.row["language"] or "en"), **reasoning}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        message: Json = {"role": "assistant", "content": self._text(result), **reasoning}
+        if calls := self.calls(result):
+            message |= {"content": message["content"].strip() or None, "tool_calls": calls}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
         about = {"usage": _usage(result), "segue": task_of(result)}
         return {**self._head("chat.completion"), "choices": [choice], **about}
 
@@ -72,26 +116,31 @@ class Completion:
         return {"id": f"chatcmpl-{self.row['task_id']}", "object": kind, "created": self.created, "model": self.model}
 
 
-async def chunks(
+def chunks(
     service: Service, tenant: Tenant, completion: Completion, after: int, include_usage: bool
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a stream: chunks, at the end one with the reason, and [DONE]; or an error."""
-    row = completion.row
+    frames = _chunks(service, tenant, completion, after, include_usage)
+    return unbroken(frames, tenant, completion.row, lambda result: [_frame({"error": error_of(result)})])
+
+
+async def _chunks(
+    service: Service, tenant: Tenant, completion: Completion, after: int, include_usage: bool
+) -> AsyncGenerator[bytes, None]:
+    task_id = completion.row["task_id"]
     yield _frame(completion.chunk({"role": "assistant", "content": ""}))
-    try:
-        async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:
-            async for event in events:
-                for delta in completion.deltas(event):
-                    yield _frame(completion.chunk(delta))
-        result = await outcome(service.app, tenant, row["task_id"])
-    except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
-        result = {**broken(tenant, row, error), "status": "error"}
+    async with aclosing(events_of(service, task_id, after, so_far=True)) as events:
+        async for event in events:
+            for delta in completion.deltas(event):
+                yield _frame(completion.chunk(delta))
+    result = await outcome(service.app, tenant, task_id)
     if result["status"] == "error":
         yield _frame({"error": error_of(result)})
         return
     if rest := completion.rest(result):
         yield _frame(completion.chunk({"content": rest}))
-    yield _frame(completion.chunk({}, "stop", segue=task_of(result)))
+    for chunk in completion.ending(result):
+        yield _frame(chunk)
     if include_usage:
         yield _frame(completion.usage_chunk(result))
     yield b"data: [DONE]\n\n"
@@ -107,13 +156,10 @@ def task_of(result: Json) -> Json:
     return {name: result.get(name) for name in ("task_id", "session_id", "status", "question")}
 
 
-def _text(result: Json, language: Language) -> str:
-    """The answer; of a task that has none, what it waits for."""
-    if result["status"] == "done":
-        return str(result["answer"])
-    if result["status"] != "waiting":
-        return "\n\n".join(filter(None, (result["answer"], stop_notice(result["status"], language))))
-    return reply_notice(result["question"], language)
+def said_before_calls(events: Iterable[Event]) -> list[str]:
+    """The texts that the task streamed before calls: its answer begins with them."""
+    calls = (event for event in events if isinstance(event, ModelCalled))
+    return [str(call.reply.get("text", "")) for call in calls if call.reply.get("streamed")]
 
 
 def _usage(result: Json) -> Json:

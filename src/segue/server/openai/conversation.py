@@ -8,10 +8,13 @@ from typing import Self
 
 from ...core.errors import InvalidMessage
 from .bodies import ChatMessage
-from .content_parts import File
+from .content_parts import File, refuse_files
 
+_NEW = ("user", "tool")
+"""Whose messages a client adds to a conversation."""
 Said = tuple[tuple[str, ...], ...]
-"""Roles, user or assistant, texts, and the digests of files."""
+"""Roles, texts, and what else a message has: the digests of a user's files, or the ids of an assistant's calls or of
+the call that a tool's result is of."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,13 @@ class Conversation:
         """The conversation of a request's messages.
 
         Raises:
-            InvalidMessage: the last one is not the user's.
+            InvalidMessage: the last one is neither the user's nor a tool's.
         """
-        if messages[-1].role != "user":
-            raise InvalidMessage("The last message is not the user's: send the user's message last.")
-        spoken = [(each, _by_digest(each.files)) for each in messages if each.role in ("user", "assistant")]
-        said = tuple((each.role, each.text, *files) for each, files in spoken)
+        if messages[-1].role not in _NEW:
+            raise InvalidMessage("The last message is neither the user's nor a tool's: send one of those last.")
+        spoken = [(each, _by_digest(each.files)) for each in messages if each.role in (*_NEW, "assistant")]
+        refuse_files([file for each, files in spoken if each.role == "tool" for file in files.values()])
+        said = tuple((each.role, each.text, *_calls_of(each), *files) for each, files in spoken)
         system = [each.text for each in messages if each.role in ("system", "developer")]
         files = {digest: file for _, found in spoken for digest, file in found.items()}
         return cls(name, agent, said, "\n\n".join(system).strip(), files)
@@ -45,17 +49,26 @@ class Conversation:
     @property
     def message(self) -> str:
         """What is new: the user's messages after the last answer."""
-        return "\n\n".join(said[1] for said in self.said[len(self.earlier) :])
+        return "\n\n".join(said[1] for said in self._new if said[0] == "user")
+
+    @property
+    def results(self) -> dict[str, str]:
+        """The results that are new, by the ids of their calls."""
+        return {said[2]: said[1] for said in self._new if said[0] == "tool"}
+
+    @property
+    def _new(self) -> Said:
+        return self.said[len(self.earlier) :]
 
     @property
     def new_files(self) -> list[File]:
         """The files of the new message."""
-        return [self.files[digest] for said in self.said[len(self.earlier) :] for digest in said[2:]]
+        return [self.files[digest] for said in self._new if said[0] == "user" for digest in said[2:]]
 
     @property
     def earlier(self) -> Said:
         """Everything before the new message."""
-        return _without_last(self.said, "user")
+        return _without_last(self.said, *_NEW)
 
     @property
     def asked_before(self) -> Said:
@@ -85,7 +98,7 @@ class Conversation:
         """The new message for a session that knows nothing of what was said before."""
         told = ""
         if self.earlier:
-            lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier)
+            lines = "\n".join(f"{role}: {text}" for role, text, *_ in self.earlier if text)
             told = f"<conversation>\n{lines}\n</conversation>\n\n"
         return instructed(self.instructions) + told + self.message
 
@@ -99,9 +112,16 @@ def _by_digest(files: Sequence[File]) -> dict[str, File]:
     return {hashlib.sha256(content).hexdigest(): (name, content) for name, content in files}
 
 
-def _without_last(said: Said, role: str) -> Said:
-    """The messages without those of the role at the end."""
+def _calls_of(message: ChatMessage) -> Sequence[str]:
+    """The calls that an assistant's message makes, or the one that a tool's message has the result of."""
+    if message.role == "tool":
+        return (message.tool_call_id or "",)
+    return [call.id for call in message.tool_calls or ()]
+
+
+def _without_last(said: Said, *roles: str) -> Said:
+    """The messages without those of the roles at the end."""
     end = len(said)
-    while end and said[end - 1][0] == role:
+    while end and said[end - 1][0] in roles:
         end -= 1
     return said[:end]

@@ -1,15 +1,20 @@
 """The task that a client's request begins, continues or asks for again."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...core.errors import TaskError
+from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
-from ...core.task_status import ENDED, TaskStatus
+from ...core.task_status import ACTIVE, ENDED, TaskStatus
 from ...prompts.elicitation import answer_of
 from ...runtime.queries import is_over
+from ..client_calls import bring_results
 from ..service import Begun, Service
 from ..tenants import Tenant
+from .client_calls import bring, task_of_results
 from .content_parts import File, refuse_files
 from .conversation import Conversation, Said
 from .forks import fork_after, free_session
@@ -29,7 +34,8 @@ class CompletionTasks:
 
         The same request again joins its task while that is unfinished, or if the client `retried` it; otherwise the
         message is answered anew, in a fork. A message after an earlier answer starts a fork there. A message to a
-        task that waits for a person is the answer. `asked` is the client's own key of the request.
+        task that waits for a person is the answer; results go on with the task that made their calls. `asked` is the
+        client's own key of the request.
 
         Raises:
             Those of `App.start` and `App.take_up`.
@@ -38,10 +44,12 @@ class CompletionTasks:
             return known
         count = await self._count(conversation, conversation.said)
         last = await self._attempt(conversation, conversation.said, count - 1) if count else None
-        if last and (retried or not is_over(last)):
-            return await self._again(last)
-        key = RequestKey(self._key(conversation, conversation.said, count), "")
+        key = RequestKey(self._key(conversation, conversation.said, count), self._digest_of_tools())
         key = replace(asked, also=key) if asked else key
+        if conversation.results:
+            return await self._bring(conversation, key if last is None else asked)
+        if last and (retried or not is_over(last)) and await self._has_tools(conversation, count - 1):
+            return await self._again(last)
         before = await self._before(conversation)
         if before is None:
             thread_id = await free_session(self._service, self._tenant, conversation.session_id)
@@ -52,10 +60,33 @@ class CompletionTasks:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            question = await self._app.question(before.task_id)
-            answer = answer_of(question, message)
-            return await self._service.answer(self._tenant, before.json(), question, answer, key)
+            return await self._answer(before.json(), message, key)
         return await self._start(message, files, before.thread_id, key, steer=True)
+
+    async def _answer(self, task: Json, message: str, key: RequestKey) -> Begun:
+        question = await self._app.question(task["task_id"])
+        if CLIENT_CALLS in question:
+            return await bring_results(self._service, self._tenant, task, {}, message, key)
+        return await self._service.answer(self._tenant, task, question, answer_of(question, message), key)
+
+    async def _bring(self, conversation: Conversation, key: RequestKey | None) -> Begun:
+        """Go on with the task whose calls the conversation has results of, and that may have stopped since."""
+        refuse_files(conversation.new_files)
+        task = await task_of_results(self._service, self._tenant, conversation.results)
+        given = self._service, self._tenant, task, conversation.results, conversation.message
+        row, after = await bring(*given, key)
+        if row["status"] not in ACTIVE:
+            row, _ = await self._again(await self._app.queries.task(row["task_id"]))
+        return row, after
+
+    def _digest_of_tools(self) -> str:
+        tools = self._options["client_tools"]
+        return hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest() if tools else ""
+
+    async def _has_tools(self, conversation: Conversation, attempt: int) -> bool:
+        """Whether the request with these messages that was the `attempt`-th offered the same tools."""
+        known = await self._app.queries.request(self._key(conversation, conversation.said, attempt))
+        return known is not None and known.digest == self._digest_of_tools()
 
     def _key(self, conversation: Conversation, said: Said, attempt: int) -> str:
         return self._tenant.stored(conversation.key(said, attempt))

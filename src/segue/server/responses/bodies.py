@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ..openai.bodies import ChatMessage, OfAgent
+from ..openai.bodies import ChatMessage, FunctionSpec, OfAgent, OwnTools
 from ..openai.content_parts import ContentPart, FileData, ImageUrl
 from ..routes.dependencies import LONGEST, NAME
 
@@ -62,7 +62,7 @@ class Part(BaseModel):
 
 
 class InputItem(BaseModel):
-    """A message, a person's decision, or an item of an earlier response, which is known by its id."""
+    """A message, a person's decision, a result, or an item of an earlier response, which is known by its id."""
 
     type: Literal[
         "message",
@@ -71,6 +71,8 @@ class InputItem(BaseModel):
         "mcp_call",
         "mcp_list_tools",
         "reasoning",
+        "function_call",
+        "function_call_output",
         "item_reference",
     ] = "message"
     id: str | None = None
@@ -79,11 +81,19 @@ class InputItem(BaseModel):
     approval_request_id: str = ""
     approve: bool = False
     reason: str | None = None
+    call_id: str = ""
+    output: str | list[Part] | None = Field(default=None, description="of a function_call_output: the result")
 
     @property
     def message(self) -> ChatMessage:
-        content = self.content if isinstance(self.content, str) else [part.chat_part for part in self.content or ()]
-        return ChatMessage(role=self.role, content=content)
+        """The message, or the result as a tool's message."""
+        if self.type == "function_call_output":
+            return ChatMessage(role="tool", content=_content(self.output), tool_call_id=self.call_id)
+        return ChatMessage(role=self.role, content=_content(self.content))
+
+
+def _content(given: str | list[Part] | None) -> str | list[ContentPart]:
+    return given if isinstance(given, str) else [part.chat_part for part in given or ()]
 
 
 class ConversationName(BaseModel):
@@ -112,8 +122,14 @@ class ReasoningConfig(BaseModel):
     summary: Ignored = None
 
 
-class ResponseRequest(BaseModel):
-    """What is asked of an agent: a message, or a person's decisions on the calls that wait."""
+class ResponseTool(FunctionSpec):
+    """A function that the client carries out."""
+
+    type: Literal["function"]
+
+
+class ResponseRequest(OwnTools):
+    """What is asked of an agent: a message, a person's decisions on the calls that wait, or results of its tools."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
 
@@ -129,8 +145,7 @@ class ResponseRequest(BaseModel):
     store: Annotated[bool | None, AfterValidator(_must_store)] = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
-    tool_choice: Literal["auto", "none"] | None = None
-    tools: OfAgent = None
+    tools: list[ResponseTool] | None = None
     temperature: OfAgent = None
     top_p: OfAgent = None
     top_logprobs: OfAgent = None
@@ -140,7 +155,6 @@ class ResponseRequest(BaseModel):
     context_management: OfAgent = None
     moderation: OfAgent = None
     include: Ignored = None
-    parallel_tool_calls: Ignored = None
     truncation: Ignored = None
     service_tier: Ignored = None
     safety_identifier: Ignored = None
@@ -148,6 +162,11 @@ class ResponseRequest(BaseModel):
     prompt_cache_options: Ignored = None
     prompt_cache_retention: Ignored = None
     stream_options: Ignored = None
+
+    @property
+    def client_tools(self) -> list[dict[str, Any]]:
+        """The tools that the client carries out, as `App.start` takes them."""
+        return self.offered(self.tools or ())
 
     @property
     def session_id(self) -> str | None:

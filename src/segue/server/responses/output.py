@@ -26,6 +26,7 @@ from ...core.events import (
 from ...core.records import Json
 from ...prompts.phrases import is_banner
 from ...runtime.projection import call_id
+from ..openai.client_calls import tool_call_id
 from ..openai.completion import RESTARTED
 from ..sse.truncation import readable
 from .segment import Segment, approval_id
@@ -42,6 +43,7 @@ class Output:
         self._place = f"{segment.task_id}_{segment.start}"
         self._said = segment.said
         self._asked = segment.asked
+        self._client_tools = segment.client_tools
         self._after = after
         self._number = 0
         self._resumed = 0
@@ -93,7 +95,7 @@ class Output:
             case ApprovalGiven():
                 yield from self._begin_approved(event)
             case QuestionAsked():
-                yield from self._say(event.question)
+                yield from self._ask_client(event) if event.client_calls else self._say(event.question)
 
     def lifecycle(self, kind: str, response: Json) -> Iterator[Json]:
         """An event that holds the whole response."""
@@ -203,8 +205,8 @@ class Output:
     # Calls and approvals.
 
     def _begin_call(self, event: ToolCall | ToolResult) -> Iterator[Json]:
-        """Announce a call once, however often it begins."""
-        if call_id(event) in self._calls:
+        """Announce a call once, however often it begins; one of the client ends the response."""
+        if call_id(event) in self._calls or event.name in self._client_tools:
             return
         arguments = readable(event.arguments)
         call = {"type": "mcp_call", "name": event.name, "server_label": self._label, "arguments": arguments}
@@ -219,7 +221,9 @@ class Output:
 
     def _end_call(self, event: ToolResult) -> Iterator[Json]:
         yield from self._begin_call(event)
-        index = self._calls.pop(call_id(event))
+        index = self._calls.pop(call_id(event), None)
+        if index is None:  # the client knows the result
+            return
         if "error" in event.result:
             yield from self._of_item("mcp_call.failed", index)
             error = {"type": "mcp_tool_execution_error", "content": [_input(str(event.result["error"]))]}
@@ -238,6 +242,17 @@ class Output:
             named = approval_id(event.task_id, event.interrupt_id, call["index"])
             yield from self._add("mcpr", {"id": named, "type": "mcp_approval_request", **about})
             yield from self._end(len(self.items) - 1)
+
+    def _ask_client(self, event: QuestionAsked) -> Iterator[Json]:
+        """The calls that the client carries out."""
+        for call in event.client_calls:
+            name, arguments = call["name"], readable(call["arguments"])
+            about = {"call_id": tool_call_id(event.task_id, call["id"]), "name": name, "arguments": ""}
+            yield from self._add("fc", {"type": "function_call", **about, "status": "in_progress"})
+            index = len(self.items) - 1
+            yield from self._of_item("function_call_arguments.delta", index, delta=arguments)
+            yield from self._of_item("function_call_arguments.done", index, name=name, arguments=arguments)
+            yield from self._end(index, arguments=arguments, status="completed")
 
     def _begin_approved(self, event: ApprovalGiven) -> Iterator[Json]:
         """The calls of a round that were announced before they were approved; those of a plan's steps are after."""

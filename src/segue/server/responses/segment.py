@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from ...core.events import (
     ApprovalRequested,
     Event,
-    ModelCalled,
     QuestionAsked,
     StateChanged,
     Steered,
@@ -16,6 +15,7 @@ from ...core.events import (
 )
 from ...core.records import Json
 from ..errors import Problem, not_found
+from ..openai.completion import said_before_calls
 from ..service import Service
 from ..tenants import Tenant
 
@@ -109,8 +109,18 @@ class Segment:
     @property
     def said(self) -> list[str]:
         """What earlier responses of the task said before calls: its answer begins with that."""
-        calls = [event for event in self.log[: self.start] if isinstance(event, ModelCalled)]
-        return [str(call.reply.get("text", "")) for call in calls if call.reply.get("streamed")]
+        return said_before_calls(self.log[: self.start])
+
+    @property
+    def client_tools(self) -> set[str]:
+        """The names of the tools that the client carries out."""
+        return {spec["function"]["name"] for spec in self.row["client_tools"]}
+
+    @property
+    def results_of(self) -> list[Json]:
+        """The calls whose results the response begins with, as far as it has them: {"id", "name", "arguments"}."""
+        before = self.log[self.start - 1] if self.start else None
+        return before.client_calls if isinstance(before, QuestionAsked) else []
 
     @property
     def asked(self) -> list[Json]:

@@ -7,11 +7,14 @@ from typing import Any
 
 from ...core.errors import InvalidAnswer
 from ...core.ids import Ids
+from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey
 from ...core.task_status import ENDED
 from ...prompts.elicitation import answer_of
-from ..errors import Problem
+from ..client_calls import bring_results
+from ..errors import Problem, not_found
 from ..openai.bodies import ChatMessage
+from ..openai.client_calls import bring, task_of_results
 from ..openai.content_parts import refuse_files
 from ..openai.conversation import Conversation
 from ..openai.forks import fork_after
@@ -21,9 +24,9 @@ from ..tenants import Tenant
 from .bodies import InputItem, ResponseRequest
 from .segment import Segment, last_segment, own_segment, response_id
 
-_ITEM = re.compile(r"(?:msg|rs|mcp)_([^_]+)_(\d{1,15})_\d+")
+_ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")
-_NEW = ("message", "mcp_approval_response")
+_NEW = ("message", "mcp_approval_response", "function_call_output")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class ResponseTasks:
             if previous is None or len(decisions) < len(items):
                 raise InvalidAnswer("Approvals come alone, with the response that requested them.")
             return await self._decide(previous, decisions, key)
+        if any(item.type == "function_call_output" for item in self._last_items):
+            return await self._bring(previous, key)
         message = await self._message(previous, items)
         if previous is None:
             thread_id = await self._session()
@@ -70,8 +75,7 @@ class ResponseTasks:
 
         A client that sends the items of earlier responses again names the last of them by that.
         """
-        given = self.body.input
-        items = [InputItem(content=given)] if isinstance(given, str) else given
+        items = self._items
         known = [place for place, item in enumerate(items) if _response_of(item.id or "")]
         new = [item for item in items[known[-1] + 1 if known else 0 :] if item.type in _NEW]
         decided = _response_of(new[0].approval_request_id) if new else ""
@@ -80,6 +84,37 @@ class ResponseTasks:
             return None, new
         segment = await own_segment(self.service, self.tenant, named)
         return (await last_segment(self.service, segment.row) if decided else segment), new
+
+    @property
+    def _items(self) -> Sequence[InputItem]:
+        given = self.body.input
+        return [InputItem(content=given)] if isinstance(given, str) else given
+
+    @property
+    def _last_items(self) -> Sequence[InputItem]:
+        """What the client adds: everything after the last item that an agent made."""
+        items = self._items
+        made = [
+            place
+            for place, item in enumerate(items)
+            if item.type not in _NEW or (item.type == "message" and item.role == "assistant")
+        ]
+        return items[made[-1] + 1 if made else 0 :]
+
+    async def _bring(self, previous: Segment | None, key: RequestKey) -> Begun:
+        """Go on with the task whose calls the request has results of.
+
+        Raises:
+            Problem: there is no such call, or it is not the previous response's, or the conversation's.
+        """
+        self.body.check_with_result()
+        said = Conversation.of([item.message for item in self._last_items], "", "")
+        refuse_files(said.new_files)
+        task = await task_of_results(self.service, self.tenant, said.results)
+        elsewhere = previous and previous.task_id != task["task_id"]
+        if elsewhere or (self.body.session_id and await self._session() != task["thread_id"]):
+            raise not_found("call", next(iter(said.results)))
+        return await bring(self.service, self.tenant, task, said.results, said.message, key)
 
     async def _message(self, previous: Segment | None, items: Sequence[InputItem]) -> Conversation:
         """What is new, with the instructions, unless the earlier response had them."""
@@ -105,6 +140,8 @@ class ResponseTasks:
         if latest and latest["status"] == "waiting":
             refuse_files(files)
             question = await self.service.app.question(latest["task_id"])
+            if CLIENT_CALLS in question:
+                return await bring_results(self.service, self.tenant, latest, {}, said.message, key)
             return await self.service.answer(self.tenant, latest, question, answer_of(question, said.message), key)
         options = {"session_id": thread_id, "steer": latest is not None, "files": files, **self.options}
         return await self.service.start(self.tenant, said.first_message, key, **options)

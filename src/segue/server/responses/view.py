@@ -1,16 +1,17 @@
 """A response as its clients read it, what it answers, and its stream."""
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from ...core.attachments import kind_of
 from ...core.errors import TaskError
-from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered
+from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
 from ...core.records import Json
+from ..openai.client_calls import tool_call_id
 from ..openai.conversation import instructed
 from ..service import Service
-from ..sse.stream import broken, events_of
+from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded
 from ..tenants import Tenant
 from .output import Output, items_of
@@ -35,11 +36,11 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
         "metadata": about.get("metadata") or {},
         "previous_response_id": about.get("previous_response_id"),
         "user": about.get("user"),
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": all(spec.get("parallel", True) for spec in row["client_tools"]),
         "store": True,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": [],
+        "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row["client_tools"]],
         "truncation": "disabled",
         "reasoning": {"effort": None, "summary": None},
         **dict.fromkeys(_UNUSED),
@@ -101,6 +102,8 @@ def _usage(segment: Segment) -> Json:
 def input_items(segment: Segment) -> list[Json]:
     """What the response answers: a message, or a person's decisions."""
     place = f"in_{segment.task_id}_{segment.start}"
+    if results := segment.results_of:
+        return [*_results(segment, place, results)]
     if not segment.start:
         text = str(segment.row["message"]).removeprefix(
             instructed(str(segment.about.get("instructions") or "").strip())
@@ -152,26 +155,42 @@ def _decisions(segment: Segment, place: str, given: ApprovalGiven) -> Iterator[J
         }
 
 
-async def frames(service: Service, tenant: Tenant, segment: Segment, after: int = -1) -> AsyncGenerator[bytes, None]:
+def _results(segment: Segment, place: str, calls: Sequence[Json]) -> Iterator[Json]:
+    """The results that the client sent, as the agent reads them."""
+    left = list(calls)
+    for event in segment.events:
+        made = event if isinstance(event, ToolResult) else None
+        call = next((c for c in left if made and (c["name"], c["arguments"]) == (made.name, made.arguments)), None)
+        if made is None or call is None:
+            continue
+        left.remove(call)
+        named = tool_call_id(segment.task_id, call["id"])
+        output = made.result.get("success", made.result.get("error"))
+        about = {"call_id": named, "output": output, "status": "completed"}
+        yield {"id": f"{place}_{len(calls) - len(left) - 1}", "type": "function_call_output", **about}
+
+
+def frames(service: Service, tenant: Tenant, segment: Segment, after: int = -1) -> AsyncGenerator[bytes, None]:
     """The frames of a response's stream whose numbers are above `after`."""
     output = Output(segment, after)
+    whole = _frames(service, tenant, segment, output)
+    return unbroken(whole, tenant, segment.row, lambda result: map(_frame, output.fail(result["error"])))
+
+
+async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Output) -> AsyncGenerator[bytes, None]:
     for kind in ("created", "in_progress"):
         for form in output.lifecycle(kind, beginning(segment, tenant)):
             yield _frame(form)
-    try:
-        async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True)) as events:
-            async for event in events:
-                if isinstance(event, Steered) and event.seq > segment.start + 1:
-                    break
-                for form in output.of(event):
-                    yield _frame(form)
-                if isinstance(event, ASKING):
-                    break
-        segment = await segment_of(service, await service.app.task(segment.task_id), segment.start)
-        ending = [*_ending(output, segment, await response_view(service, segment, tenant))]
-    except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
-        ending = [*output.fail(broken(tenant, segment.row, error)["error"])]
-    for form in ending:
+    async with aclosing(events_of(service, segment.task_id, segment.start, so_far=True)) as events:
+        async for event in events:
+            if isinstance(event, Steered) and event.seq > segment.start + 1:
+                break
+            for form in output.of(event):
+                yield _frame(form)
+            if isinstance(event, ASKING):
+                break
+    segment = await segment_of(service, await service.app.task(segment.task_id), segment.start)
+    for form in _ending(output, segment, await response_view(service, segment, tenant)):
         yield _frame(form)
 
 

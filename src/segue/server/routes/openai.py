@@ -6,10 +6,11 @@ from typing import Annotated
 from fastapi import Header, Path, Request
 from fastapi.responses import Response
 
+from ...core.events import from_dict
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
-from ..openai.completion import Completion, chunks, error_of
+from ..openai.completion import Completion, chunks, error_of, said_before_calls
 from ..openai.conversation import Conversation
 from ..openai.tasks import CompletionTasks
 from ..openai.uploaded_files import with_contents
@@ -60,7 +61,7 @@ async def chat_completions(
     x_openwebui_chat_id: SessionName = None,
     x_stainless_retry_count: Annotated[int, Header(ge=0)] = 0,
 ) -> Response:
-    """Answer a conversation's last message; a client that disconnects stops nothing.
+    """Answer a conversation's last message, or go on by results of its tools; a client that disconnects stops nothing.
 
     The session is named by a header, `metadata.session_id` or `user`, else by how the conversation begins. Earlier
     messages are recognised: only the last one is new. Another one in its place is answered in a fork.
@@ -69,12 +70,15 @@ async def chat_completions(
     agent, mode = agent_and_mode(service, body.model)
     name = x_session_id or x_openwebui_chat_id or (body.metadata or {}).get("session_id") or body.user or ""
     conversation = Conversation.of(await with_contents(service, tenant, body.messages), name, agent)
-    options = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    if conversation.results:
+        body.check_with_result()
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    options["client_tools"] = body.client_tools
     tasks = CompletionTasks(service, tenant, options)
     service.open_stream(tenant)
     try:
         row, after = await tasks.begin(conversation, x_stainless_retry_count > 0, key)
-        completion = Completion(row, body.model)
+        completion = Completion(row, body.model, await _before(service, row, after))
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
@@ -86,6 +90,12 @@ async def chat_completions(
         return await _whole(service, tenant, completion, after)
     finally:
         service.close_stream(tenant)
+
+
+async def _before(service: Service, row: Json, after: int) -> str:
+    """What the task's answer begins with that an earlier completion had."""
+    events = await service.app.events(row["task_id"], limit=after) if after else []
+    return "\n\n".join([*said_before_calls(map(from_dict, events)), ""])
 
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:

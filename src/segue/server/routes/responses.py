@@ -45,7 +45,8 @@ async def create_response(
     agent, mode = agent_and_mode(service, body.model)
     about = {name: value for name in _ABOUT if (value := getattr(body, name)) is not None}
     key = replace(key or RequestKey(tenant.stored(f"response:{uuid.uuid4()}"), ""), about=about)
-    options = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
+    options["client_tools"] = body.client_tools
     tasks = ResponseTasks(service, tenant, body, options)
     if body.background and not body.stream:
         return await _view(service, tenant, *await tasks.begin(key))

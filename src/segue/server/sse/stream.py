@@ -1,7 +1,7 @@
 """A task as a stream of frames: what happens, heartbeats where nothing does, and one `done`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import cast
 
@@ -74,20 +74,33 @@ class EventStream(StreamingResponse):
                 await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
 
 
-async def task_frames(
+def task_frames(
     service: Service, tenant: Tenant, row: Json, after: int, so_far: bool = False
 ) -> AsyncGenerator[bytes, None]:
     """Everything that a client is sent of a task: the events after the one of that number, what happens, `done`."""
     task_id = row["task_id"]
-    try:
+
+    async def frames() -> AsyncGenerator[bytes, None]:
         async with aclosing(events_of(service, task_id, after, so_far)) as events:
             async for event in events:
                 for frame in service.frame_cache.frames(event, tenant):
                     yield frame
-        result = await outcome(service.app, tenant, task_id)
+        yield done_frame(task_id, await outcome(service.app, tenant, task_id))
+
+    return unbroken(frames(), tenant, row, lambda result: [done_frame(task_id, result)])
+
+
+async def unbroken(
+    frames: AsyncGenerator[bytes, None], tenant: Tenant, row: Json, ending: Callable[[Json], Iterable[bytes]]
+) -> AsyncGenerator[bytes, None]:
+    """The frames of a task's stream; if they fail, they end with those of the result that says so."""
+    try:
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
     except Exception as error:  # noqa: BLE001  logged with its trace, and answered without
-        result = broken(tenant, row, error)
-    yield done_frame(task_id, result)
+        for frame in ending(_broken(tenant, row, error)):
+            yield frame
 
 
 async def events_of(service: Service, task_id: str, after: int, so_far: bool = False) -> AsyncGenerator[Event, None]:
@@ -99,7 +112,7 @@ async def events_of(service: Service, task_id: str, after: int, so_far: bool = F
             yield event
 
 
-def broken(tenant: Tenant, row: Json, error: Exception) -> Json:
+def _broken(tenant: Tenant, row: Json, error: Exception) -> Json:
     """The result of a stream that failed."""
     error_id = new_error_id()
     language: Language = row["language"] or "en"

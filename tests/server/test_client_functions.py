@@ -1,0 +1,358 @@
+"""Functions of OpenAI's stock client, called by agents: over chat completions and responses, streamed or not."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.messages import AIMessage
+from openai.types.responses import Response
+
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+from .serving import ALPHA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings
+from .shop import refund
+from .test_completions import stock
+
+OPEN = ServerSettings(heartbeat_seconds=0.2)
+WEATHER: Json = {
+    "name": "weather",
+    "description": "The weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+SHINES = {"Paris": "sun", "Tokyo": "rain", "北京": "snow"}
+
+
+def weather(*cities: str) -> str:
+    return call_tool(*(("weather", {"city": city}) for city in cities), thought="I look it up.")
+
+
+def reply(messages: Any) -> Any:
+    """Ask for the weather of the cities that are named, in one batch or one after another, and say how it is."""
+    text = "\n".join(str(message.content) for message in messages)
+    cities = [city for city in SHINES if city in text]
+    known = [city for city in cities if f"{city}: {SHINES[city]}" in text or "no result" in text]
+    if "then refund" in text and "refunded" not in text and known:
+        return call_tool(("refund", {"amount": 5}))
+    if len(known) == len(cities):
+        return answer(f"It is {', '.join(SHINES[city] for city in known) or 'not known'}.")
+    return weather(*cities) if "at once" in text else weather(cities[len(known)])
+
+
+def serve(database: Path, settings: ServerSettings = OPEN) -> Served:
+    return Served(database, settings, agents=[Held().agent("a", reply, tools=(refund,))])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serve(tmp_path_factory.mktemp("functions") / "segue.db") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    with stock(served) as client:
+        yield client
+
+
+def result_of(call: Json) -> str:
+    city = json.loads(call["arguments"])["city"]
+    return f"{city}: {SHINES[city]}"
+
+
+class Chat:
+    """A program that carries out the calls of a completion, as OpenAI's guide on function calling does."""
+
+    def __init__(self, client: openai.OpenAI, stream: bool = False, **options: Any) -> None:
+        self._client = client
+        self._stream = stream
+        self._options = {"model": "a", "tools": [{"type": "function", "function": WEATHER}], **options}
+        self.messages: list[Any] = []
+        self.batches: list[int] = []
+        """How many calls each completion had."""
+
+    def ask(self, text: str) -> Json:
+        self.messages.append({"role": "user", "content": text})
+        return self.complete()
+
+    def complete(self) -> Json:
+        """The message of the next completion, which is put behind the others."""
+        made = self._client.chat.completions.create(messages=self.messages, stream=self._stream, **self._options)
+        message, reason = _assembled(made) if self._stream else _whole(made)
+        assert reason == ("tool_calls" if message.get("tool_calls") else "stop")
+        self.messages.append(message)
+        return message
+
+    def carry_out(self) -> str:
+        """Carry out what is called until there is an answer."""
+        while calls := self.messages[-1].get("tool_calls"):
+            self.batches.append(len(calls))
+            for call in calls:
+                self.messages.append(told(call))
+            self.complete()
+        return str(self.messages[-1]["content"])
+
+
+def told(call: Json, content: str | None = None) -> Json:
+    return {"role": "tool", "tool_call_id": call["id"], "content": content or result_of(call["function"])}
+
+
+def _whole(made: Any) -> tuple[Json, str]:
+    (choice,) = made.choices
+    return choice.message.model_dump(exclude_none=True, exclude={"reasoning_content"}), choice.finish_reason
+
+
+def _assembled(stream: Any) -> tuple[Json, str]:
+    """What a client makes of the deltas."""
+    message: Json = {"role": "assistant", "content": ""}
+    calls: dict[int, Json] = {}
+    reason = ""
+    for chunk in stream:
+        for choice in chunk.choices:
+            message["content"] += choice.delta.content or ""
+            reason = choice.finish_reason or reason
+            for delta in choice.delta.tool_calls or ():
+                call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": ""}})
+                call["id"] += delta.id or ""
+                call["function"]["name"] += delta.function.name or ""
+                call["function"]["arguments"] = call["function"].get("arguments", "") + (delta.function.arguments or "")
+    return ({**message, "tool_calls": [*calls.values()]} if calls else message), reason
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("text", "batches", "said"),
+    [("Paris?", [1], "sun"), ("Paris, Tokyo?", [1, 1], "sun, rain"), ("Paris, Tokyo, 北京 at once?", [3], None)],
+)
+def test_a_completion_calls_and_the_results_go_on(
+    client: openai.OpenAI, served: Served, stream: bool, text: str, batches: list[int], said: str | None
+) -> None:
+    chat = Chat(client, stream, user=f"ann-{stream}-{len(text)}")
+    first = chat.ask(text)
+    (*_, call) = first["tool_calls"]
+    assert len(call["id"]) == 40 and (call["type"], call["function"]["name"]) == ("function", "weather")
+    assert chat.carry_out() == f"It is {said or 'sun, rain, snow'}."
+    assert chat.batches == batches
+    again = chat.ask("And Tokyo at once?")
+    assert chat.carry_out().startswith("It is") and again is not None
+    with served.client() as http:
+        tasks = http.get(f"/api/sessions/ann-{stream}-{len(text)}/tasks").json()["items"]
+    assert [task["message"] for task in tasks] == ["And Tokyo at once?", text]
+
+
+def test_without_parallel_calls_there_is_one_at_a_time(client: openai.OpenAI) -> None:
+    chat = Chat(client, parallel_tool_calls=False, user="bob")
+    chat.ask("Paris, Tokyo at once?")
+    assert (chat.carry_out(), chat.batches) == ("It is sun, rain.", [1, 1])
+
+
+def test_results_may_come_one_by_one(client: openai.OpenAI) -> None:
+    chat = Chat(client, user="dan")
+    paris, tokyo = chat.ask("Paris, Tokyo at once?")["tool_calls"]
+    chat.messages.append(told(tokyo))
+    assert [call["id"] for call in chat.complete()["tool_calls"]] == [paris["id"]]
+    assert chat.carry_out() == "It is sun, rain."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_with_functions_survives_restarts_and_approval(database: Path, stream: bool) -> None:
+    messages: list[Any] = []
+    for step in range(4):
+        with serve(database) as served, stock(served) as client:
+            chat = Chat(client, stream)
+            chat.messages = messages
+            if step == 0:
+                chat.ask("Paris, then refund")
+            elif step == 1:
+                messages.append(told(messages[-1]["tool_calls"][0]))
+                assert chat.complete()["content"].startswith("Approve refund(amount=5)?")
+            elif step == 2:
+                assert chat.ask("approve")["content"] == "It is sun."
+            else:
+                assert chat.ask("Tokyo at once?")["tool_calls"]
+                with served.client() as http:
+                    assert len(http.get("/api/sessions").json()["items"]) == 1
+
+
+def test_the_same_results_again_are_the_same_answer_and_others_are_refused(client: openai.OpenAI) -> None:
+    chat = Chat(client, user="eve")
+    (call,) = chat.ask("Paris?")["tool_calls"]
+    asked = list(chat.messages)
+    chat.carry_out()
+    for stream in (False, True):
+        again = Chat(client, stream, user="eve")
+        again.messages = [*asked, told(call)]
+        assert again.complete()["content"] == "It is sun."
+    again.messages = [*asked, told(call, "fog")]
+    with pytest.raises(openai.ConflictError, match="has a result already"):
+        again.complete()
+
+
+def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) -> None:
+    with serve(database, ServerSettings(keys=KEYS)) as served, stock(served, KEY) as client:
+        chat = Chat(client)
+        (call,) = chat.ask("Paris?")["tool_calls"]
+        for named in ("", "call_1", call["id"][:-3] + "abc", "call_" + "é" * 35):
+            chat.messages = [*chat.messages[:2], told({**call, "id": named})]
+            with pytest.raises(openai.NotFoundError, match="no call") as caught:
+                chat.complete()
+            assert caught.value.type == "invalid_request_error"
+        chat.messages[2] = told(call)
+        with stock(served, OTHER_KEY) as other:
+            stolen = Chat(other)
+            stolen.messages = chat.messages
+            with pytest.raises(openai.NotFoundError, match="no call"):
+                stolen.complete()
+        with served.client(headers=ALPHA) as http:
+            (waiting,) = http.get("/api/waiting").json()["items"]
+        assert "weather" in waiting["question"]
+        assert chat.carry_out() if chat.complete().get("tool_calls") else chat.messages[-1]["content"] == "It is sun."
+
+
+def test_a_message_without_the_result_goes_on_as_well(client: openai.OpenAI, served: Served) -> None:
+    chat = Chat(client, user="fay")
+    chat.ask("Paris?")
+    assert chat.ask("never mind")["content"] == "It is sun."
+    with served.client() as http:
+        (task,) = http.get("/api/sessions/fay/tasks").json()["items"]
+        (call,) = http.get(f"/api/tasks/{task['task_id']}").json()["calls"]
+    assert call["outcome"] == {"success": "The client gave no result.\n\nThe user wrote: never mind"}
+
+
+def test_other_tools_begin_another_task(client: openai.OpenAI) -> None:
+    """A program whose function was changed is not called as it was before."""
+    first = Chat(client, user="gus").ask("Paris?")["tool_calls"][0]
+    assert Chat(client, user="gus").ask("Paris?")["tool_calls"][0]["id"] == first["id"]
+    changed = {"type": "function", "function": {**WEATHER, "description": "The weather."}}
+    assert Chat(client, user="gus", tools=[changed]).ask("Paris?")["tool_calls"][0]["id"] != first["id"]
+
+
+def test_text_beside_a_call_is_said_once(database: Path) -> None:
+    call = {"id": "c", "name": "weather", "args": {"city": "Paris"}, "type": "tool_call"}
+    text = "I look out of the window for you. " * 10 + "Please wait."
+    for stream in (False, True):
+        model = ScriptedChatModel([AIMessage(text, tool_calls=[call]), AIMessage("It is sun.")])
+        agent = Agent(agent_id="a", model=model, mode="react", protocol="native")
+        with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
+            chat = Chat(client, stream, user=str(stream))
+            assert chat.ask("Paris?")["content"].strip() == text
+            assert chat.carry_out() == "It is sun."
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"tools": [{"type": "function", "function": {**WEATHER, "name": "refund"}}]}, "two tools called refund"),
+        ({"tools": [{"type": "function", "function": {**WEATHER, "name": "a b"}}]}, "cannot be called 'a b'"),
+        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools.0.type"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(client: openai.OpenAI, fields: Any, why: str) -> None:
+    with pytest.raises(openai.UnprocessableEntityError, match=why):
+        Chat(client, **fields).ask("Paris?")
+
+
+def test_no_tool_is_called_where_none_may_be(client: openai.OpenAI) -> None:
+    chat = Chat(client, tool_choice="none", user="hal")
+    assert chat.ask("hello")["content"] == "It is not known."
+    waiting = Chat(client, user="ida")
+    (call,) = waiting.ask("Paris?")["tool_calls"]
+    final = Chat(client, tool_choice="none", user="ida")
+    final.messages = [*waiting.messages, told(call)]
+    with pytest.raises(openai.UnprocessableEntityError, match="tool_choice 'none'"):
+        final.complete()
+
+
+# Responses.
+
+FUNCTION: Any = {"type": "function", **WEATHER, "strict": True}
+
+
+def respond(client: openai.OpenAI, given: Any, stream: bool = False, **options: Any) -> Response:
+    """A response; streamed, its events make up the items that it ends with."""
+    fields: Any = {"model": "a", "input": given, "tools": [FUNCTION], **options}
+    if not stream:
+        return client.responses.create(**fields)
+    with client.responses.stream(**fields) as events:
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        final = events.get_final_response()
+    assert [item.id for item in done] == [item.id for item in final.output]
+    return final
+
+
+def outputs(response: Response) -> list[Any]:
+    """The results of the calls of a response."""
+    return [
+        {"type": "function_call_output", "call_id": item.call_id, "output": result_of(item.to_dict())}
+        for item in response.output
+        if item.type == "function_call"
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_calls_and_the_outputs_go_on(client: openai.OpenAI, stream: bool) -> None:
+    first = respond(client, "Paris, Tokyo at once?", stream)
+    assert first.status == "completed" and [item.type for item in first.output] == ["reasoning"] + 2 * ["function_call"]
+    assert first.output[1].to_dict()["arguments"] == '{"city":"Paris"}'
+    assert [tool.to_dict()["name"] for tool in first.tools] == ["weather"] and first.parallel_tool_calls
+    second = respond(client, outputs(first), stream, previous_response_id=first.id)
+    assert (second.output_text, second.previous_response_id) == ("It is sun, rain.", first.id)
+    assert "mcp_call" not in [item.type for item in second.output]
+    assert client.responses.retrieve(first.id).output_text == ""
+    items = client.responses.input_items.list(second.id, order="asc").data
+    assert [{name: item.to_dict()[name] for name in outputs(first)[0]} for item in items] == outputs(first)
+    third = respond(client, "And 北京 at once?", stream, previous_response_id=second.id)
+    assert third.conversation == second.conversation and len(outputs(third)) == 3
+
+
+@pytest.mark.parametrize("kept", ["items", "without ids", "conversation"])
+def test_outputs_find_their_task_however_the_client_keeps_the_conversation(client: openai.OpenAI, kept: str) -> None:
+    history: list[Any] = [{"role": "user", "content": "Paris?"}]
+    first = respond(client, history)
+    if kept == "conversation":
+        assert first.conversation
+        second = respond(client, outputs(first), conversation=first.conversation.id)
+    else:
+        history += [item.to_dict() for item in first.output] + outputs(first)
+        if kept == "without ids":
+            history = [{name: value for name, value in item.items() if name != "id"} for item in history]
+        second = respond(client, history)
+    assert second.output_text == "It is sun." and second.conversation == first.conversation
+
+
+def test_the_same_outputs_again_are_the_same_response(client: openai.OpenAI) -> None:
+    first = respond(client, "Paris?")
+    second = respond(client, outputs(first), previous_response_id=first.id)
+    assert respond(client, outputs(first), previous_response_id=first.id).to_dict() == second.to_dict()
+    with pytest.raises(openai.ConflictError, match="has a result already"):
+        respond(client, [{**outputs(first)[0], "output": "fog"}], previous_response_id=first.id)
+
+
+def test_outputs_of_other_calls_are_refused(client: openai.OpenAI) -> None:
+    first, other = respond(client, "Paris?"), respond(client, "Tokyo?")
+    for given, options in (
+        ([{**outputs(first)[0], "call_id": "call_1"}], {}),
+        (outputs(first), {"previous_response_id": other.id}),
+        (outputs(first), {"conversation": other.conversation.id if other.conversation else ""}),
+    ):
+        with pytest.raises(openai.NotFoundError, match="no call"):
+            respond(client, given, **options)
+    with pytest.raises(openai.UnprocessableEntityError, match="tool_choice 'none'"):
+        respond(client, outputs(first), tool_choice="none")
+    with pytest.raises(openai.UnprocessableEntityError, match=r"tools\.0\.type"):
+        respond(client, "Paris?", tools=[{"type": "web_search"}])
+    assert respond(client, "never mind", previous_response_id=first.id).output_text == "It is sun."
+
+
+def test_a_response_with_functions_survives_a_restart(database: Path) -> None:
+    with serve(database) as served, stock(served) as client:
+        first = respond(client, "Paris?", background=True, stream=True)
+    with serve(database) as served, stock(served) as client:
+        again = client.responses.retrieve(first.id)
+        assert outputs(again) == outputs(first) and len(outputs(again)) == 1
+        assert respond(client, outputs(again), previous_response_id=again.id).output_text == "It is sun."
