@@ -36,10 +36,13 @@ class Service:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> Self:
+    def start(self, **environ: str) -> Self:
+        """Start the process, with these settings beside the service's own."""
         command = [sys.executable, "-m", "segue", "serve", "--port", str(self.port), "--db", "segue.db", *self._options]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=self._folder, env=self._environ, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                command, cwd=self._folder, env={**self._environ, **environ}, stdout=log, stderr=log
+            )
         wait_until(self._ready, STARTING_SECONDS)
         return self
 

@@ -57,7 +57,7 @@ def test_the_state_machine_marks_what_ran_at_each_level(show: Show) -> None:
 
 
 def test_the_state_machine_follows_a_running_task(tmp_path: Path, visit: Visit) -> None:
-    with Service(tmp_path, SEGUE_OFFLINE_PACE="300") as service:
+    with Service(tmp_path, SEGUE_OFFLINE_PACE="60") as service:
         page = visit(service)
         page.get_by_role("button", name="Open the inspector").click()
         page.get_by_role("tab", name="Graph").click()
@@ -87,7 +87,7 @@ def test_a_fork_from_the_second_step_is_resumed_and_compared(show: Show) -> None
     together = re.compile(r"^Steps [123], [123], [123]$")  # in the order in which they ended
     expect(page.locator(".snapshot .place b")).to_have_text(["Message sent", "Plan made", together, "Answered"])
     page.locator(".snapshot", has_text="Plan made").get_by_role("button", name="Fork from here").click()
-    expect(page.get_by_text("Its task is paused")).to_be_visible()
+    expect(page.get_by_text("Paused. Finished work is kept.")).to_be_visible()
     page.get_by_role("button", name="Compare with the original").click()
     differing = page.locator(".difference table tbody tr").first
     expect(differing.locator("td").nth(1)).to_have_text("Done")

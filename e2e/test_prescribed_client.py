@@ -48,7 +48,7 @@ def test_a_long_chinese_answer_is_read_whole(service: Service, tab: Open, size: 
 def test_the_first_words_are_there_before_the_last_are_written(service: Service, model: Model, tab: Open) -> None:
     page = tab(service)
     page.evaluate(BEGIN, ["wait", "direct", 0])
-    page.wait_for_function("heard.token === '这是开头，'")
+    wait_until(lambda: page.evaluate("heard.token") == FIRST)
     model.go.set()
     assert check(page.evaluate("listened"), service) == FIRST + REST
 
@@ -66,7 +66,7 @@ def test_five_tabs_at_once_get_each_their_own_answer(offline: Service, tab: Open
 def test_a_tab_that_is_closed_in_mid_stream_leaves_the_task_running(service: Service, model: Model, tab: Open) -> None:
     page = tab(service)
     page.evaluate(BEGIN, ["wait", "direct", 0])
-    page.wait_for_function("heard.token === '这是开头，'")
+    wait_until(lambda: page.evaluate("heard.token") == FIRST)
     task_id = page.evaluate("heard.frames[0].task_id")
     page.close()
     assert service.task(task_id)["status"] == "running"

@@ -23,7 +23,7 @@ def frames_of(text: str) -> list[Json]:
 def test_what_was_missed_comes_after_the_last_event_id(service: Service, model: Model, tab: Open) -> None:
     page = tab(service)
     page.evaluate(BEGIN, "wait")
-    page.wait_for_function(f"heard.token === '{FIRST}'")
+    wait_until(lambda: page.evaluate("heard.token") == FIRST)
     seen = [frame["seq"] for frame in page.evaluate("heard.frames") if frame.get("seq")]
     task_id = page.evaluate("heard.frames[0].task_id")
     page.close()
@@ -46,10 +46,10 @@ def test_a_page_sees_a_task_through_though_the_service_is_killed(tmp_path: Path,
     with scripted(tmp_path, model) as service:
         page = tab(service)
         page.evaluate(BEGIN, "wait")
-        page.wait_for_function(f"heard.token === '{FIRST}'")
+        wait_until(lambda: page.evaluate("heard.token") == FIRST)
         task_id = page.evaluate("heard.frames[0].task_id")
         page.evaluate("taskId => follow(taskId)", task_id)
-        page.wait_for_function("seen.ids.length > 0")
+        wait_until(lambda: page.evaluate("seen.ids.length") > 0)
 
         service.stop(signal.SIGKILL)
         model.go.set()

@@ -71,7 +71,7 @@ async function refusal(response) {
  * @returns {Promise<any>}
  */
 export async function get(path, aborted) {
-  return (await request("GET", path, { signal: aborted })).json();
+  return valueOf(await request("GET", path, { signal: aborted }));
 }
 
 /**
@@ -82,5 +82,12 @@ export async function get(path, aborted) {
  */
 export async function send(method, path, body) {
   const response = await request(method, path, { body });
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : valueOf(response);
+}
+
+/** What a response holds; the connection may break while it is read. @param {Response} response */
+export async function valueOf(response) {
+  return response.json().catch((error) => {
+    throw new ApiError(0, "Unreachable", String(error));
+  });
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Files of the next message, uploaded when they are chosen. An agent's tables go into the data folder instead. */
 import { t } from "../texts/index.js";
-import { request, send } from "./api.js";
+import { request, send, valueOf } from "./api.js";
 import { attempt } from "./failures.js";
 import { chosenAgent, store } from "./store.js";
 
@@ -14,7 +14,7 @@ export async function attach(files) {
   for (const file of [...files]) {
     const isTable = Boolean(chosenAgent()?.reads_files) && TABLE.test(file.name);
     const path = `/api/${isTable ? "files" : "attachments"}?name=${encodeURIComponent(file.name)}`;
-    const stored = await attempt(async () => (await request("POST", path, { body: file })).json());
+    const stored = await attempt(async () => valueOf(await request("POST", path, { body: file })));
     if (!stored) continue;
     const others = store.files.value.filter((each) => !isTable || each.upload || each.name !== stored.name);
     store.files.value = [...others, { name: stored.name, upload: isTable ? null : stored }];

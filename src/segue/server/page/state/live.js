@@ -60,9 +60,10 @@ export function watch(turn, response = null) {
  * @param {AbortSignal} aborted
  */
 async function run(turn, response, aborted) {
-  if (!response) await refresh(turn);
-  turn.value = { ...turn.value, connection: "live" };
   const gathered = gather(turn);
+  if (!response) await untilReachable(() => refresh(turn), aborted, gathered.lose);
+  if (aborted.aborted) return;
+  turn.value = { ...turn.value, connection: "live" };
   await follow(turn.value.id, { joined: gathered.join, frames: gathered.add, lost: gathered.lose }, {
     after: turn.value.seq,
     aborted,
@@ -78,7 +79,7 @@ async function run(turn, response, aborted) {
 }
 
 /**
- * A stream that ended because the service stops leaves nobody to ask for the outcome: ask until it is back.
+ * Ask again until the service is back: it may stop before a stream is joined, and right after it ended.
  *
  * @param {() => Promise<void>} act
  * @param {AbortSignal} aborted
