@@ -101,6 +101,11 @@ class Writer(Generic[C_co]):
             self._thread.submit(self._drain)
         return future
 
+    def announce(self) -> None:
+        """Tell other processes what is waiting to be told."""
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._thread.submit(self._session.announce)
+
     async def settle(self) -> None:
         """Wait until the transactions that were deferred have ended."""
         if self._deferred:

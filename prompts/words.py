@@ -50,6 +50,7 @@ WORDS: Mapping[str, str] = {
     "prompt": "提示词",
     # reasons inside events
     "the reply cannot be read": "回复无法读取",
+    "another process took over the task": "另一个进程接管了任务",
     "other tasks run first": "其他任务先运行",
     "no worker is running": "没有工作进程在运行",
     "after the wait": "等待之后",

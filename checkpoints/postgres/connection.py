@@ -18,6 +18,8 @@ SCHEMA = "segue"
 """The schema of all tables, those of LangGraph and of the queue as well."""
 CHANNEL = "segue"
 """The channel of the notifications."""
+STREAMS = "segue_streams"
+"""The channel of deltas."""
 
 LONGEST_PAYLOAD = 7999
 """Bytes of a notification at most."""
@@ -37,7 +39,7 @@ _DEFAULTS: Mapping[str, Any] = {
 # A string, a cast, or a value's place or name.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|::\w+|\?|:([a-z_]+)")
 _NOW = b"SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-_NOTIFY = b"SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
+_NOTIFY = b"SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS told (channel, payload)"
 
 
 class Row(tuple[Any, ...]):
@@ -95,13 +97,15 @@ class PostgresConnection:
         if len(payload) <= LONGEST_PAYLOAD:
             self.told[payload] = None
 
-    def announce(self) -> None:
-        """Send the notifications, in a transaction of their own: within the other its commit would wait for all others.
+    def announce(self, deltas: Sequence[str] = ()) -> None:
+        """Send deltas, then the notifications, in a transaction of their own: with them a commit waits for all others.
 
         Who misses one, since this process ended before, finds the change when it looks again.
         """
-        if self.told:
-            RawCursor(self.raw).execute(_NOTIFY, (CHANNEL, [*self.told]))
+        sent = [delta for delta in deltas if len(delta.encode()) <= LONGEST_PAYLOAD]
+        if sent or self.told:
+            channels = [STREAMS] * len(sent) + [CHANNEL] * len(self.told)
+            RawCursor(self.raw).execute(_NOTIFY, (channels, [*sent, *self.told]))
             self.told.clear()
 
     def now(self) -> float:

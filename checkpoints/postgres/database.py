@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 
 import psycopg
@@ -31,13 +31,19 @@ class PostgresDatabase(Database[PostgresConnection]):
     def __init__(self, address: str) -> None:
         self.address = address
         path = without_password(address)
+        self._writing = PostgresSession(address, path, _WRITING)
         super().__init__(
             path,
-            PostgresSession(address, path, _WRITING),
+            self._writing,
             partial(PostgresSession, address, path, _READING),
             partial(_renewing, address, path),
             psycopg.Error,
         )
+
+    def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
+        """Send what `deltas` gives before each notification of a change; returns what sends it at once."""
+        self._writing.deltas = deltas
+        return self._writer.announce
 
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[PostgresConnection]:

@@ -52,6 +52,8 @@ class PostgresSession:
         self._connection: PostgresConnection | None = None
         self._gone_since: float | None = None
         self._transaction = ("", "")
+        self.deltas: Callable[[], Sequence[str]] = tuple
+        """Gives what is to be sent of streams, before what was committed after it."""
 
     def begin(self, *, synced: bool) -> None:
         """Begin a transaction, which is always synced.
@@ -91,10 +93,11 @@ class PostgresSession:
                 raise failure.error from failure
 
     def announce(self) -> None:
-        """Notify other processes of what was committed; who misses it looks again."""
-        if self._connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                self._connection.announce()
+        """Notify other processes of deltas, and of what was committed; who misses that looks again."""
+        deltas = self.deltas()
+        if deltas or self._connection is not None:
+            with contextlib.suppress(psycopg.Error, DatabaseUnavailable):
+                self._opened().announce(deltas)
 
     def read(self, work: Callable[[PostgresConnection], T]) -> T:
         """Carry out `work`, which only reads; once more if the connection was lost."""

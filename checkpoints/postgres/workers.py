@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from segue.core.errors import DatabaseUnavailable
-from segue.core.records import Unowned, Worker
+from segue.core.records import Json, Unowned, Worker
 
 from ..connection import Connection
-from .connection import CHANNEL, conninfo
+from .connection import CHANNEL, STREAMS, conninfo
 from .database import PostgresDatabase
 from .workers_schema import QUEUED_TASK, queues_of
 
@@ -148,22 +148,34 @@ class Workers:
         except (ConnectorException, psycopg.Error, PoolTimeout) as error:
             raise DatabaseUnavailable("The queue of the workers cannot be used: {error}", error=error) from error
 
-    async def listen(self, tell: Callable[..., None], connected: Callable[[bool], None]) -> None:
+    def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
+        """Send what `deltas` gives to `hear` of every process, in order with `tell`; returns what sends it at once."""
+        return self._database.relay(deltas)
+
+    async def listen(
+        self, tell: Callable[..., None], hear: Callable[[Json], None], connected: Callable[[bool], None]
+    ) -> None:
         """Tell of the ids of threads and tasks that are changed, until cancelled; connects again by itself."""
         while True:
             with suppress(psycopg.Error):
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}".encode())
+                    await connection.execute(f"LISTEN {CHANNEL}; LISTEN {STREAMS}".encode())
                     connected(True)
-                    await _pass_on(connection, tell)
+                    await _pass_on(connection, tell, hear)
             connected(False)
             await asyncio.sleep(RECONNECT)
 
 
-async def _pass_on(connection: psycopg.AsyncConnection[Any], tell: Callable[..., None]) -> None:
+async def _pass_on(
+    connection: psycopg.AsyncConnection[Any], tell: Callable[..., None], hear: Callable[[Json], None]
+) -> None:
     while True:
         async for notification in connection.notifies(timeout=QUIET):
-            tell(*json.loads(notification.payload).values())
+            message = json.loads(notification.payload)
+            if notification.channel == STREAMS:
+                hear(message)
+            else:
+                tell(*message.values())
         await connection.execute("SELECT 1")
 
 

@@ -1,11 +1,13 @@
 """The port of workers over a SQLite file: what to run is found by looking, and nothing is told."""
 
 import asyncio
+import json
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from segue.core.records import Unowned, Worker
 
@@ -22,6 +24,7 @@ class PollingWorkers:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._workers: dict[str, Worker] = {}
+        self._hearing: list[Callable[[Any], None]] = []
 
     async def report(self, worker: Worker) -> None:
         self._workers[worker.owner] = replace(worker, seen_at=time.time())
@@ -60,5 +63,16 @@ class PollingWorkers:
                         group.create_task(run(each.task_id))
                 await asyncio.sleep(0.05)
 
-    async def listen(self, tell: Callable[..., None], connected: Callable[[bool], None]) -> None:
+    def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
+        def send() -> None:
+            for message in map(json.loads, deltas()):
+                for hear in self._hearing:
+                    hear(message)
+
+        return send
+
+    async def listen(
+        self, tell: Callable[..., None], hear: Callable[[Any], None], connected: Callable[[bool], None]
+    ) -> None:
+        self._hearing.append(hear)
         await asyncio.Event().wait()

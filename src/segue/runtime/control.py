@@ -113,7 +113,7 @@ class Control:
         Raises:
             TaskError: it failed, and can be resumed.
         """
-        async for _ in self._queries.follow(task_id):
+        async for _ in self._queries.follow(task_id, streams=False):
             pass
         task = await self._runner.tasks.get(task_id)
         if task.status == TaskStatus.ERROR and not task.result:

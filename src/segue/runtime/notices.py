@@ -3,8 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from ..core.records import Json
 
 if TYPE_CHECKING:
     from ..checkpoints.postgres.workers import Workers
@@ -19,17 +21,32 @@ REQUESTS = "requests"
 
 
 class Notice:
-    """Set when a notification names one of its ids."""
+    """Wakes who waits when a notification names one of its ids."""
 
     def __init__(self, notices: "Notices") -> None:
         self._notices = notices
-        self.told = asyncio.Event()
+        self._awake = asyncio.Event()
+        self._told = False
 
-    async def wait(self, at_most: float = FALLBACK) -> None:
-        """Wait for a notification, or until the next poll is due."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.told.wait(), min(at_most, FALLBACK if self._notices.connected else LOOK_EVERY))
-        self.told.clear()
+    async def wait(self, at_most: float = FALLBACK) -> bool:
+        """Wait for a notification, or until the next poll is due; False where there was only a delta."""
+        seconds = min(at_most, FALLBACK if self._notices.connected else LOOK_EVERY)
+        try:
+            await asyncio.wait_for(self._awake.wait(), seconds)
+        except TimeoutError:
+            self._told = True
+        told, self._told = self._told, False
+        self._awake.clear()
+        return told
+
+    def tell(self) -> None:
+        """Wake who waits: something was changed."""
+        self._told = True
+        self._awake.set()
+
+    def stream(self) -> None:
+        """Wake who waits: a delta came, and nothing was stored."""
+        self._awake.set()
 
 
 class Notices:
@@ -40,12 +57,14 @@ class Notices:
         self._waiting: dict[str, set[Notice]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self.connected = False
+        self.hear: Callable[[Json], None] = lambda message: None
+        """What deltas, and who waits for them, are passed on to."""
 
     @contextmanager
     def about(self, *ids: str) -> Iterator[Notice]:
         """A notice about threads, tasks or requests; it misses no notification from now on."""
         if self._listen and self._listening is None:
-            self._listening = asyncio.create_task(self._listen(self.tell, self._connected), name="notices")
+            self._listening = asyncio.create_task(self._listen(self.tell, self.hear, self._connected), name="notices")
         notice = Notice(self)
         for each in ids:
             self._waiting[each].add(notice)
@@ -61,7 +80,7 @@ class Notices:
         """Wake who waits for one of these ids."""
         for each in ids:
             for notice in self._waiting.get(each, ()):
-                notice.told.set()
+                notice.tell()
 
     def tell_all(self) -> None:
         """Wake everybody."""

@@ -29,8 +29,10 @@ from .bot_sessions import is_bot_session
 from .dispatch import Dispatch, Dispatching
 from .event_stream import until_end
 from .lease_holder import lives
+from .notices import Notice
 from .observer import Observer
 from .projection import Projection, project
+from .relay import Deltas
 from .run import question_of
 from .runner import Runner, thread_config
 from .thread_state import state_at
@@ -269,36 +271,62 @@ class Queries:
         """
         await self._storage.check_writable()
 
-    async def follow(self, task_id: str, after: int = 0, so_far: bool = False) -> AsyncGenerator[Event, None]:
+    async def follow(
+        self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
+    ) -> AsyncGenerator[Event, None]:
         """The task's durable events after number `after`, then the live ones until it stops.
 
-        With `so_far` the live ones begin with what was streamed of the answer before, as one token.
+        With `so_far` the live ones begin with what was streamed of the answer before, as one token. Without `streams`
+        there are no deltas of a task that another process runs.
 
         Raises:
             DatabaseDamaged: so that not even this could be stored with the task.
         """
-        with self._runner.hub.listening(task_id) as queue, self._runner.notices.about(task_id) as notice:
-            run = self._runner.run_of(task_id)
+        runner = self._runner
+        with (
+            runner.hub.listening(task_id) as queue,
+            runner.notices.about(task_id) as notice,
+            runner.relay.following(task_id, notice) as deltas,
+        ):
+            run = runner.run_of(task_id)
             live, written = run is not None, run.partial if run and so_far else ""
-            seen, told = after, False
-            while True:
-                elsewhere = not live and await self.runs_elsewhere(task_id)
-                for event in await self._runner.log.read(task_id, seen):
-                    seen = event.seq
-                    yield event
-                if not elsewhere or self._closing:
-                    break
-                if not told and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
-                    yield Waiting(task_id=task_id, reason="no worker is running")
-                    told = True
-                await notice.wait()
+            seen = after
+            async for event in self._stored(task_id, after, notice, deltas, waits=not live, streams=streams):
+                seen = event.seq or seen
+                yield event
             if written:
                 yield Token(task_id=task_id, content=written)
             if live:
-                async for event in until_end(queue, seen, partial(self._runner.log.read, task_id)):
+                async for event in until_end(queue, seen, partial(runner.log.read, task_id)):
                     yield event
         if run and run.task:
             await _raise_damage(run.task)
+
+    async def _stored(
+        self, task_id: str, seen: int, notice: Notice, deltas: Deltas, *, waits: bool, streams: bool
+    ) -> AsyncGenerator[Event, None]:
+        """What is stored of a task after event number `seen`; with `waits` as long as another process runs it."""
+        told = False
+        while True:
+            elsewhere = waits and await self.runs_elsewhere(task_id)
+            for event in await self._runner.log.read(task_id, seen):
+                for delta in deltas.until(seen):
+                    yield delta
+                seen = event.seq
+                deltas.passed(event)
+                yield event
+            if not elsewhere or self._closing:
+                return
+            if streams:
+                self._runner.relay.watch(task_id, deltas)
+            if not told and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
+                yield Waiting(task_id=task_id, reason="no worker is running")
+                told = True
+            is_due = False
+            while not is_due:
+                for delta in deltas.until(seen):
+                    yield delta
+                is_due = await notice.wait() or not deltas.suffice(seen)
 
     async def runs_elsewhere(self, task_id: str) -> bool:
         """Whether another process runs a task that is not finished, or a worker will."""

@@ -38,6 +38,10 @@ class Run:
     abandoned: bool = False
     """Its lease is left to expire: the database failed the task."""
     partial: str = ""
+    stored: int = 0
+    """The number of its last stored event, as far as this process stored any."""
+    streamed: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Characters that were streamed, by the type of the event and by the model call."""
     _settled: int = 0
     """How much of `partial` model calls before the present one streamed."""
     _trace_id: str = ""

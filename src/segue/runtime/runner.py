@@ -39,6 +39,7 @@ from .lease_holder import LeaseHolder, Promised
 from .notices import REQUESTS, Notices
 from .observer import Observer
 from .projection import project
+from .relay import Relay
 from .run import LEASE_LOST, REQUESTED, Given, Run, continued, knows, look_at, message_of, question_of
 from .thread_state import state_at
 
@@ -77,6 +78,7 @@ class Runner:
         self.tasks = storage.tasks
         self.log = storage.events
         self.notices = Notices(storage.workers)
+        self.relay = Relay(storage.workers, self.notices)
         self.leases = LeaseHolder(storage, self.notices, self._lost, self._overdue, on_takeover=self._took_over)
         self.saver = storage.saver(self._publish, self._pause_run)
         self.graph = _compiled(*modes.items()).copy({"checkpointer": self.saver})
@@ -91,6 +93,7 @@ class Runner:
         for event in stored:
             self.hub.publish(event)
             if run := self.run_of(event.task_id):
+                run.stored = max(run.stored, event.seq)
                 for observer in self.observers:
                     observer.stored(run.row, event)
 
@@ -353,6 +356,7 @@ class Runner:
         def emit(event: Event) -> None:
             run.note(event)
             self.hub.publish(event)
+            self.relay.pass_on(run, event)
 
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)

@@ -9,6 +9,7 @@ from ..checkpoints.storage import Storage
 from ..core import records
 from ..core.errors import ConfigurationError, DatabaseUnavailable
 from ..registry import Registry
+from .notices import REQUESTS
 from .observer import Observer
 from .runner import Runner
 from .takeover import Takeover
@@ -50,7 +51,8 @@ class Worker:
             asyncio.create_task(self._serve(), name="serving"),
             asyncio.create_task(self._report(), name="reporting"),
         ]
-        await self._stopping.wait()
+        with self._runner.notices.about(REQUESTS):  # so that it knows who follows its tasks, from the first one on
+            await self._stopping.wait()
         for each in serving:
             each.cancel()
         await asyncio.gather(*serving, return_exceptions=True)

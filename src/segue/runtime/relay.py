@@ -1,0 +1,188 @@
+"""Deltas of tasks between processes: what one streams while another runs its task."""
+
+import asyncio
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..core.events import AttemptRestarted, Event, Thinking, Token, from_dict, to_dict
+from ..core.records import Json
+from .notices import Notice, Notices
+from .run import Run
+
+if TYPE_CHECKING:
+    from ..checkpoints.postgres.workers import Workers
+
+EVERY = 0.1
+"""Seconds for which deltas are gathered."""
+LONGEST = 1000
+"""Characters of a delta that is sent: a notification may have 8,000 bytes."""
+MOST = 1000
+"""Deltas that wait to be sent, or to be read, at most; the oldest are dropped."""
+RENEW = 10.0
+"""Seconds after which a follower says again that it is there."""
+WATCHED = 25.0
+"""Seconds for which it is believed to be."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """An event, what came before it: `after` is the number of the last stored event, `at` the length of its text."""
+
+    event: Token | Thinking | AttemptRestarted
+    after: int
+    at: int
+
+    def joined(self, other: "Delta") -> "Delta | None":
+        """Both as one, where the other one continues this one's text."""
+        this, that = self.event, other.event
+        if isinstance(this, AttemptRestarted) or isinstance(that, AttemptRestarted):
+            return None
+        whole = replace(this, content=this.content + that.content)
+        same = replace(that, content=whole.content, timestamp=this.timestamp) == whole
+        fits = other.after == self.after and other.at == self.at + len(this.content) and len(whole.content) <= LONGEST
+        return replace(self, event=whole) if same and fits else None
+
+
+class Deltas:
+    """The deltas of a task that another process runs, in their order among the stored events.
+
+    What is lost on the way, or comes too late, is left out, with what continues it: the stored events have it all.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Delta] = deque(maxlen=MOST)
+        self._lengths: dict[tuple[str, str], int] = {}
+        self.due = 0.0
+        """When a follower is to say again that it is there."""
+
+    def add(self, delta: Delta) -> None:
+        self._waiting.append(delta)
+
+    def passed(self, event: Event) -> None:
+        """Note an event that was stored: the task may have gone to another process, which knows of no follower."""
+        if event.type in ("state_changed", "resumed"):
+            self.due = 0.0
+
+    def suffice(self, seen: int) -> bool:
+        """Whether all came after the stored event of that number, and there is nothing else to do."""
+        return time.monotonic() < self.due and all(delta.after <= seen for delta in self._waiting)
+
+    def until(self, seen: int) -> Iterator[Event]:
+        """Those that came before the stored event that follows the one of that number."""
+        while self._waiting and self._waiting[0].after <= seen:
+            delta = self._waiting.popleft()
+            if delta.after == seen:
+                yield from self._fitting(delta)
+
+    def _fitting(self, delta: Delta) -> Iterator[Event]:
+        event = delta.event
+        if isinstance(event, AttemptRestarted):
+            self._restart(event.trace_id)
+            yield event
+            return
+        key = (event.type, event.trace_id)
+        if self._lengths.get(key) and delta.at == 0:  # the call is made again, by the process that took the task over
+            self._restart(event.trace_id)
+            reason = "another process took over the task"
+            yield AttemptRestarted(task_id=event.task_id, trace_id=event.trace_id, attempt=event.attempt, reason=reason)
+        if delta.at == self._lengths.get(key, 0):
+            self._lengths[key] = delta.at + len(event.content)
+            yield event
+
+    def _restart(self, trace_id: str) -> None:
+        self._lengths = {key: length for key, length in self._lengths.items() if key[1] != trace_id}
+
+
+class Relay:
+    """Sends the deltas of tasks that run here to the processes that follow them, and receives those of others."""
+
+    def __init__(self, workers: "Workers | None", notices: Notices) -> None:
+        self._send = workers.relay(self._taken) if workers else None
+        self._sending: asyncio.TimerHandle | None = None
+        self._leaving: deque[Delta | Json] = deque(maxlen=MOST)
+        self._watched: dict[str, float] = {}
+        self._followers: dict[str, set[tuple[Deltas, Notice]]] = defaultdict(set)
+        notices.hear = self._hear
+
+    def pass_on(self, run: Run, event: Event) -> None:
+        """Send a delta soon, if anybody follows its task in another process."""
+        if self._send is None or not isinstance(event, Token | Thinking | AttemptRestarted):
+            return
+        for delta in _counted(run, event):
+            if time.monotonic() < self._watched.get(run.row.task_id, 0.0):
+                self._post(delta)
+
+    @contextmanager
+    def following(self, task_id: str, notice: Notice) -> Iterator[Deltas]:
+        """The deltas of a task that another process runs; the notice wakes for them."""
+        deltas = Deltas()
+        self._followers[task_id].add((deltas, notice))
+        try:
+            yield deltas
+        finally:
+            self._followers[task_id].discard((deltas, notice))
+            if not self._followers[task_id]:
+                del self._followers[task_id]
+
+    def watch(self, task_id: str, deltas: Deltas) -> None:
+        """Say that the task is followed, unless that was said lately."""
+        if self._send and time.monotonic() >= deltas.due:
+            deltas.due = time.monotonic() + RENEW
+            self._leaving.append({"watch": task_id})
+            self._send()
+
+    def _post(self, delta: Delta) -> None:
+        self._leaving.append(delta)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().call_later(EVERY, self._flush)
+
+    def _flush(self) -> None:
+        self._sending = None
+        if self._send:
+            self._send()
+
+    def _taken(self) -> list[str]:
+        """What is to be sent now; from any thread."""
+        found: list[Delta | Json] = []
+        while self._leaving:
+            each, last = self._leaving.popleft(), found[-1] if found else None
+            if isinstance(each, Delta) and isinstance(last, Delta) and (both := last.joined(each)):
+                found[-1] = both
+            else:
+                found.append(each)
+        return [json.dumps(_message(each) if isinstance(each, Delta) else each, ensure_ascii=False) for each in found]
+
+    def _hear(self, message: Json) -> None:
+        """Take in what another process sent, or this one itself."""
+        now = time.monotonic()
+        if "watch" in message:
+            self._watched = {task: until for task, until in self._watched.items() if until > now}
+            self._watched[message["watch"]] = now + WATCHED
+        elif followers := self._followers.get(message["event"]["task_id"]):
+            event = from_dict(message["event"])
+            if isinstance(event, Token | Thinking | AttemptRestarted):
+                for deltas, notice in followers:
+                    deltas.add(Delta(event, message["after"], message["at"]))
+                    notice.stream()
+
+
+def _counted(run: Run, event: Token | Thinking | AttemptRestarted) -> Iterator[Delta]:
+    """The deltas of an event, whose lengths the run counts whether they are sent or not."""
+    if isinstance(event, AttemptRestarted):
+        run.streamed = {key: length for key, length in run.streamed.items() if key[1] != event.trace_id}
+        yield Delta(event, run.stored, 0)
+        return
+    key, text = (event.type, event.trace_id), event.content
+    for start in range(0, len(text), LONGEST):
+        piece = replace(event, content=text[start : start + LONGEST])
+        yield Delta(piece, run.stored, run.streamed.get(key, 0))
+        run.streamed[key] = run.streamed.get(key, 0) + len(piece.content)
+
+
+def _message(delta: Delta) -> Json:
+    return {"event": to_dict(delta.event), "after": delta.after, "at": delta.at}

@@ -1,0 +1,153 @@
+"""What one process streams is seen in another one while it is written: in its order, without gap or repeat."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import segue
+from segue.app import App
+from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.core.agents import Agent
+from segue.core.events import AttemptRestarted, Event, Thinking, Token
+from segue.core.records import Task
+from segue.core.task_status import TaskStatus
+from segue.runtime.notices import Notices
+from segue.runtime.relay import LONGEST, MOST, Delta, Deltas, Relay
+from segue.runtime.run import Run
+from tests.fakes import answer
+from tests.loopback import Gate, LoopbackServer
+from tests.runtime.polling_workers import PollingWorkers
+
+ENVELOPE = answer("an answer in two halves", thought="a thought in two halves")
+CASES = {"token": ENVELOPE.index("two halves", ENVELOPE.index("answer in")), "thinking": ENVELOPE.index("in two")}
+
+
+@asynccontextmanager
+async def working(database: str | Path, *agents: Agent) -> AsyncIterator[None]:
+    async with segue.open(database, agents=agents, dispatch="never") as app:
+        worker = app.worker(2)
+        run = asyncio.create_task(worker.run(5.0))
+        yield
+        worker.stop()
+        await run
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str | Path]:
+    if request.param == "postgres":
+        yield request.getfixturevalue("postgres_url")
+    else:
+        monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(tmp_path / "segue.db"))
+        yield tmp_path / "segue.db"
+
+
+@pytest.mark.parametrize("kind", CASES)
+async def test_the_first_half_is_seen_elsewhere_before_the_second_is_sent(database: str | Path, kind: str) -> None:
+    seen = asyncio.Event()
+    async with LoopbackServer([Gate(ENVELOPE[: CASES[kind]], ENVELOPE[CASES[kind] :], seen)]) as server:
+        agent = Agent(agent_id="a", model="openai:m", base_url=server.base_url, protocol="json")
+        async with segue.open(database, agents=[agent], dispatch="always") as app, working(database, agent):
+            async with asyncio.timeout(60):
+                events = [event async for event in watched(app, kind, seen)]
+        server.assert_spent()
+    assert seen.is_set()
+    said = "".join(event.content for event in events if isinstance(event, Token))
+    assert "an answer in two halves".startswith(said) and (said or kind == "thinking")
+    numbers = [event.seq for event in events if event.seq]
+    assert numbers == [*range(1, len(numbers) + 1)]
+
+
+async def watched(app: App, kind: str, seen: asyncio.Event) -> AsyncIterator[Event]:
+    """The events of a new task; `seen` is set at the first delta of that kind that is no banner."""
+    async for event in app.chat("go", agent="a", mode="react"):
+        if event.type == kind and "━" not in event.content:
+            seen.set()
+        yield event
+
+
+# What becomes of deltas that are lost, late or repeated
+
+
+def token(text: str, at: int, after: int = 3) -> Delta:
+    return Delta(Token(task_id="t", trace_id="r", content=text), after, at)
+
+
+def shown(*deltas: Delta, seen: int = 3) -> list[str]:
+    found = Deltas()
+    for delta in deltas:
+        found.add(delta)
+    return [event.content if isinstance(event, Token) else event.type for event in found.until(seen)]
+
+
+def test_what_follows_a_gap_is_left_out() -> None:
+    assert shown(token("one ", 0), token("three", 8), token("!", 13)) == ["one "]
+    assert shown(token("two", 4)) == []
+
+
+def test_what_came_before_an_event_that_is_known_is_left_out_and_what_comes_after_one_that_is_not_waits() -> None:
+    assert shown(token("late", 0, after=2)) == []
+    found = Deltas()
+    found.add(token("early", 0, after=4))
+    assert [*found.until(3)] == []
+    assert len([*found.until(4)]) == 1
+
+
+def test_a_call_that_is_made_again_by_another_process_begins_anew() -> None:
+    assert shown(token("half", 0), token("half ", 0), token("and half", 5)) == [
+        "half",
+        "attempt_restarted",
+        "half ",
+        "and half",
+    ]
+
+
+def test_an_attempt_that_restarts_begins_anew() -> None:
+    restarted = Delta(AttemptRestarted(task_id="t", trace_id="r", attempt=2, reason="cut"), 3, 0)
+    assert shown(token("half", 0), restarted, token("whole", 0)) == ["half", "attempt_restarted", "whole"]
+
+
+class Sent:
+    """In place of the workers of a database: keeps what a relay sends."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.relay_of: Any = None
+
+    def relay(self, deltas: Any) -> Any:
+        self.relay_of = deltas
+        return lambda: self.messages.extend(map(json.loads, deltas()))
+
+
+async def test_texts_are_gathered_and_divided_and_nothing_is_sent_that_nobody_follows() -> None:
+    sent = Sent()
+    relay = Relay(sent, notices := Notices(None))  # type: ignore[arg-type]
+    run = Run(row("t"), 1, asyncio.get_running_loop().create_future())
+    relay.pass_on(run, Token(task_id="t", content="unseen"))
+    notices.hear({"watch": "t"})
+    for text in ("a", "b", "c" * (LONGEST + 1)):
+        relay.pass_on(run, Token(task_id="t", content=text))
+    relay.pass_on(run, Thinking(task_id="t", content="hm"))
+    relay._flush()
+    assert [(len(m["event"]["data"]["content"]), m["at"]) for m in sent.messages] == [
+        (2, 6),
+        (LONGEST, 8),
+        (1, 8 + LONGEST),
+        (2, 0),
+    ]
+    sent.messages.clear()
+    for number in range(MOST + 10):
+        relay.pass_on(run, Thinking(task_id="t", trace_id=str(number), content="x"))
+    relay._flush()
+    assert len(sent.messages) == MOST
+
+
+def row(task_id: str) -> Task:
+    ids = {"task_id": task_id, "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
+    nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))
+    rest: dict[str, Any] = {**ids, **nothing, "notes": [], "created_at": 0.0, "updated_at": 0.0}
+    return Task(**rest, message="go", status=TaskStatus.RUNNING)
