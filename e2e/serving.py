@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import httpx
 
+SCREENSHOTS = Path(__file__).parents[1] / "build/screenshots"
 SECONDS = 40.0
 STARTING_SECONDS = 120.0
 Json = dict[str, Any]

@@ -8,11 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .conftest import Visit
-from .serving import Json, Service
+from .serving import SCREENSHOTS, Json, Service
 
 ROOT = Path(__file__).parents[1]
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
-SCREENSHOTS = ROOT / "build/screenshots"
 TRIP = {"en": "Plan 3 days in Beijing, with sights and food", "zh": "帮我规划一个北京3日游，包括景点和美食"}
 WIDTHS = {1440: 900, 1024: 768, 390: 844}
 MEASURE = """async () => {

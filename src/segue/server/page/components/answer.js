@@ -14,22 +14,43 @@ export function Answer({ shown }) {
   const isActive = ACTIVE.has(shown.status);
   if (!text) return null;
   return html`<div class="answer" aria-live="polite" aria-busy=${isActive} data-streaming=${Boolean(shown.draft)}>
-    ${shown.html ? html`<${Rendered} source=${shown.html} />` : html`<p class="plain">${text}</p>`}
+    ${shown.html ? html`<${Rendered} source=${shown.html} isWhole=${!isActive} />` : html`<p class="plain">${text}</p>`}
   </div>`;
 }
 
-/** The one place where HTML is set: the service sanitised it. @param {{ source: string }} props */
-function Rendered({ source }) {
+/** The one place where HTML is set: the service sanitised it. @param {{ source: string, isWhole: boolean }} props */
+function Rendered({ source, isWhole }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (!element.current) return;
-    element.current.innerHTML = source;
-    element.current.querySelectorAll("pre").forEach(offerCopy);
-  }, [source]);
+    const next = document.createElement("template");
+    next.innerHTML = source;
+    replaceEnd(element.current, next.content);
+    if (isWhole) element.current.querySelectorAll(":not(.code) > pre").forEach(offerCopy);
+  }, [source, isWhole]);
   return html`<div class="markdown" ref=${element}></div>`;
 }
 
-/** Put a button beside a block of code. @param {HTMLElement} block */
+/**
+ * Replace what differs at the end: what is written already stays, as it is selected and scrolled.
+ *
+ * @param {Element} shown
+ * @param {ParentNode} next
+ */
+function replaceEnd(shown, next) {
+  const [before, after] = [[...shown.childNodes], [...next.childNodes]];
+  const differs = before.findIndex((node, place) => !after[place] || !node.isEqualNode(after[place]));
+  let place = differs < 0 ? before.length : differs;
+  const [old, grown] = [before[place], after[place]];
+  if (old instanceof Element && grown instanceof Element && old.cloneNode().isEqualNode(grown.cloneNode())) {
+    replaceEnd(old, grown);
+    place += 1;
+  }
+  for (const node of before.slice(place)) node.remove();
+  shown.append(...after.slice(place));
+}
+
+/** Put a button beside a block of code. @param {Element} block */
 function offerCopy(block) {
   const frame = document.createElement("div");
   frame.className = "code";
