@@ -31,13 +31,14 @@ from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
+from .runtime.stops import Stops
 from .runtime.worker import Worker
 
 
 class App:
     """Agents, modes and sessions over one database.
 
-    `queries`, `control`, `sessions` and `rewind` do the work; `memory` has memory files, `files` those of messages.
+    `queries`, `control`, `stops`, `sessions` and `rewind` do the work; `memory` and `files` keep files.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class App:
         self.queries = Queries(storage, self._runner, dispatching)
         self.files = MessageFiles(storage.files, limits)
         self.sessions = Sessions(storage, self._runner)
-        self.control = Control(registry, self._runner, self.queries, self.sessions, self.files, modes)
+        self.stops = Stops(self._runner)
+        self.control = Control(registry, self._runner, self.queries, self.sessions, self.files, self.stops, modes)
         self.rewind = Rewind(storage, self._runner, registry, self.control, self.sessions)
         self.pruning = Pruning(storage, self._runner)
 
@@ -153,7 +155,7 @@ class App:
             UnknownTask.
             TaskError: it does not run.
         """
-        await self.control.pause(task_id)
+        await self.stops.pause(task_id)
 
     async def resume(self, task_id: str, *, model: str = "") -> Result:
         """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
@@ -232,7 +234,7 @@ class App:
             UnknownTask.
             TaskError: it ended already, or the process that runs it does not answer.
         """
-        await self.control.cancel(task_id)
+        await self.stops.cancel(task_id)
 
     def worker(self, concurrency: int) -> Worker:
         """What runs the tasks that other processes leave to this one; ConfigurationError over SQLite."""
@@ -240,11 +242,11 @@ class App:
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
-        self.control.stop_now(task_id)
+        self.stops.stop_now(task_id)
 
     async def drain(self, seconds: float) -> None:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
-        await self.control.drain(seconds)
+        await self._runner.drain(seconds)
 
     # Looking things up.
 

@@ -1,6 +1,6 @@
 """Execution of tasks, between the app and the graphs.
 
-- Start and control: `request`, `control`, `cancellation`, `extraction`, `message_files`, `modes`
+- Start and control: `request`, `control`, `stops`, `cancellation`, `extraction`, `message_files`, `modes`
 - Run: `runner`, `run`, `capacity`, `thread_state`, `bot_sessions`
 - Ownership of a session: `lease_holder`, `heartbeat`
 - Several processes: `dispatch`, `worker`, `takeover`, `notices`, `relay`

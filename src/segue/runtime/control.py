@@ -1,7 +1,6 @@
-"""Control of tasks: start, pause, resume, answer, steer, cancel."""
+"""Control of tasks: start, resume, answer, steer."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +10,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
 from ..core.agents import Agent
-from ..core.errors import IllegalTransition, InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
+from ..core.errors import InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, NewTask, RequestKey, Session, Task
@@ -28,16 +27,14 @@ from .cancellation import stopped
 from .extraction import extract
 from .message_files import MessageFile, MessageFiles, check_accepted
 from .notices import LOOK_EVERY
-from .queries import Queries, is_over
+from .queries import Queries
 from .recovery import make_again
 from .request import Request
 from .run import Run
 from .runner import Runner, thread_config
 from .sessions import Sessions, check_session
+from .stops import STOP_SECONDS, Stops
 from .thread_state import state_at
-
-CANCEL_SECONDS = 10.0
-"""How long another process may take to cancel a task that it runs."""
 
 LOOKS = 5
 """How often a request that came twice at once looks for what the other one began."""
@@ -56,6 +53,7 @@ class Control:
         queries: Queries,
         sessions: Sessions,
         files: MessageFiles,
+        stops: Stops,
         modes: Mapping[str, ModeGraph],
     ) -> None:
         self._registry = registry
@@ -64,6 +62,7 @@ class Control:
         self._sessions = sessions
         self._dispatch = queries.dispatch
         self._files = files
+        self._stops = stops
         self._ids = registry.ids
         self.modes = [*modes, AUTO]
 
@@ -361,98 +360,9 @@ class Control:
                 task_id=latest.task_id,
             )
 
-    # A task that runs.
-
     def run_of(self, task_id: str) -> Run | None:
         """The run of a task that runs in this process."""
         return self._runner.run_of(task_id)
-
-    async def pause(self, task_id: str) -> None:
-        """Stop a task, of this process or another, at its next boundary."""
-        row = await self._runner.tasks.get(task_id)
-        if run := self._runner.run_of(task_id):
-            return await self.pause_run(run)
-        if row.status not in ACTIVE:
-            raise TaskError(
-                "Task {task_id} is {status}: only a task that runs can be paused.", task_id=task_id, status=row.status
-            )
-        if await self._runner.leases.held(row.thread_id):
-            return await self._request_pause(row)
-        try:  # its process is gone, or no worker took it yet
-            async with self._runner.leased(row.thread_id):
-                await self._move_unless_ended(row, TaskStatus.PAUSED, wanted="pause")
-        except ThreadBusy:  # one did meanwhile
-            await self._request_pause(row)
-
-    async def _request_pause(self, row: Task) -> None:
-        """Ask the process that runs a task to pause it."""
-        status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
-        await self._move_unless_ended(row, status, wanted="pause")
-
-    async def pause_run(self, run: Run) -> None:
-        """Stop a run of this process at its next boundary, unless it just ended."""
-        await self._runner.request_pause(run)
-
-    async def _move_unless_ended(self, row: Task, status: TaskStatus | None, **changes: Any) -> None:
-        now = await self._runner.tasks.get(row.task_id)
-        if now.wanted == "cancel":
-            return
-        try:
-            await self._runner.move(row, None if now.status == status else status, **changes)
-        except IllegalTransition:
-            now = await self._runner.tasks.get(row.task_id)
-            raise TaskError("Task {task_id} is {status} meanwhile.", task_id=row.task_id, status=now.status) from None
-
-    def stop_now(self, task_id: str) -> None:
-        """Stop a running task without waiting for a boundary; it stays resumable."""
-        if run := self._runner.run_of(task_id):
-            run.stop()
-
-    async def drain(self, seconds: float) -> None:
-        """Pause what runs in this process; after `seconds` stop it where it is."""
-        await self._runner.drain(seconds)
-
-    async def cancel(self, task_id: str) -> None:
-        """Cancel a task that runs here, in another process, or not at all."""
-        row = await self._runner.tasks.get(task_id)
-        if is_over(row):
-            raise TaskError(
-                "Task {task_id} is {status}: there is nothing to cancel.", task_id=task_id, status=row.status
-            )
-        deadline = time.monotonic() + CANCEL_SECONDS
-        while not is_over(row):
-            await self._cancel_where_it_is(row)
-            row = await self._runner.tasks.get(task_id)
-            if not is_over(row) and time.monotonic() > deadline:
-                raise TaskError(
-                    "Task {task_id} still runs: its process was asked to cancel it, but does not answer.",
-                    task_id=task_id,
-                )
-        if row.status != TaskStatus.CANCELLED:
-            raise TaskError(
-                "Task {task_id} is {status} meanwhile: {reason}.",
-                task_id=task_id,
-                status=row.status,
-                reason=row.error or "it has its answer",
-            )
-
-    async def _cancel_where_it_is(self, row: Task) -> None:
-        """Try once: somebody else may be about to resume the task, or about to end it."""
-        if (run := self._runner.run_of(row.task_id)) and run.task:
-            run.cancel()
-            await asyncio.wait([run.task])
-        elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
-            if row.wanted != "cancel":
-                await self._runner.move(row, None, wanted="cancel")
-            await asyncio.sleep(LOOK_EVERY)
-        else:
-            try:
-                async with self._runner.leased(row.thread_id):
-                    row = await self._runner.tasks.get(row.task_id)
-                    if not is_over(row):
-                        await self._runner.end_cancelled(row)
-            except ThreadBusy:
-                await asyncio.sleep(LOOK_EVERY)
 
     # A message that joins an unfinished task.
 
@@ -474,18 +384,18 @@ class Control:
         if row.status in ENDED:
             return None
         if await self._about_to_answer(row):
-            await self.result(*await self.resume(row.task_id, wait=CANCEL_SECONDS))
+            await self.result(*await self.resume(row.task_id, wait=STOP_SECONDS))
             return None
         await self._check_resumable(row, None)
         steered = Steered(task_id=row.task_id, message=request.message)
         await self._runner.add_note(row, request.message, steered, request.key)
-        return await self.resume(row.task_id, wait=CANCEL_SECONDS)
+        return await self.resume(row.task_id, wait=STOP_SECONDS)
 
     async def _paused(self, row: Task) -> Task:
         """The task once it does not run any more."""
         while row.status in ACTIVE:
             with suppress(TaskError):  # it may just have ended
-                await self.pause(row.task_id)
+                await self._stops.pause(row.task_id)
             if await self._queries.runs_elsewhere(row.task_id):
                 await asyncio.sleep(LOOK_EVERY)
             row = await self._runner.tasks.get(row.task_id)
