@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segue.core.events import TYPES, Action, Event, Thinking, Token, ToolResult
-from segue.server.sse.frames import MOST, done_frame, frames, position
+from segue.core.events import TYPES, Action, Event, Thinking, Token, ToolResult, Waiting
+from segue.server.sse.frames import MOST, FrameCache, done_frame, frames, position
 from segue.server.sse.truncation import encoded, size
+from segue.server.tenants import Tenant
 
 from .serving import read_frame
 
@@ -131,3 +132,10 @@ def test_values_that_json_has_no_form_for_are_told_all_the_same() -> None:
 )
 def test_a_last_event_id_is_the_tasks_own_or_none(last: str, seq: int) -> None:
     assert position(last, "t") == seq
+
+
+@pytest.mark.parametrize(("language", "sentence"), [("en", "other tasks run first"), ("zh", "其他任务先运行")])
+def test_why_a_task_waits_is_said_in_its_language(language: str, sentence: str) -> None:
+    waiting = Waiting(task_id="t", reason="other tasks run first")
+    (frame,) = FrameCache().frames(waiting, Tenant(""), language)
+    assert json.loads(frame.removeprefix(b"data: "))["reason"] == sentence

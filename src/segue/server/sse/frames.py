@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.events import ErrorRaised, Event, Thinking, Token, to_dict
+from ...core.events import AttemptRestarted, ErrorRaised, Event, Thinking, Token, Waiting, to_dict
+from ...prompts.words import described
 from ..tenants import Tenant
 from .truncation import encoded, fit, split, truncate
 
@@ -82,14 +83,16 @@ class FrameCache:
         self._kept = kept
         self._made: OrderedDict[object, tuple[Event, tuple[bytes, ...]]] = OrderedDict()
 
-    def frames(self, event: Event, tenant: Tenant) -> tuple[bytes, ...]:
-        """The event's frames, with the names in its error as the tenant, whose task it is, knows them."""
+    def frames(self, event: Event, tenant: Tenant, language: str) -> tuple[bytes, ...]:
+        """The event's frames: an error's names as the tenant knows them, why a task waits in the task's language."""
         key = (event.task_id, event.seq) if event.seq else id(event)
         if made := self._made.get(key):
             return made[1]
         shown = event
         if isinstance(event, ErrorRaised) and tenant.name:
             shown = dataclasses.replace(event, message=tenant.without_prefix(event.message))
+        if isinstance(event, AttemptRestarted | Waiting):
+            shown = dataclasses.replace(event, reason=described(event.reason, language))
         made = self._made[key] = (event, tuple(frames(shown)))  # an event that is kept keeps its id
         if len(self._made) > self._kept:
             self._made.popitem(last=False)

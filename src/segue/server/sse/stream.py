@@ -83,7 +83,7 @@ def task_frames(
     async def frames() -> AsyncGenerator[bytes, None]:
         async with aclosing(events_of(service, task_id, after, so_far)) as events:
             async for event in events:
-                for frame in service.frame_cache.frames(event, tenant):
+                for frame in service.frame_cache.frames(event, tenant, row["language"] or "en"):
                     yield frame
         yield done_frame(task_id, await outcome(service.app, tenant, task_id))
 

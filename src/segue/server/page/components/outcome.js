@@ -2,7 +2,7 @@
 /** Where the task stands, when that is not plain: running, paused, waiting, failed, or without a connection. */
 import { resume } from "../state/conversation.js";
 import { store } from "../state/store.js";
-import { reasonOf, t, textOf } from "../texts/index.js";
+import { t, textOf } from "../texts/index.js";
 import { html } from "../vendor/htm-preact.js";
 import { namesOf } from "./call-names.js";
 import { Icon } from "./icon.js";
@@ -59,7 +59,7 @@ function working({ draft, answer, waiting, steps }) {
   if (draft || answer) return null;
   const step = steps.find((each) => each.status === "running");
   return html`<p class="outcome" role="status">
-    <span class="spinner"></span><span>${reasonOf(waiting) || step?.description || t("turn.working")}</span>
+    <span class="spinner"></span><span>${waiting || step?.description || t("turn.working")}</span>
   </p>`;
 }
 

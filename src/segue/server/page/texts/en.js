@@ -61,8 +61,6 @@ export default {
   "turn.plan": "Plan",
   "turn.planCount": "{done} of {n} steps",
   "turn.planCountOne": "{done} of 1 step",
-  "reason.no_worker_is_running": "No worker is running",
-  "reason.other_tasks_run_first": "Other tasks run first",
   "turn.paused": "Paused. Finished work is kept.",
   "turn.pausing": "Pausing after the current call",
   "turn.pausingAnswer": "Pausing after this answer",

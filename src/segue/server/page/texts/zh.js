@@ -61,8 +61,6 @@ export default {
   "turn.plan": "计划",
   "turn.planCount": "{done} / {n} 步",
   "turn.planCountOne": "{done} / 1 步",
-  "reason.no_worker_is_running": "没有正在运行的工作进程",
-  "reason.other_tasks_run_first": "其他任务先运行",
   "turn.paused": "已暂停，完成的工作已保留。",
   "turn.pausing": "当前调用结束后暂停",
   "turn.pausingAnswer": "本次回答写完后暂停",
