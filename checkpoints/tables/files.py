@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from segue.core.attachments import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
@@ -14,7 +14,9 @@ from ..connection import Connection, Row
 from ..database import Database
 
 _PIN = "INSERT INTO uploads (upload_id, owner, digest, attachment, created_at) VALUES (?, ?, ?, ?, ?)"
-_UPLOADED = "SELECT attachment, created_at FROM uploads WHERE upload_id = ? AND owner = ? AND created_at >= ?"
+_UPLOADS = "SELECT upload_id, attachment, created_at FROM uploads WHERE owner = ? AND created_at >= ?"
+_UPLOADED = f"{_UPLOADS} AND upload_id = ?"
+_IN_ORDER = f"{_UPLOADS} ORDER BY created_at, upload_id"
 _DISCARD = "UPDATE uploads SET created_at = 0 WHERE upload_id = ? AND owner = ? AND created_at > 0"
 _EXPIRED = "SELECT DISTINCT digest FROM uploads WHERE created_at < ?"
 _DROP_EXPIRED = "DELETE FROM uploads WHERE created_at < ?"
@@ -62,10 +64,13 @@ class Files:
         self._clock = clock
         self._swept = False
 
-    async def put(self, attachment: Attachment, content: bytes | None, owner: str = "") -> str:
+    async def put(
+        self, attachment: Attachment, content: bytes | None, owner: str = "", about: Mapping[str, Any] | None = None
+    ) -> str:
         """Pin a content and store it, unless it is there; returns the id of the upload.
 
-        Without `content` one that is stored already is pinned.
+        Without `content` one that is stored already is pinned. `about` has the `purpose` and the `seconds` of the
+        `Upload` where they are not the usual ones.
 
         Raises:
             DatabaseUnavailable: the folder or the database cannot be written.
@@ -73,7 +78,7 @@ class Files:
         if not self._swept:
             self._swept = True
             await self.sweep()
-        upload_id, form = str(uuid4()), json.dumps(attachment.json())
+        upload_id, form = str(uuid4()), json.dumps({**attachment.json(), **(about or {})})
         values = (upload_id, owner, attachment.digest, form, self._clock())
         await self._database.write(lambda connection: connection.execute(_PIN, values))
         if content is not None:
@@ -81,10 +86,18 @@ class Files:
         return upload_id
 
     async def uploaded(self, upload_id: str, owner: str) -> Upload | None:
-        """What was uploaded under this id by this owner, within the last day."""
-        values = (upload_id, owner, self._clock() - UPLOAD_SECONDS)
+        """What was uploaded under this id by this owner, unless it has expired."""
+        values = (owner, self._clock() - UPLOAD_SECONDS, upload_id)
         row = await self._database.read(lambda connection: connection.execute(_UPLOADED, values).fetchone())
-        return Upload(read_attachment(json.loads(row["attachment"])), row["created_at"]) if row else None
+        upload = _upload(row) if row else None
+        return upload if upload and upload.expires_at > self._clock() else None
+
+    async def uploads(self, owner: str) -> list[Upload]:
+        """What this owner uploaded, oldest first, unless it has expired."""
+        now = self._clock()
+        values = (owner, now - UPLOAD_SECONDS)
+        rows = await self._database.read(lambda connection: connection.execute(_IN_ORDER, values).fetchall())
+        return [upload for upload in map(_upload, rows) if upload.expires_at > now]
 
     async def discard(self, upload_id: str, owner: str = "") -> bool:
         """Let go of an upload; its content is deleted with the next sweep unless something names it.
@@ -147,6 +160,12 @@ class Files:
             except FileUnavailable as error:
                 lost[str(error.params["state"])].append(name)
         return FilesReport(self._contents.place, len(named), size, tuple(lost["missing"]), tuple(lost["damaged"]))
+
+
+def _upload(row: Row) -> Upload:
+    form = json.loads(row["attachment"])
+    about = {name: form.pop(name) for name in ("purpose", "seconds") if name in form}
+    return Upload(row["upload_id"], read_attachment(form), row["created_at"], **about)
 
 
 def _attachments(row: Row) -> list[Attachment]:

@@ -52,6 +52,17 @@ async def test_a_content_stays_as_long_as_an_upload_or_a_task_names_it(storage: 
     assert (report.count, report.size, report.missing, report.damaged) == (1, 6, (), ())
 
 
+async def test_an_upload_may_be_kept_for_less_than_a_day(storage: Storage) -> None:
+    files = storage.files
+    assert isinstance(files, Files)
+    now = files._clock()
+    upload_id = await files.put(FILE, CONTENT, "ann", {"purpose": "vision", "seconds": 60})
+    (upload,) = await files.uploads("ann")
+    assert (upload.upload_id, upload.attachment, upload.purpose) == (upload_id, FILE, "vision")
+    later = Files(files._database, files._contents, lambda: now + 120)
+    assert await later.uploads("ann") == [] and await later.uploaded(upload_id, "ann") is None
+
+
 async def test_what_nothing_names_is_deleted_by_the_first_upload_after_a_day(storage: Storage) -> None:
     await storage.files.put(FILE, CONTENT)
     files = storage.files

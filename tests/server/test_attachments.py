@@ -145,9 +145,27 @@ def test_the_openai_client_uploads_a_file_and_names_it_in_messages(served: Serve
         many: Json = {"role": "user", "content": [look, *[{"type": "file", "file": {"file_id": large.id}}] * 3]}
         with pytest.raises(openai.UnprocessableEntityError, match="more than 20971520 bytes"):
             client.chat.completions.create(model="eyes", messages=[many])  # type: ignore[list-item]
+        assert [each for each in client.files.list() if each.id in (file.id, large.id)] == [large, file]
+        listed = [each.id for each in client.files.list(limit=1, order="asc")]  # the client reads page after page
+        assert listed.index(file.id) < listed.index(large.id)
+        assert {each.purpose for each in client.files.list(purpose="vision")} == {"vision"}
         assert client.files.delete(file.id).deleted
+        assert file.id not in [each.id for each in client.files.list()]
         with pytest.raises(openai.NotFoundError):
             client.files.content(file.id)
+
+
+def test_what_a_file_is_for_and_how_long_it_is_kept(served: Served) -> None:
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key=KEY, max_retries=0) as client:
+        expires: Json = {"anchor": "created_at", "seconds": 3600}
+        file = client.files.create(file=("a.txt", b"a"), purpose="assistants", expires_after=expires)  # type: ignore
+        assert (file.purpose, file.expires_at) == ("assistants", file.created_at + 3600)
+        for fields, why in (
+            ({"purpose": "batch"}, "purpose"),
+            ({"purpose": "user_data", "expires_after": {**expires, "seconds": 86_401}}, r"expires_after\[seconds\]"),
+        ):
+            with pytest.raises(openai.UnprocessableEntityError, match=why):
+                client.files.create(file=("a.txt", b"a"), **fields)
 
 
 def agui(run_id: str, *parts: Json | TextPart | ImagePart, thread_id: str = "agui") -> Json:

@@ -170,6 +170,17 @@ def test_a_client_that_leaves_stops_nothing_and_joins_again(client: openai.OpenA
     assert (held.effects, len(sessions(served))) == (["one"], 1)
 
 
+def test_a_retry_gets_no_answer_that_was_there_before_its_first_try(
+    client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: Messages = [{"role": "user", "content": "apples"}]
+    retry: Any = {"x-stainless-retry-count": "1"}
+    first = client.chat.completions.create(model="a", messages=messages)
+    assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id == first.id
+    monkeypatch.setattr("segue.server.openai.tasks.TRY_SECONDS", -1)
+    assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id != first.id
+
+
 def test_a_conversation_survives_a_restart(held: Held, database: Path) -> None:
     messages: Messages = []
     agents = [held.agent("a", reply, tools=(refund,))]

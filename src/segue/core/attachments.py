@@ -23,6 +23,9 @@ PDF_TOKENS = 4_000
 UPLOAD_SECONDS = 24 * 3600.0
 """How long an upload is kept that no message names."""
 
+USER_DATA = "user_data"
+"""What an upload is for that does not say so."""
+
 _SIGNATURES: Final[tuple[tuple[bytes, MediaType], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -57,10 +60,18 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was uploaded for a message to come, in Unix seconds."""
+    """A file that was uploaded for messages to come, in Unix seconds."""
 
+    upload_id: str
     attachment: Attachment
     created_at: float
+    purpose: str = USER_DATA
+    seconds: float = UPLOAD_SECONDS
+    """How long it is kept."""
+
+    @property
+    def expires_at(self) -> float:
+        return self.created_at + self.seconds
 
 
 @dataclass(frozen=True)

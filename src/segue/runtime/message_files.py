@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from ..checkpoints.tables.files import Files
 from ..core.attachments import IMAGE_TOKENS, PDF_TOKENS, Attachment, FilesReport, Upload, kind_of, media_type_of
@@ -82,19 +82,25 @@ class MessageFiles:
         self._store = store
         self.limits = limits or FileLimits()
 
-    async def upload(self, name: str, content: bytes, owner: str = "") -> Json:
+    async def upload(self, name: str, content: bytes, owner: str = "", about: Mapping[str, Any] | None = None) -> Json:
         """Store a file for a message to come; returns its description with its `upload_id`.
+
+        `about` may have the `purpose` and the `seconds` of an `Upload`.
 
         Raises:
             InvalidMessage: it is too large, or of another type.
             DatabaseUnavailable.
         """
         attachment = await asyncio.to_thread(self._describe, name, content)
-        return {"upload_id": await self._store.put(attachment, content, owner), **attachment.json()}
+        return {"upload_id": await self._store.put(attachment, content, owner, about), **attachment.json()}
 
     async def uploaded(self, upload_id: str, owner: str = "") -> Upload | None:
-        """An upload that no message took along, of the last day."""
+        """An upload that no message took along and that has not expired."""
         return await self._store.uploaded(upload_id, owner)
+
+    async def uploads(self, owner: str = "") -> list[Upload]:
+        """The uploads that no message took along and that have not expired, oldest first."""
+        return await self._store.uploads(owner)
 
     async def discard(self, upload_id: str, owner: str = "") -> bool:
         """Delete an upload that no message took along; returns whether there was one."""

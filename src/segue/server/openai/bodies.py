@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ...core.attachments import UPLOAD_SECONDS
 from ...core.errors import InvalidMessage
 from .content_parts import ContentPart, File
 
@@ -201,6 +202,21 @@ class CompletionView(BaseModel):
     segue: TaskOfCompletion
 
 
+Purpose = Literal["user_data", "vision", "assistants"]
+
+
+class FileTerms(BaseModel):
+    """What a file is for, and how long it is kept: the fields beside the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    purpose: Purpose = "user_data"
+    anchor: Literal["created_at"] = Field(default="created_at", alias="expires_after[anchor]")
+    seconds: int = Field(
+        default=int(UPLOAD_SECONDS), alias="expires_after[seconds]", ge=1, le=int(UPLOAD_SECONDS), strict=False
+    )
+
+
 class FileView(BaseModel):
     """A file that was uploaded."""
 
@@ -210,8 +226,18 @@ class FileView(BaseModel):
     created_at: int
     expires_at: int
     filename: str
-    purpose: Literal["user_data"]
+    purpose: Purpose
     status: Literal["processed"]
+
+
+class FileList(BaseModel):
+    """A page of the files."""
+
+    object: Literal["list"]
+    data: list[FileView]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class ModelEntry(BaseModel):

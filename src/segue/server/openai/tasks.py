@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,9 @@ from .content_parts import File, refuse_files
 from .conversation import Conversation, Said
 from .forks import fork_after, free_session
 
+TRY_SECONDS = 610.0
+"""How long the `openai` package waits for an answer before it tries again."""
+
 
 class CompletionTasks:
     """Finds or starts the task of a request, by the conversation that the client sends."""
@@ -29,13 +33,13 @@ class CompletionTasks:
         self._tenant = tenant
         self._options = options
 
-    async def begin(self, conversation: Conversation, retried: bool, asked: RequestKey | None) -> Begun:
+    async def begin(self, conversation: Conversation, retries: int, asked: RequestKey | None) -> Begun:
         """The task that answers the conversation's new message.
 
-        The same request again joins its task while that is unfinished, or if the client `retried` it; otherwise the
-        message is answered anew, in a fork. A message after an earlier answer starts a fork there. A message to a
-        task that waits for a person is the answer; results go on with the task that made their calls. `asked` is the
-        client's own key of the request.
+        The same request again joins its task while that is unfinished, or if it is one of the client's `retries` and
+        the task may have ended since the first try; otherwise the message is answered anew, in a fork. A message after
+        an earlier answer starts a fork there. A message to a task that waits for a person is the answer; results go on
+        with the task that made their calls. `asked` is the client's own key of the request.
 
         Raises:
             Those of `App.start` and `App.take_up`.
@@ -48,7 +52,7 @@ class CompletionTasks:
         key = replace(asked, also=key) if asked else key
         if conversation.results:
             return await self._bring(conversation, key if last is None else asked)
-        if last and (retried or not is_over(last)) and await self._has_tools(conversation, count - 1):
+        if last and (not is_over(last) or _may_be_of(last, retries)) and await self._has_tools(conversation, count - 1):
             return await self._again(last)
         before = await self._before(conversation)
         if before is None:
@@ -136,3 +140,8 @@ class CompletionTasks:
     ) -> Begun:
         about = {"session_id": thread_id, "steer": steer, "files": files, **self._options}
         return await self._service.start(self._tenant, message, key, **about)
+
+
+def _may_be_of(task: Task, retries: int) -> bool:
+    """Whether a task that is over may have begun with an earlier try of the same request."""
+    return retries > 0 and time.time() - task.updated_at <= retries * TRY_SECONDS

@@ -77,7 +77,7 @@ async def chat_completions(
     tasks = CompletionTasks(service, tenant, options)
     service.open_stream(tenant)
     try:
-        row, after = await tasks.begin(conversation, x_stainless_retry_count > 0, key)
+        row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
         completion = Completion(row, body.model, await _before(service, row, after))
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage

@@ -1,5 +1,6 @@
 """A file that a request uploads: as its body, or as a part of a form."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
@@ -23,17 +24,25 @@ Name = Annotated[
 ]
 
 
-async def _uploaded(request: Request, name: Name = None) -> tuple[str, bytes]:
-    """The name and the content."""
+async def _form(request: Request, name: Name = None) -> tuple[str, bytes, Mapping[str, str]]:
+    """The name and the content, and the other fields of the form."""
     if not request.headers.get("Content-Type", "").startswith("multipart/form-data"):
         if name is None:
             raise Problem(422, "NoFileName")
-        return name, await request.body()
+        return name, await request.body(), {}
     async with request.form(max_files=1) as form:
         file = next((part for part in form.values() if isinstance(part, UploadFile)), None)
         if file is None or not (named := name or file.filename):
             raise Problem(422, "NoFile")
-        return named, await file.read()
+        fields = {field: value for field, value in form.items() if isinstance(value, str)}
+        return named, await file.read(), fields
 
 
-FileDep = Annotated[tuple[str, bytes], Depends(_uploaded)]
+FormDep = Annotated[tuple[str, bytes, Mapping[str, str]], Depends(_form)]
+
+
+def _file(form: FormDep) -> tuple[str, bytes]:
+    return form[0], form[1]
+
+
+FileDep = Annotated[tuple[str, bytes], Depends(_file)]
