@@ -15,6 +15,16 @@ ERRORS: Mapping[str, str] = {
     ),
     "The agents file {file} cannot be read: {error}.": "智能体文件 {file} 无法读取：{error}。",
     "The agent '{name}' in {file}: {where}: {reason}.": "{file} 中的智能体“{name}”：{where}：{reason}。",
+    'Agent {number} in {file} has no agent_id: add agent_id = "{example}".': (
+        '{file} 中的第 {number} 个智能体没有 agent_id：请添加 agent_id = "{example}"。'
+    ),
+    "agents was given {kind}: pass a list of segue.Agent objects; segue.load_agents(FILE) reads one.": (
+        "agents 的值是 {kind}：请传入 segue.Agent 对象的列表；segue.load_agents(FILE) 可从文件读取。"
+    ),
+    "path is {kind}: pass the path or the URL of a database.": "path 是 {kind}：请传入数据库的路径或网址。",
+    "The app runs tasks in another event loop: use one app in each loop.": (
+        "应用正在另一个事件循环中运行任务：请为每个循环使用各自的应用。"
+    ),
     "'{name}' cannot be imported: {error}.": "“{name}”无法导入：{error}。",
     "The prompt file {prompt_file} of {file} cannot be read: {error}.": (
         "{file} 的提示词文件 {prompt_file} 无法读取：{error}。"

@@ -403,6 +403,7 @@ SENTENCES: Mapping[str, str] = {
         "模式不能叫 {name}：请用字母取一个不是内置的名称。"
     ),
     "The mode {name} is not a LangGraph graph: {graph}.": "模式 {name} 不是 LangGraph 图：{graph}。",
+    "The option {name} is {kind}: pass {expected}.": "选项 {name} 的类型是 {kind}：请传入 {expected}。",
     "The message is {kind}, not text: pass a str.": "消息的类型是 {kind}，不是文本：请传入 str。",
     "The name of an API key consists of up to 32 letters, digits, - or _: use name:key.": (
         "API 密钥的名称最多 32 个字母、数字、- 或 _：请使用 名称:密钥。"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic import ValidationError
 
-from segue.core.errors import ConfigurationError
+from segue.core.errors import ConfigurationError, UnknownOption
 
 from .calls.context import current_call
 from .calls.threads import run_in_thread
@@ -83,6 +83,8 @@ def tool(function: Any = None, /, *, keywords: Iterable[str] = (), **marks: Any)
     `undo` takes back what a finished call did, when a person rewinds past it and asks for that. It gets arguments as
     `check` does; the call's result is the `result` of its `CallContext`. It is a call of its own, made at most once.
     """
+    if unknown := sorted(marks.keys() - Marks.__annotations__.keys()):
+        raise UnknownOption(unknown[0], Marks.__annotations__)
     given = Marks(keywords=words(keywords), **marks)
 
     def mark(target: Any) -> Any:

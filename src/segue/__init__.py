@@ -7,8 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import errors, events
     from .app import App
-    from .core import errors, events
     from .core.agents import Agent, Budget, McpServer, Prices, load_agents
     from .core.chat_mode import ChatMode
     from .core.context import RunContext
@@ -46,7 +46,7 @@ _HOMES = {
     "open": "entry",
     "tool": "tools.registry",
 }
-_MODULES = {"errors": "core.errors", "events": "core.events"}
+_MODULES = ("errors", "events")
 
 __all__ = [
     "NOT_DONE",
@@ -78,7 +78,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f".{_MODULES[name]}", __name__)
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'segue' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

@@ -44,7 +44,9 @@ async def open_app(
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
     registry = registry or Registry()
-    for agent in agents:
+    if not isinstance(path, str | Path):
+        raise ConfigurationError("path is {kind}: pass the path or the URL of a database.", kind=type(path).__name__)
+    for agent in _listed(agents):
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
@@ -69,6 +71,19 @@ async def open_app(
     return app
 
 
+def _listed(agents: Any) -> list[Agent]:
+    """The agents; a file's name, a single agent or a table is refused."""
+    single = not isinstance(agents, Iterable) or isinstance(agents, str | Mapping | Agent)
+    listed = [] if single else list(agents)
+    if single or not all(isinstance(agent, Agent) for agent in listed):
+        first = agents if single else next(agent for agent in listed if not isinstance(agent, Agent))
+        raise ConfigurationError(
+            "agents was given {kind}: pass a list of segue.Agent objects; segue.load_agents(FILE) reads one.",
+            kind=type(first).__name__,
+        )
+    return listed
+
+
 class Opening(AbstractAsyncContextManager[App]):
     """An app to be opened: `async with` closes it, too; after `app = await …` it is closed by `await app.close()`."""
 
@@ -78,6 +93,12 @@ class Opening(AbstractAsyncContextManager[App]):
 
     def __await__(self) -> Generator[Any, None, App]:
         return self._opening().__await__()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            how = "use `async with segue.open(…) as app`, or `app = await segue.open(…)`"
+            raise AttributeError(f"The app is not open, and has no {name}: {how}.")
 
     async def __aenter__(self) -> App:
         self._app = await self._opening()

@@ -89,6 +89,8 @@ async def test_what_cannot_run_is_refused_before_anything_is_stored(app: App) ->
         (InvalidMessage, "  ", {}),
         (InvalidMessage, "hello", {"agent": "short"}),
         (InvalidMessage, "hello", {"session_id": "a b"}),
+        (InvalidMessage, "hello", {"session_id": 7}),
+        (InvalidMessage, "hello", {"wait": "long"}),
         (UnknownAgent, "hello", {"agent": "nobody"}),
         (UnknownMode, "hello", {"mode": "fast"}),
         (MissingKey, "hello", {"model": "openai:gpt-4.1-mini"}),
@@ -256,6 +258,44 @@ async def test_get_graph_is_wired_and_composes(app: App) -> None:
     out = await graph.ainvoke({"messages": [("user", "12的5次方是多少？")]})
     assert "248832" in out["result"]["answer"]
     assert out["messages"][0].type == "human"
+
+
+@pytest.mark.parametrize("agents", ["agents.toml", Agent(agent_id="a"), {"agent_id": "a"}, [{"agent_id": "a"}], 3])
+async def test_what_is_no_list_of_agents_is_refused(agents: Any) -> None:
+    with pytest.raises(ConfigurationError, match="pass a list of"):
+        await segue.open(":memory:", agents=agents)
+
+
+async def test_an_app_that_is_not_open_yet_says_how_to_open_it() -> None:
+    with pytest.raises(AttributeError, match="The app is not open"):
+        segue.open(":memory:").ask  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ConfigurationError, match="pass the path or the URL"):
+        await segue.open(3)  # type: ignore[arg-type]
+
+
+async def test_an_app_that_runs_tasks_in_one_loop_refuses_another(app: App) -> None:
+    await app.ask("hello")
+    with pytest.raises(ConfigurationError, match="in another event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(app.ask("hello")))
+    assert (await app.ask("hello")).success
+
+
+def test_an_app_may_outlive_its_loop(database: Path) -> None:
+    async def begun() -> App:
+        app = await segue.open(database)
+        await app.ask("hello")
+        return app
+
+    app = asyncio.run(begun())
+    assert asyncio.run(app.ask("hello")).success
+    asyncio.run(app.close())
+
+
+def test_errors_and_events_are_modules() -> None:
+    from segue.errors import ModelError
+    from segue.events import ToolCall
+
+    assert (segue.errors.ModelError, segue.events.ToolCall) == (ModelError, ToolCall)
 
 
 def test_the_one_liner() -> None:

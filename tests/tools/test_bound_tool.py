@@ -481,3 +481,8 @@ async def test_the_callers_arguments_are_left_alone() -> None:
     arguments: dict[str, Any] = {"values": {"a": [1]}}
     await as_tool(spoil).call(arguments)
     assert arguments == {"values": {"a": [1]}}
+
+
+def test_a_mark_that_is_misspelt_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="no option 'readonly'; use one of: read_only"):
+        tool(readonly=True)  # type: ignore[call-overload]

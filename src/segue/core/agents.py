@@ -21,7 +21,15 @@ from pydantic import (
 from .errors import ConfigurationError, UnknownField
 
 T = TypeVar("T")
-Items = Annotated[Sequence[T], AfterValidator(tuple)]
+
+
+def _as_tuple(items: Sequence[T]) -> tuple[T, ...]:
+    if isinstance(items, str):
+        raise ValueError(f'give a list: ["{items}"]')
+    return tuple(items)
+
+
+Items = Annotated[Sequence[T], AfterValidator(_as_tuple)]
 """A list or tuple, kept as a tuple."""
 
 
@@ -182,7 +190,7 @@ def load_agents(path: str | Path) -> list[Agent]:
         return []
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise ConfigurationError("The agents file {file} holds no [[agent]] table.", file=file)
-    agents = [_agent_of(table, file) for table in tables]
+    agents = [_agent_of(table, file, number) for number, table in enumerate(tables, start=1)]
     ids = [agent.agent_id for agent in agents]
     if twice := {name for name in ids if ids.count(name) > 1}:
         raise ConfigurationError(
@@ -227,8 +235,16 @@ def read_file(file: Path) -> dict[str, Any]:
     return whole
 
 
-def _agent_of(table: dict[str, Any], file: Path) -> Agent:
+def _agent_of(table: dict[str, Any], file: Path, number: int) -> Agent:
     values = dict(table)
+    if "agent_id" not in values:
+        example = values.get("id") or values.get("name") or "support"
+        raise ConfigurationError(
+            'Agent {number} in {file} has no agent_id: add agent_id = "{example}".',
+            number=number,
+            file=file,
+            example=example,
+        )
     if prompt_file := values.pop("prompt_file", None):
         try:
             values["prompt"] = (file.parent / str(prompt_file)).read_text(encoding="utf-8")
@@ -244,7 +260,7 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
     except ValidationError as error:
         first = error.errors()[0]
         *inside, field = (str(part) for part in first["loc"])
-        name = table.get("agent_id", "?")
+        name = table["agent_id"]
         if first["type"] == "extra_forbidden":
             raise UnknownField(str(name), file, [*inside, field], _fields_beside(inside)) from error
         raise ConfigurationError(
@@ -252,7 +268,7 @@ def _agent_of(table: dict[str, Any], file: Path) -> Agent:
             name=name,
             file=file,
             where=".".join([*inside, field]),
-            reason=first["msg"],
+            reason=first["msg"].removeprefix("Value error, "),
         ) from error
 
 

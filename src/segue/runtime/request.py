@@ -39,6 +39,10 @@ class MessageOptions(TypedDict, total=False):
     answer is the result."""
 
 
+_TEXTS = ("session_id", "agent", "mode", "user_id", "model", "language")
+_KINDS: Mapping[str, tuple[type, ...]] = {**dict.fromkeys(_TEXTS, (str, Enum)), "wait": (float, int)}
+
+
 @dataclass(frozen=True)
 class Request:
     """A message and its options."""
@@ -68,6 +72,15 @@ class Request:
         known = [*MessageOptions.__annotations__]
         if unknown := sorted(options.keys() - set(known)):
             raise UnknownOption(unknown[0], known)
+        for name, value in options.items():
+            kinds = _KINDS.get(name)
+            if kinds and value is not None and not isinstance(value, kinds):
+                raise InvalidMessage(
+                    "The option {name} is {kind}: pass {expected}.",
+                    name=name,
+                    kind=type(value).__name__,
+                    expected=kinds[0].__name__,
+                )
         given = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
         if isinstance(key := given.pop("idempotency_key", None), str):
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])

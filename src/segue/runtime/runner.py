@@ -14,6 +14,7 @@ from ..checkpoints.storage import Storage
 from ..core.agents import Budget
 from ..core.context import AppContext
 from ..core.errors import (
+    ConfigurationError,
     DatabaseDamaged,
     DatabaseUnavailable,
     IllegalTransition,
@@ -152,6 +153,7 @@ class Runner:
         Raises:
             ThreadBusy: another owner runs a task on the thread, or will, even after `wait` seconds.
         """
+        self._check_loop()
         fence = await (self.leases.take_first(thread_id) if first else self._take(thread_id, wait, promised))
         await self._end_stale(thread_id)
         self.saver.hold(thread_id, fence)
@@ -172,6 +174,11 @@ class Runner:
         finally:
             if not begun and self.leases.keeps(thread_id, fence):
                 await self._let_go(thread_id, fence)
+
+    def _check_loop(self) -> None:
+        watching = self._watching
+        if watching and not watching.done() and watching.get_loop() is not asyncio.get_running_loop():
+            raise ConfigurationError("The app runs tasks in another event loop: use one app in each loop.")
 
     async def _take(self, thread_id: str, wait: float, promised: Promised | None) -> int:
         try:
@@ -435,7 +442,8 @@ class Runner:
         """Pause what runs, wait until it has stopped, and end the heartbeat."""
         while self._runs:
             await self.drain(None)
-        if self._watching is not None:
+        if self._watching is not None and not self._watching.done():
+            self._check_loop()
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self.notices.close()

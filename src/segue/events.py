@@ -1,0 +1,3 @@
+"""Every event: `from segue.events import ToolCall`."""
+
+from .core.events import *  # noqa: F403
