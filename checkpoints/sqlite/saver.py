@@ -1,7 +1,6 @@
 """LangGraph's SQLite saver, fenced, on the database's connections."""
 
 import contextlib
-import copy
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -48,7 +47,8 @@ class Statements(SqliteSaver):
 
     def for_write(self, thread_id: str, writer: StateWriter) -> Self:
         """A copy for one write: LangGraph's initialisation would take longer than to collect the statements."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
         other._thread_id, other._writer, other.serde, other._collected = thread_id, writer, writer, []
         return other
 

@@ -47,7 +47,7 @@ class StateWriter(SerializerProtocol):
         return self._serde.loads_typed(data)
 
     def _referring(self, kind: str, data: bytes) -> tuple[str, bytes]:
-        rest, texts = _parted(data) if kind.startswith("msgpack") else (data, {})
+        rest, texts = _parted(data) if len(data) > _LEAST and kind.startswith("msgpack") else (data, {})
         self.texts |= texts
         name, plus, checksum = kind.partition("+")
         return (f"{name}{_REFERS}{plus}{checksum}", rest) if texts else (kind, data)

@@ -145,6 +145,7 @@ def _static_system(state: ReactState, work: NodeContext, tools: Mapping[str, Too
 
 
 def _instructions(state: ReactState, work: NodeContext, tools: Mapping[str, Tool], snapshot: str) -> str:
-    language, shown = state["language"], described(tools, state["language"])
+    language = state["language"]
+    shown = described(tools, language, work.services.renderings)
     own = agent_prompt(work.agent, language, state["objective"], current_state=snapshot, tools=shown)
     return render("react", language, agent_prompt=own, tools=shown)

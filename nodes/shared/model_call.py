@@ -190,7 +190,7 @@ async def refused_call(
 
 
 def _called(work: NodeContext, request: ModelRequest, ids: Mapping[str, Any], reply: dict[str, Any]) -> ModelCalled:
-    sent = digest(request_text(_seeded(work, request), work.model.name, work.agent))
+    sent = digest(request_text(_seeded(work, request), work.model.name, work.agent, work.services.renderings))
     size = work.services.prompts.add(request)
     return ModelCalled(
         purpose=request.purpose,

@@ -5,6 +5,7 @@ from typing import Any
 
 from segue.core.json_schema import NOISE, plain_schema
 from segue.core.plan import Status
+from segue.core.renderings import Renderings
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
@@ -16,19 +17,18 @@ MOST_STEPS = 20
 _TEXT = {"type": "string"}
 
 
-def described(tools: Mapping[str, Tool], language: str) -> str:
+def described(tools: Mapping[str, Tool], language: str, renderings: Renderings | None = None) -> str:
     """One line a tool: name, parameters' schema, what it does."""
-    return described_specs([tool.spec for tool in tools.values()], language)
+    return described_specs([tool.spec for tool in tools.values()], language, renderings)
 
 
-def described_specs(specs: Sequence[Mapping[str, Any]], language: str) -> str:
+def described_specs(specs: Sequence[Mapping[str, Any]], language: str, renderings: Renderings | None = None) -> str:
     """The same of specifications in OpenAI's format."""
-    if not specs:
-        return phrase("no_tools", language)
-    return "\n".join(_line(spec["function"]) for spec in specs)
+    return "\n".join((renderings or Renderings()).each(_line, specs)) or phrase("no_tools", language)
 
 
-def _line(function: Mapping[str, Any]) -> str:
+def _line(spec: Mapping[str, Any]) -> str:
+    function = spec["function"]
     parameters = function.get("parameters", {})
     shown = _plain(parameters).get("properties", {})
     required = parameters.get("required", [])

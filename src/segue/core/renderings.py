@@ -1,4 +1,4 @@
-"""Texts and sizes of records, rendered once a run."""
+"""Texts and sizes of records and tools, rendered once a run."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, ParamSpec, TypeVar

@@ -24,6 +24,10 @@ class TextPieces:
 
     def add(self, piece: str) -> str:
         """Append a piece; return what can be shown of it now."""
+        if piece.isascii() and not self._half:
+            if piece:
+                self._whole.append(piece)
+            return piece
         piece = self._half + piece
         half = _HIGH_SURROGATE.search(piece)
         self._half = half[0] if half else ""

@@ -1,7 +1,7 @@
 """A model request as text that a person can read and compare, and its digest."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from ..core.agents import Agent
 from ..core.attachments import PARTS, attached
 from ..core.json_schema import plain_specs
 from ..core.models import ModelRequest
+from ..core.renderings import Renderings
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -17,12 +18,12 @@ _SETTINGS = ("temperature", "max_tokens", "reasoning_effort")
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-def request_text(request: ModelRequest, model: str, agent: Agent) -> str:
+def request_text(request: ModelRequest, model: str, agent: Agent, renderings: Renderings | None = None) -> str:
     """Everything that decides the reply: the model with its settings, the messages, the tools and the schema.
 
     Keys and addresses are no part of it, and of `extra_body`, which may hold secrets, only a digest is.
     """
-    return "\n".join(_lines(request, model, agent))
+    return "\n".join(_lines(request, model, agent, renderings or Renderings()))
 
 
 def digest(text: str) -> str:
@@ -30,7 +31,7 @@ def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lines(request: ModelRequest, model: str, agent: Agent) -> Iterator[str]:
+def _lines(request: ModelRequest, model: str, agent: Agent, renderings: Renderings) -> Iterator[str]:
     yield f"model: {model}"
     for name in _SETTINGS:
         if (value := getattr(agent, name)) is not None:
@@ -44,10 +45,14 @@ def _lines(request: ModelRequest, model: str, agent: Agent) -> Iterator[str]:
         yield from _message(message)
     if request.nudge:
         yield from ("", "[nudge]", request.nudge)
-    for spec in plain_specs(request.tools):
-        yield from ("", f"[tool {spec['function']['name']}]", indented(spec["function"]))
+    yield from renderings.each(_tool, request.tools)
     if request.schema is not None:
         yield from ("", "[schema]", _json(request.schema))
+
+
+def _tool(spec: Mapping[str, Any]) -> str:
+    (plain,) = plain_specs([spec])
+    return f"\n[tool {plain['function']['name']}]\n{indented(plain['function'])}"
 
 
 def _message(message: "BaseMessage") -> Iterator[str]:

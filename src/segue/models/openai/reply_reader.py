@@ -45,13 +45,14 @@ class ReplyReader:
         return self._message(message, whole=choice.delta is None)
 
     def _message(self, message: Message, whole: bool) -> bool:
-        self._reply.add_reasoning(message.reasoning_text)
-        self._reply.add_text(message.text)
+        reasoning, text = message.reasoning_text, message.text
+        self._reply.add_reasoning(reasoning)
+        self._reply.add_text(text)
         if message.refusal:
             self._refusal.append(message.refusal)
             self._reply.add_hidden(len(message.refusal))
         calls = [self._call(call, place if whole else call.index) for place, call in enumerate(message.tool_calls)]
-        return any([*calls, message.text, message.refusal, message.reasoning_text])
+        return any([*calls, text, message.refusal, reasoning])
 
     def _call(self, call: ToolCall, index: int | None) -> bool:
         function = call.function
