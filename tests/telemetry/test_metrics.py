@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 import segue
+from segue.cli import app as cli
+from segue.cli.settings import Settings
 from segue.core.agents import Budget
 from segue.core.errors import ConfigurationError
 from segue.core.events import ModelCalled
@@ -166,6 +169,18 @@ async def test_a_process_without_a_service_answers_on_a_port_of_its_own() -> Non
         async with httpx.AsyncClient(trust_env=False) as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get(f"http://127.0.0.1:{port}/metrics")
+
+
+def test_a_worker_serves_metrics_where_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[str, int]] = []
+
+    def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
+        served.append((metrics_host, metrics_port))
+
+    monkeypatch.setattr("segue.cli.commands.worker.work", work)
+    for options in ([], ["--metrics-port", "9100"], ["--metrics-port", "9100", "--metrics-host", "0.0.0.0"]):
+        assert CliRunner().invoke(cli, ["worker", *options]).exit_code == 0
+    assert served == [("127.0.0.1", 0), ("127.0.0.1", 9100), ("0.0.0.0", 9100)]
 
 
 async def test_a_session_whose_process_died_is_a_takeover_once(tmp_path: Path) -> None:

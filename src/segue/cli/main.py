@@ -311,6 +311,7 @@ def worker(
     concurrency: options.Concurrency = 4,
     grace: options.Grace = 30.0,
     metrics_port: options.MetricsPort = 0,
+    metrics_host: options.MetricsHost = "127.0.0.1",
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
@@ -322,7 +323,7 @@ def worker(
     with report_errors(settings):
         from .commands.worker import work
 
-        work(settings, concurrency, grace, metrics_port)
+        work(settings, concurrency, grace, metrics_host, metrics_port)
 
 
 @app.command()

@@ -168,8 +168,12 @@ Grace = Annotated[
 MetricsPort = Annotated[
     int,
     typer.Option(
-        "--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics to this machine at PORT."
+        "--metrics-port", min=0, max=65535, metavar="PORT", help="Serve Prometheus metrics at PORT, without a key."
     ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option("--metrics-host", metavar="HOST", help="Where to serve them; 0.0.0.0 for other machines."),
 ]
 Workers = Annotated[
     int, typer.Option("--workers", min=1, max=64, help="The number of worker processes, over one database.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...app import App
 
 
-def work(settings: Settings, concurrency: int, grace: float, metrics_port: int) -> None:
+def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
     """Serve until a signal says to stop.
 
     Raises:
@@ -28,22 +28,22 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_port: int) 
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if metrics_port:
         need_extra("segue worker --metrics-port", "serve", "prometheus_client")
-    asyncio.run(_work(settings, concurrency, grace, metrics_port))
+    asyncio.run(_work(settings, concurrency, grace, metrics_host, metrics_port))
 
 
-async def _work(settings: Settings, concurrency: int, grace: float, metrics_port: int) -> None:
+async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
     async with settings.opened(max_running=concurrency) as app:
         worker = app.worker(concurrency)
-        with _metrics(app, metrics_port), taken_over(worker.stop):
+        with _metrics(app, metrics_host, metrics_port), taken_over(worker.stop):
             remark(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
             await worker.run(grace)
     remark(settings.say("worker_stopped"))
 
 
-def _metrics(app: "App", port: int) -> AbstractContextManager[object]:
+def _metrics(app: "App", host: str, port: int) -> AbstractContextManager[object]:
     """Answer GET /metrics on a port, if one is named."""
     if not port:
         return nullcontext()
     from ...telemetry.metrics import Metrics
 
-    return Metrics(app).serving(port)
+    return Metrics(app).serving(port, host)
