@@ -80,10 +80,17 @@ class Service:
 
     def seqs(self, task_id: str) -> list[int]:
         """The numbers of a task's durable events, which are 1, 2, 3, …"""
-        events = self.api.get(f"/api/tasks/{task_id}/events", params={"limit": 500}).json()["items"]
-        found = [event["seq"] for event in events]
+        found = [event["seq"] for event in self._events(task_id)]
         assert found == [*range(1, len(found) + 1)]
         return found
+
+    def types(self, task_id: str) -> list[str]:
+        """The types of a task's durable events."""
+        return [event["type"] for event in self._events(task_id)]
+
+    def _events(self, task_id: str) -> list[Json]:
+        events: list[Json] = self.api.get(f"/api/tasks/{task_id}/events", params={"limit": 500}).json()["items"]
+        return events
 
 
 def environment() -> dict[str, str]:

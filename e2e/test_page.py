@@ -143,6 +143,7 @@ def test_a_wide_table_scrolls_and_code_is_copied(service: Service, visit: Visit)
     table = page.locator(".markdown table")
     assert table.evaluate("table => table.scrollWidth > table.clientWidth")
     assert table.evaluate("table => table.offsetHeight") < 120, "no word is broken"
+    expect(table).to_have_attribute("tabindex", "0")  # the keyboard scrolls it
     expect(table.locator("td").last).to_have_css("text-align", "right")
     page.evaluate("delete Navigator.prototype.clipboard")  # as over plain HTTP from another machine
     page.get_by_role("button", name="Copy the code").click()
@@ -258,9 +259,10 @@ def test_a_running_task_is_steered(service: Service, model: Model, visit: Visit)
     page = visit(service)
     say(page, "please wait", agent="shop")
     page.get_by_label("Add something to the running task").fill("with gift wrap")
-    with page.expect_response("**/api/chat"):
-        page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
     expect(page.locator(".said.note")).to_contain_text("with gift wrap")
+    task_id = task_of(page, service)
+    wait_until(lambda: service.task(task_id)["status"] == "pausing" or "steered" in service.types(task_id))
     model.go.set()
     expect(page.locator(".answer strong")).to_have_text("as advised")
     expect(page.locator(".turn")).to_have_count(1)

@@ -65,7 +65,8 @@ async def question_of(
 ) -> dict[str, Any]:
     """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
     asked = {"index": index} | {name: call[name] for name in ("name", *also)}
-    asked["arguments"] = {**_defaults((tools or work.tools)[call["name"]]), **call["arguments"]}
+    given, defaults = call["arguments"], _defaults((tools or work.tools)[call["name"]])
+    asked["arguments"] = {**given, **defaults, **given}  # what the model chose comes first
     return {**asked, "unknown_outcome": True} if _bare(call) in await _unknown(task_id, work) else asked
 
 

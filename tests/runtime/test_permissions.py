@@ -254,6 +254,19 @@ async def test_the_rounds_of_a_flow_run_by_it(tmp_path: Path) -> None:
         assert [e["scope"] for e in await events(app, done["task_id"], "call_permitted")] == ["task"]
 
 
+async def test_what_the_model_chose_is_shown_before_what_it_left_to_the_tool(tmp_path: Path) -> None:
+    @tool(needs_approval=True)
+    def refund(reason: str = "", *, order: int) -> str:
+        """Pay money back."""
+        return f"{order}{reason}"
+
+    async with segue.open(tmp_path / "segue.db") as app:
+        register(app, call_tool(("refund", {"order": 17})), tools=(refund,))
+        asked = await app.ask("refund", session_id="s", agent="a")
+        (call,) = asked["question"]["calls"]
+        assert list(call["arguments"].items()) == [("order", 17), ("reason", "")]
+
+
 async def test_a_call_that_may_have_taken_effect_is_asked_about_all_the_same(tmp_path: Path) -> None:
     began = asyncio.Event()
 

@@ -26,7 +26,7 @@ function Rendered({ source, isWhole }) {
     const next = document.createElement("template");
     next.innerHTML = source;
     replaceEnd(element.current, next.content);
-    if (isWhole) element.current.querySelectorAll(":not(.code) > pre").forEach(offerCopy);
+    if (isWhole) complete(element.current);
   }, [source, isWhole]);
   return html`<div class="markdown" ref=${element}></div>`;
 }
@@ -48,6 +48,12 @@ function replaceEnd(shown, next) {
   }
   for (const node of before.slice(place)) node.remove();
   shown.append(...after.slice(place));
+}
+
+/** Once it is written: the keyboard scrolls what is wide, and code is copied. @param {Element} shown */
+function complete(shown) {
+  for (const wide of shown.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0");
+  shown.querySelectorAll(":not(.code) > pre").forEach(offerCopy);
 }
 
 /** Put a button beside a block of code. @param {Element} block */

@@ -21,7 +21,7 @@ export function Turn({ turn }) {
   useEffect(() => void loadDetails(turn), [turn]);
   const isActive = ACTIVE.has(shown.status);
   return html`<article class="turn" data-status=${shown.status}>
-    <div class="said"><h3 class="unseen">${t("turn.you")}</h3><p>${shown.message}</p>
+    <div class="said"><h2 class="unseen">${t("turn.you")}</h2><p>${shown.message}</p>
       <${MessageFiles} shown=${shown} /></div>
     ${[...shown.notes, ...shown.pending].map(
       (note, place) => html`<div class="said note" key=${place} data-pending=${place >= shown.notes.length}>
@@ -29,7 +29,7 @@ export function Turn({ turn }) {
       </div>`,
     )}
     <div class="reply" aria-busy=${isActive}>
-      <h3 class="unseen">${t("turn.agent")}</h3>
+      <h2 class="unseen">${t("turn.agent")}</h2>
       <${Activity} shown=${shown} />
       <${Answer} shown=${shown} />
       <${Charts} calls=${shown.calls} />
