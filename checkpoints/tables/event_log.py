@@ -76,8 +76,8 @@ def _call_of(connection: Connection, thread_id: str, event: Mapping[str, Any]) -
     """The scope and index of the call whose outcome an event reports."""
     if event["type"] != ToolResult.type:
         return None
-    told = event["data"]
-    values = {"thread_id": thread_id, "index": told["index"], "outcome": json.dumps(told["result"])}
+    data = event["data"]
+    values = {"thread_id": thread_id, "index": data["index"], "outcome": json.dumps(data["result"])}
     ids = {name: event[name] for name in ("task_id", "trace_id", "step_id")}
     call: Row | None = connection.execute(_CALL, {**values, **ids}).fetchone()
     return call

@@ -34,9 +34,9 @@ _REVOKE = """
 
 def grant(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> None:
     """Store the permission of a `permission_granted` event."""
-    told = {name: event["data"][name] for name in ("agent_id", "tool", "scope")}
+    granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope")}
     about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"]}
-    connection.execute(_GRANT, {**told, **about})
+    connection.execute(_GRANT, {**granted, **about})
 
 
 class Permissions:

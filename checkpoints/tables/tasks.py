@@ -211,7 +211,7 @@ class Tasks:
             KeyUsed: the key stands for something already; nothing was stored.
         """
 
-        told = tuple(events)
+        announced = tuple(events)
 
         def change(connection: Connection) -> Moved:
             old = from_row(Task, _locked(connection, task_id))
@@ -227,7 +227,7 @@ class Tasks:
             if "result" in changes and values["result"]:
                 share_result(connection, task_id, values["result"])
             connection.notify(task_id, old.thread_id)
-            stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *told)]
+            stored = [insert_event(connection, old.thread_id, event) for event in (*moved, *announced)]
             if release:
                 release_lease(connection, old.thread_id, fence)
             return from_row(Task, row), stored

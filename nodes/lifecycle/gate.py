@@ -14,7 +14,7 @@ from segue.core.events import Lifecycle
 from ..shared.context import NodeRuntime
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether a pause was asked for."""
+"""Seconds between two looks at whether a pause was requested."""
 
 Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 

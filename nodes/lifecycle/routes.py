@@ -42,7 +42,7 @@ def after_decomposing(state: LifecycleState) -> Literal["SCHEDULING", "DECOMPOSI
 
 
 def after_scheduling(state: LifecycleState) -> Literal["EXECUTING", "PAUSED", "ERROR"]:
-    """A pause that was asked for meanwhile comes first."""
+    """A pause that was requested meanwhile comes first."""
     if state["failure"]:
         return "ERROR"
     return "PAUSED" if state["held"] else "EXECUTING"

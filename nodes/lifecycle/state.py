@@ -50,7 +50,7 @@ class LifecycleState(TaskState, total=False):
     calls: dict[str, list[dict[str, Any]]]
     """Calls that a task made already: {name, arguments, result, ref}. PAUSED from a restored run, EXECUTING."""
     held: bool
-    """Whether a pause was asked for before the phase began its work. SCHEDULING, EXECUTING; PAUSED takes it back."""
+    """Whether a pause was requested before the phase began its work. SCHEDULING, EXECUTING; PAUSED takes it back."""
     failure: dict[str, Any] | None
     """{error, phase}: why the run ends in ERROR. RECEIVING, CONTEXT_FETCHING, DECOMPOSING, SCHEDULING, EXECUTING."""
 

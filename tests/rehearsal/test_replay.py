@@ -141,7 +141,7 @@ async def test_from_a_turn_on_results_are_reused_until_a_call_differs(cassette: 
     script = [call_tool(LOOK), call_tool(("refund", {"order": 18})), call_tool(REFUND), answer("Done."), answer("Bye.")]
     with ScriptedChatModel(script) as model:
         live = AGENT.model_copy(update={"model": model, "tools": (look, refund_at_once), "prompt": "Be kind."})
-        made = await replay(cassette, agents=[live], live_from=1, told=tell)
+        made = await replay(cassette, agents=[live], live_from=1, on_call=tell)
     assert told == [('look({"order": 17})', True), ('refund({"order": 18})', False), ('refund({"order": 17})', False)]
     assert RAN == ["refund 18", "refund 17"]
     RAN.clear()

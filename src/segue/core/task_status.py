@@ -16,7 +16,7 @@ class TaskStatus(StrEnum):
     WAITING = "waiting"
     """A person is asked."""
     PAUSING = "pausing"
-    """A pause was asked for; the runner stops at the next boundary."""
+    """A pause was requested; the runner stops at the next boundary."""
     PAUSED = "paused"
     """It stopped at a boundary and can be resumed."""
     DONE = "done"

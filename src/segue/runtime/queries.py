@@ -306,7 +306,7 @@ class Queries:
         self, task_id: str, seen: int, notice: Notice, deltas: Deltas, *, waits: bool, streams: bool
     ) -> AsyncGenerator[Event, None]:
         """What is stored of a task after event number `seen`; with `waits` as long as another process runs it."""
-        told = False
+        is_reported = False
         while True:
             elsewhere = waits and await self.runs_elsewhere(task_id)
             for event in await self._runner.log.read(task_id, seen):
@@ -319,9 +319,9 @@ class Queries:
                 return
             if streams:
                 self._runner.relay.watch(task_id, deltas)
-            if not told and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
+            if not is_reported and await self.dispatch.lacks_worker(await self._runner.tasks.get(task_id)):
                 yield Waiting(task_id=task_id, reason="no worker is running")
-                told = True
+                is_reported = True
             is_due = False
             while not is_due:
                 for delta in deltas.until(seen):

@@ -17,7 +17,7 @@ from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
 from .capacity import Place
 
-REQUESTED = "pause was asked for"
+REQUESTED = "a pause was requested"
 LEASE_LOST = "another process took over the session"
 
 

@@ -107,7 +107,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
 
     runs = False
 
-    def told(call: "ToolCall", reused: bool) -> None:
+    def show(call: "ToolCall", reused: bool) -> None:
         nonlocal runs
         if not reused and not runs:
             runs = True
@@ -121,7 +121,7 @@ async def _replayed(settings: Settings, file: Path, turn: int | None, model: str
         live_from=turn,
         model=model,
         database=settings.database,
-        told=told,
+        on_call=show,
     )
 
 

@@ -18,7 +18,7 @@ from ...runtime.request import Request
 from .cassette import Cassette
 from .difference import Difference, difference_of_messages
 from .recorded_services import ReplayRegistry
-from .tape import Tape, Told
+from .tape import OnCall, Tape
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ async def replay(
     live_from: int | None = None,
     model: str = "",
     database: str | Path = ":memory:",
-    told: Told = lambda call, reused: None,
+    on_call: OnCall = lambda call, reused: None,
 ) -> Replay:
     """Run the session's messages through the agents as they are now.
 
     No model is called and no tool runs, and the first difference from the recording ends it; without `compare`,
     requests may differ. From the turn `live_from` on, the agent goes on live: its model is called (`model` takes the
-    place of its own), and tools run from the first call on that was not recorded; `told` hears of each. The session is
-    kept in `database`.
+    place of its own), and tools run from the first call on that was not recorded; `on_call` hears of each. The session
+    is kept in `database`.
 
     Raises:
         ConfigurationError: there is no such turn.
@@ -71,7 +71,7 @@ async def replay(
             "There is no turn {turn}: the cassette has turns 1 to {turns}.", turn=live_from, turns=len(cassette.turns)
         )
     tape = Tape(cassette, live_from=live_from, compare=compare)
-    tape.told = told
+    tape.on_call = on_call
     with TemporaryDirectory(prefix="segue-memory-") as memory:
         app = await open_app(database, agents, modes, memory=memory, registry=ReplayRegistry(tape))
         try:

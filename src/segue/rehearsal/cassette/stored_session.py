@@ -161,7 +161,7 @@ def _worked(created_at: float, events: Sequence[Event]) -> Callable[[float], flo
 
 @dataclass
 class _Log:
-    """What a task's events say, folded in their order. `open` are the calls whose result no event has told yet."""
+    """What a task's events say, folded in their order. `open` are the calls whose result no event has yet."""
 
     worked: Callable[[float], float]
     open: list[Json]
@@ -204,8 +204,8 @@ class _Log:
 
     def _settle(self, event: ToolResult) -> None:
         """Pair the result with its call in the ledger; one that was not run has none there."""
-        told = {"name": event.name, "arguments": event.arguments}
-        row = next((row for row in self.open if _bare(row) == told), None)
+        called = {"name": event.name, "arguments": event.arguments}
+        row = next((row for row in self.open if _bare(row) == called), None)
         if row is not None:
             self.open.remove(row)
             self.tool_results += 1

@@ -12,7 +12,7 @@ from ...models.request_text import digest
 from .cassette import Answer, Cassette, ModelCall, ToolCall, Turn, asked_of, canonical
 from .difference import Difference, Kind, replied
 
-Told = Callable[[ToolCall, bool], None]
+OnCall = Callable[[ToolCall, bool], None]
 """Hears of each tool call of a live turn, and whether its recorded result was reused."""
 
 
@@ -28,7 +28,7 @@ class Tape:
         self.difference: Difference | None = None
         self.runs_tools = False
         """Whether a live turn made a call that was not recorded."""
-        self.told: Told = lambda call, reused: None
+        self.on_call: OnCall = lambda call, reused: None
         self._live_from = live_from
         self._compare = compare and live_from is None
         self.texts: dict[tuple[int, int], str] = {}
@@ -156,7 +156,7 @@ class Tape:
         self.runs_tools = outcome is None
         if found and outcome is not None:
             self._called.remove(found)
-        self.told(ToolCall(name=name, arguments=dict(arguments), at=0.0), outcome is not None)
+        self.on_call(ToolCall(name=name, arguments=dict(arguments), at=0.0), outcome is not None)
         return outcome
 
     def left_out(self) -> Difference | None:

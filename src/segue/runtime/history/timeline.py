@@ -45,7 +45,7 @@ class TaskRecord:
     calls: Sequence[Call]
 
     @property
-    def told(self) -> list[Event]:
+    def shown_events(self) -> list[Event]:
         """The events that a timeline shows: the message of a conversation is its configuration."""
         is_talk = self.task.mode == MODE
         return [event for event in self.events if not (is_talk and isinstance(event, TaskStarted))]
@@ -55,7 +55,7 @@ def timeline(snapshots: Iterable[Snapshot], tasks: Sequence[TaskRecord], effect_
     """The entries, oldest first; `tasks` are all of the session's in their order, `snapshots` the newest first."""
     every = listed(snapshots)
     turns = {record.task.task_id: turn for turn, record in enumerate(tasks, start=1)}
-    events = sorted((event for record in tasks for event in record.told), key=lambda event: event.timestamp)
+    events = sorted((event for record in tasks for event in record.shown_events), key=lambda event: event.timestamp)
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
     entries, before = [], next((each.since for each in reversed(every) if each.since), 0.0)
     for snapshot in reversed(every):
@@ -93,8 +93,8 @@ def _is_listed(snapshot: Snapshot) -> bool:
 
 
 def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEntry:
-    told = [happened for event in events if (happened := _happened(event))]
-    edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not told else []
+    happened = [seen for event in events if (seen := _happened(event))]
+    edited = [{"type": "edited", "text": ""}] if snapshot.source == "update" and not happened else []
     steps = [event.step_id for event in events if isinstance(event, ToolResult) and event.step_id]
     return TimelineEntry(
         checkpoint_id=snapshot.checkpoint_id,
@@ -105,7 +105,7 @@ def _entry(snapshot: Snapshot, turn: int, events: Sequence[Event]) -> TimelineEn
         recursion=max((event.iteration for event in events), default=0) if snapshot.inside else 0,
         steps=sorted(set(steps), key=lambda step: (len(step), step)) if snapshot.inside else [],
         next=snapshot.next,
-        happened=told or edited,
+        happened=happened or edited,
         forked_from=snapshot.forked_from,
         damaged=snapshot.damaged,
     )
