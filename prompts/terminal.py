@@ -60,6 +60,7 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
         """\
 /mode 名称    切换模式（auto、direct、react、plan……）
 /agent 名称   切换智能体
+/model 名称   切换模型
 /session 名称 切换会话，或开始新的会话
 /history     显示此会话的消息
 /resume      继续已暂停或失败的任务，或答复它的问题
@@ -68,10 +69,12 @@ SENTENCES: Mapping[str, tuple[str, str]] = {
 /cancel      取消任务
 /exit        离开（也可按 Ctrl-D，或在没有任务运行时按 Ctrl-C）
 Alt-Enter    换行；Tab 补全命令、模式、智能体、会话和任务
+Ctrl-X Ctrl-E  在编辑器（$VISUAL 或 $EDITOR）中编写消息；Ctrl-R 搜索历史
 Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
         """\
 /mode NAME   switch the mode (auto, direct, react, plan, …)
 /agent NAME  switch the agent
+/model NAME  switch the model
 /session NAME  switch the session, or begin a new one
 /history     show the messages of this session
 /resume      resume a task that was paused or failed, or answer its question
@@ -80,8 +83,10 @@ Ctrl-C       任务运行时：暂停它；再按一次：立即停止""",
 /cancel      cancel the task
 /exit        leave (also Ctrl-D, or Ctrl-C while nothing runs)
 Alt-Enter    a new line; Tab completes commands, modes, agents, sessions and tasks
+Ctrl-X Ctrl-E  write the message in an editor ($VISUAL or $EDITOR); Ctrl-R searches the history
 Ctrl-C       while a task runs: pause it; twice: stop it now""",
     ),
+    "prompt": ("您> ", "you> "),
     "while_running": (
         "任务正在运行：输入的文字会补充给它，/cancel 取消它，Ctrl-C 暂停它。",
         "A task runs: what you type is added to it, /cancel cancels it, Ctrl-C pauses it.",
@@ -100,6 +105,11 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "mode_usage": ("用法：/mode 名称，可选：{names}。", "Usage: /mode NAME, where NAME is one of: {names}."),
     "agent_now": ("当前智能体：{name}。", "The agent is now {name}."),
     "agent_usage": ("用法：/agent 名称，可选：{names}。", "Usage: /agent NAME, where NAME is one of: {names}."),
+    "model_now": ("当前模型：{name}。", "The model is now {name}."),
+    "model_usage": (
+        "用法：/model 名称，例如 openai:gpt-4.1-mini 或 offline",
+        "Usage: /model NAME, such as openai:gpt-4.1-mini or offline",
+    ),
     "session_now": ("当前会话：{name}。", "The session is now {name}."),
     "session_usage": ("用法：/session 名称", "Usage: /session NAME"),
     "file_usage": ("用法：/file 路径", "Usage: /file PATH"),

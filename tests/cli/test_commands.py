@@ -378,3 +378,16 @@ def test_an_option_says_what_it_does_for_its_command(command: str, told: str) ->
 def test_the_version_and_the_help() -> None:
     assert run("--version").stdout.startswith("segue ")
     assert run().exit_code == 2
+
+
+def test_in_a_conversation_the_model_is_switched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = "/model\n/model wild\n/model offline\n12 * 12\n/exit\n"
+    with LoopbackServer([]) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        done = CliRunner().invoke(app, ["chat", "--interactive"], input=lines, env=PLAIN_TERMINAL)
+    assert done.exit_code == 0
+    for said in ("Usage: /model NAME", "The model 'wild' is not known", "The model is now offline.", "--model offline"):
+        assert said in done.output
+    assert "144" in done.output
+    assert endpoint.requests == []

@@ -31,7 +31,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def typed(keys: str) -> str | None:
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text(keys)
-        return await TerminalPrompt().read(CHOICES)
+        return await TerminalPrompt("you> ").read(CHOICES)
 
 
 async def test_a_paste_is_one_message_and_the_next_run_knows_what_was_written(history: Path) -> None:

@@ -25,7 +25,7 @@ def converse(settings: Settings) -> int:
     """Talk until Ctrl-D, /exit, or Ctrl-C while nothing runs."""
     with ConversationLoop(settings, framed=False) as loop:
         talk = Talk(loop, settings)
-        prompt = open_prompt()
+        prompt = open_prompt(settings.say("prompt"))
         talk.open()
         while (text := loop.run(talk.read(prompt))) is not None and talk.take(text):
             pass
@@ -48,6 +48,7 @@ class Talk:
             "/help": self._help,
             "/mode": self._mode,
             "/agent": self._agent,
+            "/model": self._model,
             "/session": self._session,
             "/history": self._history,
             "/resume": self._resume,
@@ -144,6 +145,15 @@ class Talk:
             self._say(self._text("agent_now", name=name))
         else:
             self._say(self._text("agent_usage", names=", ".join(agents)))
+        return True
+
+    def _model(self, name: str) -> bool:
+        if name:
+            model = self._talk.app.model_for(self._talk.agent, name)
+            self._talk.settings = replace(self._talk.settings, model=name)
+            self._say(self._text("model_now", name=model.name))
+        else:
+            self._say(self._text("model_usage"))
         return True
 
     def _session(self, name: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import options
+from ..command_lines import SHORT
 from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 from .inspect import ask
@@ -32,13 +33,14 @@ def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -
     from ...prompts.words import word
     from ..dialog.approval import print_question
     from ..dialog.hints import answer_hints
+    from ..views.consoles import print_prose
     from ..views.sanitize import printable
     from ..views.tables import message_text, when
 
     language = settings.language_for(row["message"])
     about = f"  {word('session', language)} {row['thread_id']}  {word('agent', language)} {row['agent_id']}"
-    title = Text.assemble((row["task_id"], "bold"), (f"{printable(about)}  {when(row['since'])}", "dim"))
-    console.print(title.append(f"\n{message_text(row['message'], language, 120)}"), soft_wrap=True)
+    title = Text.assemble((row["task_id"][:SHORT], "bold"), (f"{printable(about)}  {when(row['since'])}", "dim"))
+    print_prose(console, title.append(f"\n{message_text(row['message'], language, 120)}"))
     if row["kind"]:
         print_question(console, row, language)
     commands = answer_hints(settings, row["task_id"], row) if row["kind"] else [row["problem"]]

@@ -11,10 +11,10 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from rich.cells import cell_len
 
 from ..views.consoles import read_line
 
-PROMPT = "you> "
 Choices = Mapping[str, Sequence[str]]
 """The commands, and what each may be followed by."""
 
@@ -38,20 +38,20 @@ class LinePrompt:
 class TerminalPrompt:
     """A text that is edited at a terminal: Enter sends it, Alt-Enter begins a line, a paste may have several."""
 
-    def __init__(self) -> None:
-        self._session = new_session()
+    def __init__(self, prompt: str) -> None:
+        self._session = new_session(prompt)
 
     async def read(self, choices: Choices) -> str | None:
         try:
-            return await self._session.prompt_async(PROMPT, completer=Words(choices))
+            return await self._session.prompt_async(completer=Words(choices))
         except (EOFError, KeyboardInterrupt):
             return None
 
 
-def open_prompt() -> Prompt:
+def open_prompt(prompt: str) -> Prompt:
     """The prompt for what standard input is."""
     usable = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return TerminalPrompt() if usable else LinePrompt()
+    return TerminalPrompt(prompt) if usable else LinePrompt()
 
 
 class Words(Completer):
@@ -71,7 +71,7 @@ class Words(Completer):
                 yield Completion(word, start_position=-len(begun))
 
 
-def new_session() -> PromptSession[str]:
+def new_session(prompt: str) -> PromptSession[str]:
     """An editor of several lines with the history of earlier runs."""
     keys = KeyBindings()
 
@@ -83,14 +83,15 @@ def new_session() -> PromptSession[str]:
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    continuation = " " * len(PROMPT)
     return PromptSession(
+        prompt,
         history=_history(),
         key_bindings=keys,
         multiline=True,
         complete_while_typing=False,
-        prompt_continuation=continuation,
+        prompt_continuation=" " * cell_len(prompt),
         enable_suspend=True,
+        enable_open_in_editor=True,
     )
 
 
