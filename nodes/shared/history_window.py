@@ -1,6 +1,8 @@
 """The messages that go into a prompt: whole exchanges, dropped in jumps so that the prompt's prefix stays the same."""
 
 from collections.abc import Sequence
+from itertools import chain, islice
+from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -14,8 +16,16 @@ Exchange = list[AnyMessage]
 MOST_FILE_TOKENS = 4_000
 """What the files of one message count for at most: what does not fit into the prompt is only named there."""
 _LEFT_OUT = "results_left_out"
-_sizes: dict[tuple[int, int], tuple[ReferenceType[AnyMessage], int]] = {}
-"""Tokens of messages by identity and `result_chars`, for as long as each message is in memory: none is ever changed."""
+_sizes: dict[int, dict[int, "_Size"]] = {}
+"""By `result_chars` and a message's identity, for as long as the message is in memory: none is ever changed."""
+
+
+class _Size(NamedTuple):
+    """Tokens of a message and of its files."""
+
+    text: int
+    files: int
+    message: ReferenceType[AnyMessage]
 
 
 def shown_text(message: AnyMessage, result_chars: int) -> str:
@@ -58,22 +68,18 @@ def split(
     messages: Sequence[AnyMessage], most_tokens: int, result_chars: int, *, files: bool = True
 ) -> tuple[list[Exchange], list[Exchange]]:
     """The exchanges that are left out and those that are kept; without `files` only texts count."""
-    units = exchanges(messages)
-    first = kept_from([sum(_size(each, result_chars, files) for each in unit) for unit in units], most_tokens)
+    units, known = exchanges(messages), _sizes.setdefault(result_chars, {})
+    measured = [known.get(id(each)) or _measured(each, result_chars, known) for each in messages]
+    sizes = iter([size.text + size.files if files else size.text for size in measured])
+    first = kept_from([sum(islice(sizes, len(unit))) for unit in units], most_tokens)
     return units[:first], units[first:]
 
 
-def _size(message: AnyMessage, result_chars: int, files: bool) -> int:
-    key = (id(message), result_chars)
-    known = _sizes.get(key)
-    if known is None:
-        known = _sizes[key] = _measured(message, key)
-    forms = message.additional_kwargs.get(ATTACHMENTS) if files else None
-    return known[1] + min(sum(form["tokens"] for form in forms), MOST_FILE_TOKENS) if forms else known[1]
-
-
-def _measured(message: AnyMessage, key: tuple[int, int]) -> tuple[ReferenceType[AnyMessage], int]:
-    return ref(message, lambda _: _sizes.pop(key, None)), tokens(shown_text(message, key[1]))
+def _measured(message: AnyMessage, result_chars: int, known: dict[int, _Size]) -> _Size:
+    place, files = id(message), sum(form["tokens"] for form in message.additional_kwargs.get(ATTACHMENTS, ()))
+    text = tokens(shown_text(message, result_chars))
+    known[place] = size = _Size(text, min(files, MOST_FILE_TOKENS), ref(message, lambda _: known.pop(place, None)))
+    return size
 
 
 def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMessage]:
@@ -83,12 +89,22 @@ def latest(left_out: Sequence[Exchange], kept: Sequence[Exchange]) -> list[AnyMe
     """
     shown = [message for unit in kept for message in unit]
     if shown and (shown[0].type != "human" or steers(shown[0])):
-        asked = [unit[0] for unit in left_out if unit[0].type == "human"]
-        began = [place for place, message in enumerate(asked) if not steers(message)]
-        shown = [*(asked[began[-1] :] if began else []), *shown]
-    if shown and any(ref_of(message) for unit in left_out for message in unit):
+        shown = [*_asked(left_out), *shown]
+    results = chain.from_iterable(unit for place, unit in enumerate(left_out) if len(unit) > 1 or place == 0)
+    if shown and any(map(ref_of, results)):
         shown[0] = shown[0].model_copy(update={"additional_kwargs": {**shown[0].additional_kwargs, _LEFT_OUT: True}})
     return shown
+
+
+def _asked(left_out: Sequence[Exchange]) -> list[AnyMessage]:
+    """The latest user's message that began a task, and what was added to it."""
+    asked: list[AnyMessage] = []
+    for unit in reversed(left_out):
+        if unit[0].type == "human":
+            asked.insert(0, unit[0])
+            if not steers(unit[0]):
+                return asked
+    return []
 
 
 def window(messages: Sequence[AnyMessage], most_tokens: int, result_chars: int) -> list[AnyMessage]:
