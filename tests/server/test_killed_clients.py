@@ -1,9 +1,10 @@
-"""AG-UI's and MCP's clients go on with a conversation whose service was killed in the middle of a tool call."""
+"""Clients of OpenAI's API, AG-UI and MCP go on with a conversation whose service was killed in the middle of a call."""
 
 import asyncio
 import json
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.cli.conftest import Shell, pages, shell
 
 from .test_ag_ui import body, resumed, run, types
 from .test_mcp import Person, opened, said
-from .test_processes import Process, effects, serve
+from .test_processes import Process, effects, openai_client, serve
 
 __all__ = ["pages", "serve", "shell"]
 
@@ -58,3 +59,38 @@ async def test_a_call_of_an_mcp_client_goes_on_after_a_kill(pages: Shell, serve:
         tasks = (await asyncio.to_thread(http.get, "/api/agents/shop/tasks")).json()["items"]
     assert len(tasks) == 1 and len(person.asked) == 1
     assert effects(pages) == REFUNDED, "nothing ran twice"
+
+
+@pytest.mark.slow
+def test_functions_of_openais_client_go_on_after_kills(pages: Shell, serve: Callable[..., Process]) -> None:
+    """It is killed during a tool of the agent, while a function is awaited, and as its result was taken."""
+    function: Any = {"name": "lookup", "description": "Look up an order.", "parameters": {"type": "object"}}
+    messages: Any = [{"role": "user", "content": "please fetch it, then lookup"}]
+    asked: Any = {"model": "shop:plan", "messages": messages, "tools": [{"type": "function", "function": function}]}
+    first = serve()
+    with first.client() as http, openai_client(http) as client:
+        stream = client.chat.completions.create(**asked, stream=True)
+        next(iter(stream))
+        pages.until("effects", "fetch begun")
+        first.stop(signal.SIGKILL)
+    second = serve()
+    with second.client() as http, openai_client(http) as client:
+        message = client.chat.completions.create(**asked).choices[0].message
+        assert message.tool_calls
+        second.stop(signal.SIGKILL)
+    (call,) = message.tool_calls
+    messages += [message, {"role": "tool", "tool_call_id": call.id, "content": "order 17 is on its way"}]
+    third = serve()
+    with third.client() as http, openai_client(http) as client:
+        next(iter(client.chat.completions.create(**asked, stream=True)))
+        third.stop(signal.SIGKILL)
+    with serve().client() as http, openai_client(http) as client:
+        done = client.chat.completions.create(**asked)
+        assert done.choices[0].finish_reason == "stop" and "17" in (done.choices[0].message.content or "")
+        assert done.model_extra
+        calls = http.get(f"/api/tasks/{done.model_extra['segue']['task_id']}").json()["calls"]
+        assert len(http.get("/api/sessions").json()["items"]) == 1
+    assert [(each["name"], each["outcome"].get("success")) for each in calls][1:] == [
+        ("lookup", "order 17 is on its way")
+    ]
+    assert effects(pages) == ["fetch begun"], "nothing ran twice"
