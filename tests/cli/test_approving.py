@@ -58,7 +58,7 @@ def test_each_call_is_shown_and_gets_its_verdict() -> None:
         {"index": 3, "verdict": "edit", "arguments": {"now": True}},
     ]
     assert shown.splitlines()[1] == "3 calls are waiting for your approval:"
-    for text in ("0 refund", "amount  50", "2 mail", 'to  "ann"', "3 close", "(no arguments)"):
+    for text in ("1/3 refund", "amount  50", "2/3 mail", 'to  "ann"', "3/3 close", "(no arguments)"):
         assert text in shown
 
 

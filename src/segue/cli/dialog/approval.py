@@ -51,8 +51,8 @@ def print_question(console: Console, question: Question, language: str) -> None:
             console.print(Text.assemble("    ", warning), soft_wrap=True)
 
 
-def call_panel(call: Call, language: str) -> Panel:
-    """A call with its arguments one below the other, nothing of them hidden from the eye."""
+def call_panel(call: Call, language: str, place: str = "") -> Panel:
+    """A call, after its place among several, with its arguments one below the other, nothing of them hidden."""
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", overflow="fold")
     rows.add_column(overflow="fold")
@@ -61,7 +61,8 @@ def call_panel(call: Call, language: str) -> Panel:
     body: list[RenderableType] = [rows if rows.row_count else Text(sentence("no_arguments", language), style="dim")]
     if warning := _warning(call, language):
         body.append(warning)
-    return Panel(Group(*body), title=_title(call), title_align="left", border_style="yellow")
+    title = Text.assemble((place, "dim"), (visible(str(call["name"])), "bold"))
+    return Panel(Group(*body), title=title, title_align="left", border_style="yellow")
 
 
 def _heading(question: Question, language: str) -> Text:
@@ -114,7 +115,7 @@ class Questioner:
         """A verdict on each call, or a text; None if the person leaves without deciding, by Ctrl-C or Ctrl-D."""
         if question["kind"] != "approval":
             return self._text(question)
-        calls = question["calls"]
+        calls, n = question["calls"], len(question["calls"])
         self._console.print()
         self._console.print(_heading(question, self._language))
         verdicts: list[Verdict] = []
@@ -123,9 +124,9 @@ class Questioner:
                 if _is_allowed(call, calls, verdicts):
                     verdicts.append({"index": call["index"], "verdict": "approve"})
                     continue
-                self._console.print(call_panel(call, self._language))
+                self._console.print(call_panel(call, self._language, f"{place + 1}/{n} " if n > 1 else ""))
                 discard_typed()  # an answer to what was not seen yet is none
-                verdict = self._verdict(call, last=place == len(calls) - 1)
+                verdict = self._verdict(call, last=place == n - 1)
                 if verdict is None:
                     verdicts += [{"index": left["index"], "verdict": "approve"} for left in calls[place:]]
                     break
