@@ -7,13 +7,18 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from langchain_core.messages import AIMessage
 from openai.types.responses import Response, ResponseStreamEvent
+
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel
 
 from .serving import BETA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings, wait_until
 from .shop import refund, reply
 from .test_completions import stock
 
 OPEN = ServerSettings(heartbeat_seconds=0.2)
+ARGUMENTS: Json = {"refund": {"amount": 5}, "hold": {}}
 
 
 @pytest.fixture
@@ -407,3 +412,24 @@ def test_a_response_without_a_key_is_refused(served: Served) -> None:
         body = {"model": "a", "input": "hi"}
         refused = http.post(f"{served.url}/v1/responses", json=body, headers={"Host": "evil.example"})
         assert (refused.status_code, refused.json()["error"]["type"]) == (421, "invalid_request_error")
+
+
+def test_a_response_that_is_cancelled_after_an_approval_says_nothing_twice(held: Held, database: Path) -> None:
+    def call(name: str, said: str) -> AIMessage:
+        return AIMessage(
+            said * 9, tool_calls=[{"id": name, "name": name, "args": ARGUMENTS[name], "type": "tool_call"}]
+        )
+
+    model = ScriptedChatModel([call("refund", "I pay the money back. "), call("hold", "And then I hold it. ")])
+    agent = Agent(agent_id="a", model=model, mode="react", protocol="native", tools=(refund, held.hold))
+    with Served(database, OPEN, agents=[agent]) as served, stock(served) as client:
+        asked = client.responses.create(model="a", input="please refund, then hold")
+        going = client.responses.create(
+            model="a", input=decisions(asked), previous_response_id=asked.id, background=True
+        )
+        held.begun.wait(10)
+        cancelled = client.responses.cancel(going.id)
+        held.go.set()
+    assert cancelled.status == "cancelled" and cancelled.output_text.strip() == ("And then I hold it. " * 9).strip()
+    calls = [(item.name, item.status) for item in cancelled.output if item.type == "mcp_call"]
+    assert calls == [("refund", "completed"), ("hold", "incomplete")]

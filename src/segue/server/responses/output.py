@@ -106,10 +106,11 @@ class Output:
         yield from self._event("error", code="server_error", message=message, param=None)
 
     def close(self, answer: str) -> Iterator[Json]:
-        """The rest of the answer that the response ends with."""
-        said = "\n\n".join([*self._said, ""])
-        if rest := answer.removeprefix(said) or (self._sent if self._message >= 0 else ""):
+        """The rest of the answer that the response ends with, and the end of calls that have no result."""
+        if rest := self._without_said(answer) or (self._sent if self._message >= 0 else ""):
             yield from self._say(rest)
+        for index in self._calls.values():
+            yield from self._end(index, status="incomplete")
 
     def _event(self, kind: str, **fields: Any) -> Iterator[Json]:
         number, self._number = self._number, self._number + 1
@@ -162,11 +163,16 @@ class Output:
         """What is new in the first piece that is read, which also holds what the run streamed before calls."""
         if self._was_sent:
             self._was_sent = False
-            for first in range(len(self._said)):
-                said = "\n\n".join([*self._said[first:], ""])
-                if content.startswith(said):
-                    return content[len(said) :]
+            return self._without_said(content)
         return content
+
+    def _without_said(self, text: str) -> str:
+        """The text without what was said before calls; that of a task that was resumed begins with the latest of it."""
+        for first in range(len(self._said)):
+            said = "\n\n".join([*self._said[first:], ""])
+            if text.startswith(said):
+                return text[len(said) :]
+        return text
 
     def _begin_message(self) -> Iterator[Json]:
         yield from self._add("msg", {"type": "message", "role": "assistant", "content": [], "status": "in_progress"})
