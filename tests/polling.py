@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-SECONDS = 60.0
+SECONDS = 180.0
 """Far longer than a loaded machine needs: it only ends a test that would wait for ever."""
 
 

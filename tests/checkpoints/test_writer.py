@@ -124,7 +124,7 @@ async def test_a_lock_is_waited_for_once_by_all(path: str) -> None:
     async with await open_database(path, lock_timeout=0.5) as database:
         with locked(path):
             waiting = [database.submit(insert(f"s{n}")) for n in range(200)]  # in turn, they would wait 100 s
-            errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), SECONDS)
+            errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         assert all(isinstance(error, DatabaseUnavailable) and "locked" in str(error) for error in errors)
         assert await names(database) == []
 

@@ -116,7 +116,7 @@ class Terminal:
         """Press a key, and again if it had no effect: GNU readline loses a signal that comes as it begins to wait."""
         self.type(key)
         try:
-            self.until(until, SECONDS / 12)
+            self.until(until, SECONDS / 4)
         except AssertionError:
             self.type(key)
             self.until(until)

@@ -29,7 +29,7 @@ def served(held: Held, database: Path) -> Iterator[Served]:
 
 
 def stock(served: Served, key: str = "none", retries: int = 0) -> openai.OpenAI:
-    http_client = httpx.Client(trust_env=False)
+    http_client = httpx.Client(timeout=60, trust_env=False)
     return openai.OpenAI(base_url=f"{served.url}/v1", api_key=key, max_retries=retries, http_client=http_client)
 
 

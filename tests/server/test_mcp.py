@@ -147,7 +147,7 @@ async def test_over_http_a_conversation_survives_a_restart_and_tenants_are_apart
         async with opened(served.url, ALPHA) as client:
             done = await client.call_tool("shop", {"message": "approve", "session_id": "s"})
             assert (said(done), done.structured_content["session_id"]) == ("Settled, 好的.", "s")
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             assert (await http.post(f"{served.url}/mcp", json={})).status_code == 401
 
 
@@ -198,7 +198,7 @@ async def test_over_http_requests_that_stay_open_count_as_streams(database: Path
 @asynccontextmanager
 async def opened(url: str, headers: dict[str, str], **options: Any) -> AsyncIterator[Client]:
     async with (
-        httpx.AsyncClient(headers=headers, trust_env=False, timeout=30) as http,
+        httpx.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
         Client(streamable_http_client(f"{url}/mcp", http_client=http), **options) as client,
     ):
         yield client

@@ -80,7 +80,9 @@ def serve(pages: Shell) -> Iterator[Callable[..., Process]]:
 
 def openai_client(http: httpx.Client) -> openai.OpenAI:
     return openai.OpenAI(
-        base_url=f"{http.base_url}/v1".replace("//v1", "/v1"), api_key="none", http_client=httpx.Client(trust_env=False)
+        base_url=f"{http.base_url}/v1".replace("//v1", "/v1"),
+        api_key="none",
+        http_client=httpx.Client(timeout=60, trust_env=False),
     )
 
 

@@ -408,7 +408,7 @@ def test_a_stream_ends_without_an_end_when_the_service_stops(held: Held, databas
 
 
 def test_a_response_without_a_key_is_refused(served: Served) -> None:
-    with httpx.Client(trust_env=False) as http:
+    with httpx.Client(timeout=60, trust_env=False) as http:
         body = {"model": "a", "input": "hi"}
         refused = http.post(f"{served.url}/v1/responses", json=body, headers={"Host": "evil.example"})
         assert (refused.status_code, refused.json()["error"]["type"]) == (421, "invalid_request_error")

@@ -161,12 +161,12 @@ async def test_a_process_without_a_service_answers_on_a_port_of_its_own() -> Non
     async with segue.open(":memory:") as app:
         await app.ask("What is 2+2?")
         with Metrics(app).serving(0) as port:
-            async with httpx.AsyncClient(trust_env=False) as client:
+            async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
                 text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
             with pytest.raises(ConfigurationError, match=f"port {port} of 127.0.0.1: Address already in use"):
                 Metrics(app).serving(port).__enter__()
         assert value(text, "segue_tasks", status="done") == 1
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get(f"http://127.0.0.1:{port}/metrics")
 
@@ -234,7 +234,7 @@ def test_each_worker_answers_for_all_of_them(pages: Shell) -> None:
                 chat(own, "please fetch it", agent_id="pages", session_id=f"s{number}")
         counts = set()
         for _ in range(10):
-            text = httpx.get(f"{client.base_url}/metrics", trust_env=False).text
+            text = httpx.get(f"{client.base_url}/metrics", timeout=60, trust_env=False).text
             counts.add(value(text, "segue_tool_seconds_count", agent="pages", tool="fetch", outcome="success"))
             assert value(text, "segue_tasks", status="done") == 8
         assert counts == {8.0}
