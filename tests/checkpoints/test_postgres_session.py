@@ -179,18 +179,19 @@ async def test_a_takeover_waits_for_what_the_former_owner_commits(
     lease, renewal = Lease(database), Renewal(database)
     fence = await lease.acquire("s", "me", ttl=0.01)
     async with await open_database(postgres_url) as other:
-        gate = threading.Event()
+        entered, gate = threading.Event(), threading.Event()
 
         def slow(connection: PostgresConnection) -> float:
             check_fence(connection, "s", fence)
+            entered.set()
             gate.wait(SECONDS)
             return time.monotonic()
 
         writing = database.submit(slow)
         try:
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(entered.wait, SECONDS)
             assert await asyncio.to_thread(renewal.renew, {"s": fence}, 0.01) == set()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)  # longer than the lease lives
             taking = asyncio.ensure_future(Lease(other).acquire("s", "you"))
             await asyncio.sleep(0.3)
             assert not taking.done()

@@ -59,7 +59,7 @@ class Fleet:
         """Ask a worker to hand its tasks over and end."""
         self._signal(pid, signal.SIGTERM)
 
-    def wait(self, pid: int, seconds: float = 30.0) -> int:
+    def wait(self, pid: int, seconds: float = 120.0) -> int:
         """The exit code of a worker that ends."""
         return next(process for process in self._processes if process.pid == pid).wait(seconds)
 

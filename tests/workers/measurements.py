@@ -72,11 +72,11 @@ async def dispatcher(url: str) -> AsyncIterator[App]:
 
 async def until(found: Callable[[], Awaitable[Any]]) -> None:
     """Wait until something is found."""
-    for _ in range(1200):
-        if await found():
-            return
+    deadline = time.monotonic() + PATIENCE
+    while not await found():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"It did not happen within {PATIENCE:g} s.")
         await asyncio.sleep(0.05)
-    raise TimeoutError("It did not happen within a minute.")
 
 
 async def ready(app: App, count: int) -> None:
@@ -131,6 +131,18 @@ async def held_by(url: str, pid: int) -> list[str]:
     """The tasks that a process of this machine runs."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True, options=_SCHEMA) as connection:
         return [row[0] for row in await (await connection.execute(_HELD, (f"%:{pid}:%",))).fetchall()]
+
+
+async def busy(url: str, workers: Fleet) -> int:
+    """Wait until a worker runs a task; which one takes it is chance."""
+    found: list[int] = []
+
+    async def look() -> list[int]:
+        found[:] = [pid for pid in workers.running if await held_by(url, pid)]
+        return found
+
+    await until(look)
+    return found[0]
 
 
 async def takeovers(url: str, victims: Sequence[tuple[str, float]]) -> list[float]:
@@ -226,8 +238,7 @@ async def freeze(url: str, workers: Fleet, *, tasks: int, seconds: float = 12.0,
         workers.start(2)
         await ready(app, 2)
         await send(app, names, 2, delay)
-        pid = workers.running[0]
-        await until(lambda: held_by(url, pid))
+        pid = await busy(url, workers)
         at = time.time()
         workers.freeze(pid)
         held = await held_by(url, pid)
