@@ -98,11 +98,12 @@ class PostgresConnection:
             self.told[payload] = None
 
     def announce(self, deltas: Sequence[str] = ()) -> None:
-        """Send deltas, then the notifications, in a transaction of their own: with them a commit waits for all others.
+        """Send deltas, which are ASCII, then the notifications.
 
-        Who misses one, since this process ended before, finds the change when it looks again.
+        They have a transaction of their own: with them a commit waits for all others. Who misses one, since this
+        process ended before, finds the change when it looks again.
         """
-        sent = [delta for delta in deltas if len(delta.encode()) <= LONGEST_PAYLOAD]
+        sent = [delta for delta in deltas if len(delta) <= LONGEST_PAYLOAD]
         if sent or self.told:
             channels = [STREAMS] * len(sent) + [CHANNEL] * len(self.told)
             RawCursor(self.raw).execute(_NOTIFY, (channels, [*sent, *self.told]))

@@ -146,6 +146,29 @@ async def test_texts_are_gathered_and_divided_and_nothing_is_sent_that_nobody_fo
     assert len(sent.messages) == MOST
 
 
+@pytest.mark.postgres
+async def test_any_text_can_be_sent(postgres_url: str) -> None:
+    texts, heard, came = ["\ud83d\x00", "😀" * LONGEST, "end"], [], asyncio.Event()
+
+    def hear(message: dict[str, Any]) -> None:
+        heard.append(message["event"]["data"]["content"])
+        if heard[-1] == "end":
+            came.set()
+
+    async with segue.open(postgres_url) as app:
+        runner = app._runner
+        run = Run(row("t"), 1, asyncio.get_running_loop().create_future())
+        runner.relay._watched["t"] = float("inf")
+        runner.notices.hear, connected = hear, asyncio.Event()
+        listening = asyncio.create_task(runner.notices._listen(print, hear, lambda _: connected.set()))  # type: ignore[misc]
+        await connected.wait()
+        for number, text in enumerate(texts):
+            runner.relay.pass_on(run, Token(task_id="t", trace_id=str(number), content=text))
+        await came.wait()
+        listening.cancel()
+    assert heard == texts
+
+
 def row(task_id: str) -> Task:
     ids = {"task_id": task_id, "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
     nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 EVERY = 0.1
 """Seconds for which deltas are gathered."""
-LONGEST = 1000
-"""Characters of a delta that is sent: a notification may have 8,000 bytes."""
+LONGEST = 600
+"""Characters of a delta that is sent: a notification may have 8,000 bytes, and JSON escapes take 12 for one."""
 MOST = 1000
 """Deltas that wait to be sent, or to be read, at most; the oldest are dropped."""
 RENEW = 10.0
@@ -155,7 +155,7 @@ class Relay:
                 found[-1] = both
             else:
                 found.append(each)
-        return [json.dumps(_message(each) if isinstance(each, Delta) else each, ensure_ascii=False) for each in found]
+        return [json.dumps(_message(each) if isinstance(each, Delta) else each) for each in found]
 
     def _hear(self, message: Json) -> None:
         """Take in what another process sent, or this one itself."""
