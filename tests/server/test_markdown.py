@@ -90,3 +90,9 @@ def test_answers_come_rendered_with_their_tasks(client: httpx.Client) -> None:
     path = f"/api/tasks/{result['task_id']}"
     assert client.get(path, params={"html": True}).json()["task"]["html"] == expected
     assert client.get(path).json()["task"]["html"] is None
+
+
+def test_a_task_list_has_boxes() -> None:
+    drawn = render("- [ ] pack **tea**\n- [x] book\n\n[ ] no item\n\n1. [X] paid\n\n   more\n2. `[ ] code`")
+    assert re.findall(r"[☐☑] \w+", drawn) == ["☐ pack", "☑ book", "☑ paid"]
+    assert drawn.count("[ ]") == 2

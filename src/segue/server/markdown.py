@@ -14,6 +14,7 @@ _TAGS = {
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"),
 }
 _ATTRIBUTES = {"a": {"href", "title"}, "code": {"class"}, "ol": {"start"}, "td": {"class"}, "th": {"class"}}
+_BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _ALIGNMENTS = {"text-align:left": "left", "text-align:center": "center", "text-align:right": "right"}
 _CLEANER = nh3.Cleaner(
     tags=_TAGS,
@@ -37,6 +38,14 @@ def _align_by_class(state: StateCore) -> None:
             token.attrs["class"] = alignment
 
 
+def _draw_boxes(state: StateCore) -> None:
+    """Show a task list's brackets as boxes."""
+    for item, token in zip(state.tokens, state.tokens[2:], strict=False):  # a paragraph opens between the two
+        first = token.children[0] if token.children else token
+        if item.type == "list_item_open" and first.type == "text":
+            first.content = _BOXES.get(first.content[:4], first.content[:4]) + first.content[4:]
+
+
 def _image_as_link(_: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     address = str(tokens[index].attrs["src"])
     return f'<a href="{escapeHtml(address)}">{escapeHtml(tokens[index].content or address)}</a>'
@@ -44,4 +53,5 @@ def _image_as_link(_: Any, tokens: Sequence[Token], index: int, options: Any, en
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _MARKDOWN.core.ruler.push("align_by_class", _align_by_class)
+_MARKDOWN.core.ruler.push("draw_boxes", _draw_boxes)
 _MARKDOWN.add_render_rule("image", _image_as_link)
