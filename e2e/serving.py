@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+
+from tests.ports import free_port
 
 SCREENSHOTS = Path(__file__).parents[1] / "build/screenshots"
 SECONDS = 40.0
@@ -97,12 +98,6 @@ def environment() -> dict[str, str]:
     """Nothing of the person's who runs the tests but where programs and home are."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return {**kept, "NO_PROXY": "127.0.0.1", "PYTHONUTF8": "1", "SEGUE_OFFLINE_PACE": "0"}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def wait_until(reached: Callable[[], bool], seconds: float = SECONDS) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
+
 EXTRA = "Studio's tests need the LangGraph CLI: pip install -e '.[studio]'."
 pytest.importorskip("langgraph_cli", reason=EXTRA)
 sdk = pytest.importorskip("langgraph_sdk", reason=EXTRA)
@@ -26,7 +27,7 @@ GRAPHS = sorted(SETUP["graphs"])
 TALKS = [name for name in GRAPHS if name != "controller_executor"]
 """The graphs that take messages; a flow takes a goal and a plan."""
 SETTINGS = re.compile(r"^(OPENAI|SEGUE|LANGSMITH|LANGCHAIN|LANGGRAPH)_")
-START_SECONDS = 60
+START_SECONDS = 180
 STOP_SECONDS = 10
 
 BEIJING = "帮我规划一个北京3日游，包括景点和美食"
@@ -57,11 +58,9 @@ def serve_from(folder: Path) -> list[str]:
     graphs = {name: str(ROOT / spec) if "/" in spec else spec for name, spec in SETUP["graphs"].items()}
     setup = {**SETUP, "dependencies": [str(ROOT)], "graphs": graphs}
     (folder / "langgraph.json").write_text(json.dumps(setup), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     (folder / "own_tools.py").write_text(OWN_TOOLS, encoding="utf-8")
     (folder / "agents.toml").write_text(OWN_AGENTS, encoding="utf-8")
-    options = ["--host", "127.0.0.1", "--port", str(port), "--no-browser", "--no-reload"]
+    options = ["--host", "127.0.0.1", "--port", str(free_port()), "--no-browser", "--no-reload"]
     return [sys.executable, "-m", "langgraph_cli", "dev", *options]
 
 
