@@ -6,12 +6,14 @@ import re
 import shlex
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from segue.cli.commands.resume import code_of
+from tests.loopback import Gate, LoopbackServer
 from tests.polling import wait_until
 
 from .conftest import PLAIN_TERMINAL, SECONDS, Shell
@@ -365,3 +367,20 @@ def test_a_damaged_session_is_recovered_and_goes_on(pages: Shell, let_go: Callab
 )
 def test_the_exit_code_of_many_tasks_is_that_of_the_worst(outcomes: str, code: int) -> None:
     assert code_of(outcomes.split()) == code
+
+
+@pytest.mark.slow
+def test_an_answer_that_was_written_before_the_pause_is_shown_when_the_task_is_resumed(shell: Shell) -> None:
+    goes_on = threading.Event()
+    with LoopbackServer([Gate("It is ", "spring.", goes_on)]) as server:
+        environ = {"OPENAI_BASE_URL": server.base_url}
+        process = shell.begin("chat", "Which season is it?", "--mode", "direct", **environ)
+        wait_until(lambda: bool(server.requests))
+        pausing = threading.Thread(target=shell.process, args=("pause", "--last"))
+        pausing.start()
+        wait_until(lambda: shell.rows("tasks")[0]["status"] == "pausing")
+        goes_on.set()
+        pausing.join()
+        assert process.wait(SECONDS) == 130
+        resumed = shell("resume", "--last", **environ)
+    assert (resumed.returncode, resumed.stdout) == (0, b"It is spring.\n")

@@ -122,7 +122,16 @@ class Conversation:
         first = await anext(events, None)
         task = trace["task"]
         self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
+        self._show_answer_of(trace["events"])
         return await self._carry(task["task_id"], _with_first(first, events))
+
+    def _show_answer_of(self, forms: Sequence[Json]) -> None:
+        """Show an answer that was written before the task stopped: it does not come again."""
+        answer = None
+        for form in forms:
+            answer = form if form["type"] == "answer" else None if form["type"] == "fallback" else answer
+        if answer and not self.as_json:
+            self._shown().show(from_dict(answer))
 
     def _options(self, steer: bool, files: Sequence[str] = ()) -> MessageOptions:
         return {
