@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ from segue.cli.dialog.keyboard import Keyboard
 from segue.cli.dialog.prompt import Choices, TerminalPrompt, Words
 from tests.fakes import answer
 from tests.loopback import Gate, LoopbackServer, Text
+from tests.polling import wait_until
 
-from .conftest import SECONDS, Shell, Terminal
+from .conftest import Shell, Terminal
 
 CHOICES: Choices = {"/mode": ["plan", "plan_react", "react"], "/session": ["s1"], "/steer": ()}
 
@@ -99,10 +99,7 @@ def converse(pages: Shell, server: LoopbackServer) -> Terminal:
     terminal.until("you>")
     terminal.type("Which season is it?\r")
     terminal.until("round 1")
-    deadline = time.monotonic() + SECONDS
-    while not server.requests:
-        assert time.monotonic() < deadline, terminal.text
-        time.sleep(0.01)
+    wait_until(lambda: server.requests)
     return terminal
 
 
@@ -112,9 +109,7 @@ def test_a_line_that_comes_after_the_answer_is_the_next_message(pages: Shell) ->
     with LoopbackServer([Gate(reply[:20], reply[20:], goes_on), Text(answer("Then autumn."))]) as server:
         terminal = converse(pages, server)
         terminal.type("and in the south?\r")
-        deadline = time.monotonic() + SECONDS
-        while pages.rows("tasks")[0]["status"] != "pausing":
-            assert time.monotonic() < deadline, terminal.text
+        wait_until(lambda: pages.rows("tasks")[0]["status"] == "pausing")
         goes_on.set()
         terminal.until("It is spring.")
         terminal.until("Then autumn.")
