@@ -16,7 +16,7 @@ CASSETTES = (
         "if self._compare and not sent:",
         f"{REPLAY}::test_a_change_is_shown_where_it_first_matters",
     ),
-    Mutant("a changed tool schema is not noticed", TEXT, 'indented(spec["function"])', 'spec["type"]', TEXTS),
+    Mutant("a changed tool schema is not noticed", TEXT, "indented(plain['function'])", "plain['type']", TEXTS),
     Mutant("a changed model is not noticed", TEXT, 'yield f"model: {model}"', 'yield "model:"', TEXTS),
     Mutant(
         "a replay runs a real tool",

@@ -105,15 +105,15 @@ CONVERSATIONS = (
     Mutant(
         "pass^k is a power of the rate",
         STATISTICS,
-        "comb(successes, k) / comb(sizes, k)).mean()",
+        "_combinations(successes, k) / _combinations(sizes, k)).mean()",
         "(successes / sizes) ** k).mean()",
         f"{NUMBERS}::test_pass_hat_k_is_the_mean_over_scenarios_of_the_chance_that_k_trials_succeed",
     ),
     Mutant(
         "McNemar's test counts the conversations that did not change",
         STATISTICS,
-        "binomtest(worse, better + worse)",
-        "binomtest(worse, len(every))",
+        "changed = better + worse",
+        "changed = len(every)",
         f"{NUMBERS}::test_a_difference_of_nine_to_nothing_exceeds_noise_and_one_of_two_to_one_does_not",
     ),
     Mutant(
