@@ -21,6 +21,7 @@ ERRORS: Mapping[str, str] = {
     "agents was given {kind}: pass a list of segue.Agent objects; segue.load_agents(FILE) reads one.": (
         "agents 的值是 {kind}：请传入 segue.Agent 对象的列表；segue.load_agents(FILE) 可从文件读取。"
     ),
+    "agents has more than one agent '{name}': rename one.": "agents 中有多个名为“{name}”的智能体：请重命名其中一个。",
     "path is {kind}: pass the path or the URL of a database.": "path 是 {kind}：请传入数据库的路径或网址。",
     "The app runs tasks in another event loop: use one app in each loop.": (
         "应用正在另一个事件循环中运行任务：请为每个循环使用各自的应用。"

@@ -72,7 +72,7 @@ async def open_app(
 
 
 def _listed(agents: Any) -> list[Agent]:
-    """The agents; a file's name, a single agent or a table is refused."""
+    """The agents; a file's name, a single agent, a table or two agents of one id are refused."""
     single = not isinstance(agents, Iterable) or isinstance(agents, str | Mapping | Agent)
     listed = [] if single else list(agents)
     if single or not all(isinstance(agent, Agent) for agent in listed):
@@ -81,6 +81,9 @@ def _listed(agents: Any) -> list[Agent]:
             "agents was given {kind}: pass a list of segue.Agent objects; segue.load_agents(FILE) reads one.",
             kind=type(first).__name__,
         )
+    ids = [agent.agent_id for agent in listed]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise ConfigurationError("agents has more than one agent '{name}': rename one.", name=min(twice))
     return listed
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import re
 import shlex
@@ -216,6 +217,11 @@ def test_tools_of_mcp_servers_are_listed_and_a_dead_server_is_named(tmp_path: Pa
     for text in (report, listed):
         assert "stock, label, picture" in text
         assert "The MCP server 'gone' cannot be used" in text
+    as_json = CliRunner().invoke(app, ["agents", "--json", "--agents", str(tmp_path / "a.toml")]).stdout
+    assert {row["agent"]: row["mcp_servers"] for row in json.loads(as_json)[-2:]} == {
+        "shop": ["shop"],
+        "gone": ["gone"],
+    }
 
 
 def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:

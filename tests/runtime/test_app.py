@@ -266,6 +266,11 @@ async def test_what_is_no_list_of_agents_is_refused(agents: Any) -> None:
         await segue.open(":memory:", agents=agents)
 
 
+async def test_two_agents_of_one_id_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="agents has more than one agent 'a': rename one"):
+        await segue.open(":memory:", agents=[Agent(agent_id="a"), Agent(agent_id="a")])
+
+
 async def test_an_app_that_is_not_open_yet_says_how_to_open_it() -> None:
     with pytest.raises(AttributeError, match="The app is not open"):
         segue.open(":memory:").ask  # type: ignore[attr-defined]  # noqa: B018

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...app import App
+    from ...core.agents import Agent
     from ...core.records import Json
     from ...core.tools import Tool
 
@@ -168,14 +169,26 @@ async def _modes(opened: "App") -> list[str]:
     return opened.modes
 
 
-def agents(agents: options.MoreAgents = "") -> None:
+def agents(agents: options.MoreAgents = "", as_json: options.JsonOfList = False) -> None:
     """List the agents, including those of the agents file."""
     from ...registry import EXAMPLES, served_tools
     from ..views.tables import print_agents
 
     with report_errors():
         found = [*EXAMPLES, *Settings(agents_file=agents).agents()]
-        print_agents(output(), found, Settings().language_for(""), asyncio.run(served_tools(found)))
+        if as_json:
+            write_json([_agent_row(agent) for agent in found], indent=2)
+        else:
+            print_agents(output(), found, Settings().language_for(""), asyncio.run(served_tools(found)))
+
+
+def _agent_row(agent: "Agent") -> "Json":
+    """An agent with its own tools and the names of its MCP servers, which are not connected."""
+    from ..views.tables import own_tools
+
+    model = None if agent.model is None else str(agent.model)
+    described = {"agent": agent.agent_id, "mode": agent.mode, "model": model, "description": agent.description}
+    return {**described, "tools": own_tools(agent), "mcp_servers": [server.name for server in agent.mcp]}
 
 
 def tools(

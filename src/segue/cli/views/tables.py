@@ -196,8 +196,12 @@ def print_agents(console: Console, agents: Iterable["Agent"], language: str, ser
 
 
 def _tool_names(agent: "Agent", served: Mapping[str, str]) -> str:
-    own = [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
-    return ", ".join([*own, *filter(None, [served.get(agent.agent_id)])])
+    return ", ".join([*own_tools(agent), *filter(None, [served.get(agent.agent_id)])])
+
+
+def own_tools(agent: "Agent") -> list[str]:
+    """The names of an agent's tools, without those of MCP servers."""
+    return [tool if isinstance(tool, str) else getattr(tool, "__name__", "…") for tool in agent.tools]
 
 
 def print_tools(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
