@@ -34,7 +34,9 @@ _NEWEST = f"""
     SELECT id FROM newest ORDER BY place
 """
 _METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
-_CHECKPOINT_COLUMNS = f"{', '.join(CHECKPOINT_KEY)}, type, CAST(metadata AS TEXT) AS metadata"
+_CHECKPOINT_COLUMNS = ", ".join(
+    [*(f"checkpoints.{name}" for name in (*CHECKPOINT_KEY, "type")), "CAST(checkpoints.metadata AS TEXT) AS metadata"]
+)
 _CHECKPOINT = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoints WHERE {_AT}"
 _WRITTEN = f"""
     SELECT {", ".join(WRITE_KEY)}, type FROM writes
@@ -43,15 +45,15 @@ _WRITTEN = f"""
 _PAGE = 64
 """Checkpoints of a chain that are read at once."""
 _CHAIN = f"""
-    WITH RECURSIVE chain(id, parent, place) AS (
-        SELECT checkpoint_id, parent_checkpoint_id, 1 FROM checkpoints
+    WITH RECURSIVE chain({", ".join(CHECKPOINT_KEY)}, type, metadata, place) AS (
+        SELECT {_CHECKPOINT_COLUMNS}, 1 FROM checkpoints
         WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
         UNION ALL
-        SELECT checkpoint_id, parent_checkpoint_id, place + 1 FROM chain CROSS JOIN checkpoints
-        WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = chain.parent AND place < {_PAGE}
+        SELECT {_CHECKPOINT_COLUMNS}, place + 1 FROM chain CROSS JOIN checkpoints
+        WHERE checkpoints.thread_id = :thread AND checkpoints.checkpoint_ns = :ns
+            AND checkpoints.checkpoint_id = chain.parent_checkpoint_id AND place < {_PAGE}
     )
-    SELECT {_CHECKPOINT_COLUMNS} FROM chain CROSS JOIN checkpoints
-    WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = chain.id ORDER BY place
+    SELECT * FROM chain
 """
 # A newer one that is there was added since the thread was read.
 _LATER = """
@@ -171,7 +173,7 @@ def _chain(connection: Connection, place: Place, logs: Collection[str]) -> list[
 
 
 def _page(connection: Connection, place: Place, logs: Collection[str]) -> list[_Link]:
-    """A part of a chain; no row beyond its end is fetched, which may be damaged."""
+    """A part of a chain, in which each row leads to the next; SQLite reads only one beyond its end."""
     page: list[_Link] = []
     with closing(connection.execute(_CHAIN, dict(zip(("thread", "ns", "id"), place, strict=True)))) as rows:
         for row in rows:

@@ -1,5 +1,6 @@
 """Keys of stored rows that change: a session is read as it was, or is said to be damaged."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -10,6 +11,7 @@ import pytest
 
 import segue
 from segue.checkpoints.sqlite.database import SqliteConnection
+from segue.checkpoints.state import row_keys
 from segue.checkpoints.state.compression import Undecodable
 from segue.checkpoints.state.row_keys import check_chain, check_newest, needed
 from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
@@ -123,3 +125,16 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
                 check_chain(connection, newest, ["messages"])
             connection.execute("UPDATE writes SET idx = idx - 64 WHERE rowid = ?", (row[0],))
         check_chain(connection, newest, ["messages"])
+
+
+async def test_rows_that_a_history_does_not_need_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await written(tmp_path / "segue.db", turns=3)
+    read = list[Any]()
+    monkeypatch.setattr(row_keys, "_CHAIN", re.sub(r"CAST\((.*?) AS TEXT\)", r"seen(\1)", row_keys._CHAIN))
+    with closing(sqlite3.connect(tmp_path / "segue.db", factory=SqliteConnection)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.create_function("seen", 1, lambda metadata: (read.append(metadata), bytes(metadata).decode())[1])
+        ids = [row[0] for row in connection.execute("SELECT checkpoint_id FROM checkpoints ORDER BY 1 DESC")]
+        check_chain(connection, ("s", "", ids[0]), [])
+    assert len(ids) > 10
+    assert len(read) == 2  # its driver reads one ahead
