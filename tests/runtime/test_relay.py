@@ -13,7 +13,7 @@ import segue
 from segue.app import App
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
-from segue.core.events import AttemptRestarted, Event, Thinking, Token
+from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
 from segue.core.task_status import TaskStatus
 from segue.runtime.notices import Notices
@@ -68,6 +68,33 @@ async def watched(app: App, kind: str, seen: asyncio.Event) -> AsyncIterator[Eve
         if event.type == kind and "━" not in event.content:
             seen.set()
         yield event
+
+
+async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(tmp_path / "segue.db"))
+    follows, streamed = asyncio.Semaphore(0), asyncio.Event()
+    async with segue.open(tmp_path / "segue.db", dispatch="always") as app:
+        task_id = (await app.start("go"))["task_id"]
+
+        async def followed(streams: bool) -> list[str]:
+            types = []
+            async for event in app.queries.follow(task_id, streams=streams):
+                types.append(event.type)
+                follows.release()
+                if isinstance(event, Token):
+                    streamed.set()
+            return types
+
+        following = [asyncio.create_task(followed(streams)) for streams in (False, True)]
+        for _ in following:
+            await follows.acquire()
+        said = to_dict(Token(task_id=task_id, content="one"))
+        app._runner.notices.hear({"event": said, "after": len(await app.events(task_id)), "at": 0})
+        await streamed.wait()
+        await app.cancel(task_id)
+        alone, both = await asyncio.gather(*following)
+    assert both.count("token") == 1
+    assert "token" not in alone
 
 
 # What becomes of deltas that are lost, late or repeated

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
@@ -286,7 +287,7 @@ class Queries:
         with (
             runner.hub.listening(task_id) as queue,
             runner.notices.about(task_id) as notice,
-            runner.relay.following(task_id, notice) as deltas,
+            runner.relay.following(task_id, notice) if streams else nullcontext(Deltas()) as deltas,
         ):
             run = runner.run_of(task_id)
             live, written = run is not None, run.partial if run and so_far else ""
