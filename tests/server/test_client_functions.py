@@ -10,14 +10,21 @@ import pytest
 from langchain_core.messages import AIMessage
 from openai.types.responses import Response
 
+import segue
 from segue.core.agents import Agent
+from segue.server.client_calls import bring_results
+from segue.server.errors import Problem
+from segue.server.service import Service
+from segue.server.tenants import Tenant
+from segue.telemetry.metrics import Metrics
 from tests.fakes import ScriptedChatModel, answer, call_tool
 
+from . import shop
 from .serving import ALPHA, KEY, KEYS, OTHER_KEY, Held, Json, Served, ServerSettings
 from .shop import refund
 from .test_completions import stock
 
-OPEN = ServerSettings(heartbeat_seconds=0.2)
+OPEN = ServerSettings(heartbeat_seconds=0.2, chats_a_minute=6000)
 WEATHER: Json = {
     "name": "weather",
     "description": "The weather of a city.",
@@ -191,6 +198,29 @@ def test_the_same_results_again_are_the_same_answer_and_others_are_refused(clien
         again.complete()
 
 
+def test_results_that_come_with_an_idempotency_key_belong_to_the_conversation(
+    client: openai.OpenAI, served: Served
+) -> None:
+    chat = Chat(client, user="ida")
+    chat.ask("Paris?")
+    keyed = Chat(client, user="ida", extra_headers={"Idempotency-Key": "results-of-ida"})
+    keyed.messages = chat.messages
+    assert keyed.carry_out() == "It is sun."
+    chat.ask("And Tokyo at once?")
+    with served.client() as http:
+        tasks = http.get("/api/sessions/ida/tasks").json()["items"]
+    assert [task["message"] for task in tasks] == ["And Tokyo at once?", "Paris?"]
+
+
+async def test_a_message_to_calls_that_wait_no_longer_is_a_conflict() -> None:
+    agent = Held().agent("a", shop.reply, tools=(refund,))
+    async with segue.open(agents=[agent]) as app:
+        asked = await app.ask("please refund", agent="a")
+        service = Service(app, OPEN, Metrics(app))
+        with pytest.raises(Problem, match="ResultGiven"):
+            await bring_results(service, Tenant(), await app.task(asked["task_id"]), {}, "never mind", None)
+
+
 def test_a_call_that_is_not_known_or_another_tenants_is_refused(database: Path) -> None:
     with serve(database, ServerSettings(keys=KEYS)) as served, stock(served, KEY) as client:
         chat = Chat(client)
@@ -249,6 +279,7 @@ def test_text_beside_a_call_is_said_once(database: Path) -> None:
         ({"tools": [{"type": "function", "function": {**WEATHER, "name": "a b"}}]}, "cannot be called 'a b'"),
         ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools.0.type"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"extra_headers": {"x-stainless-retry-count": "9" * 400}}, "retry-count"),
         ({"tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
     ],
 )

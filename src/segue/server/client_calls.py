@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import sha256
 
 from ..core.errors import KeyUsed
@@ -37,17 +36,16 @@ async def bring_results(
     """
     task_id = task["task_id"]
     if sent:
-        key = _with_own_name(key, tenant, task_id, sent, message)
-        own = key.also or key
+        key = _named_by_results(key, tenant, task_id, sent, message)
         try:
-            if known := await service.known(own):
+            if known := await service.known(key):
                 return known
         except KeyUsed:
             raise Problem(409, "ResultGiven") from None
     question = await service.app.question(task_id) if task["status"] == "waiting" else {}
     waiting = [call["id"] for call in question.get(CLIENT_CALLS, ())]
     results = {call_id: text for call_id, text in sent.items() if call_id in waiting}
-    if sent and not results:
+    if not waiting or (sent and not results):
         raise Problem(409, "ResultGiven")
     language: Language = task["language"] or "en"
     if message:
@@ -57,11 +55,10 @@ async def bring_results(
     return await service.answer(tenant, task, question, {"results": results}, key)
 
 
-def _with_own_name(
+def _named_by_results(
     key: RequestKey | None, tenant: Tenant, task_id: str, sent: Mapping[str, str], message: str
 ) -> RequestKey:
-    """The key of a request that brings results, which are its own name."""
+    """The key of a request that brings results: they name it, beside the key that it has."""
     calls, content = json.dumps(sorted(sent)), json.dumps([sorted(sent.items()), message])
     named = tenant.stored(f"results:{task_id}/{sha256(calls.encode()).hexdigest()}")
-    own = RequestKey(named, sha256(content.encode()).hexdigest(), key.about if key else {})
-    return replace(key, also=own) if key else own
+    return RequestKey(named, sha256(content.encode()).hexdigest(), key.about if key else {}, key)

@@ -1,6 +1,5 @@
 """Calls of a client's own functions as OpenAI's API has them."""
 
-import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -30,7 +29,7 @@ def _task_of(named: str) -> str:
     try:
         both = urlsafe_b64decode(named.removeprefix(_PREFIX) + "=")
         return str(UUID(bytes=both[:-_CALL_BYTES]))
-    except (ValueError, binascii.Error):
+    except ValueError:
         return ""
 
 

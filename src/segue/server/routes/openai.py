@@ -59,7 +59,7 @@ async def chat_completions(
     key: KeyDep,
     x_session_id: SessionName = None,
     x_openwebui_chat_id: SessionName = None,
-    x_stainless_retry_count: Annotated[int, Header(ge=0)] = 0,
+    x_stainless_retry_count: Annotated[int, Header(ge=0, le=1000)] = 0,
 ) -> Response:
     """Answer a conversation's last message, or go on by results of its tools; a client that disconnects stops nothing.
 
