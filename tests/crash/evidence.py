@@ -89,6 +89,13 @@ def is_leased(folder: Path, session: str) -> bool:
         return bool(db.execute("SELECT 1 FROM leases WHERE thread_id = ? AND owner != ''", (session,)).fetchone())
 
 
+def has_unfinished(folder: Path, session: str) -> bool:
+    """Whether a task of the session has not ended."""
+    with closing(_opened(folder / "segue.db")) as db:
+        query = "SELECT 1 FROM tasks WHERE thread_id = ? AND status NOT IN ('done', 'cancelled')"
+        return bool(db.execute(query, (session,)).fetchone())
+
+
 def rows_of(database: Path, session: str) -> Rows:
     """A session's rows in the tables that hold it, from a copy: to open what a killed process left is to repair it."""
     found: Rows = {table: [] for table in ("tasks", "events", "calls", "checkpoints", "writes", "texts")}
