@@ -192,6 +192,25 @@ def test_a_conversation_survives_a_restart(held: Held, database: Path) -> None:
         assert len(sessions(served)) == 1
 
 
+def test_an_answer_that_a_stopped_service_did_not_give_is_given_once(held: Held, database: Path) -> None:
+    messages: Messages = [{"role": "user", "content": "please hold"}]
+    agents = [held.agent("a", reply, tools=(refund,))]
+    with Served(database, OPEN, agents=agents) as served, stock(served) as client:
+        with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+            task_id = next(iter(stream)).id.removeprefix("chatcmpl-")
+            held.begun.wait(60)
+        with served.client() as http:
+            http.post(f"/api/tasks/{task_id}/pause").raise_for_status()
+        held.go.set()
+    with Served(database, OPEN, agents=[held.agent("a", reply, tools=(refund,))]) as served, stock(served) as client:
+        with served.client() as http:
+            http.post(f"/api/tasks/{task_id}/resume").raise_for_status()
+            wait_until(lambda: http.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
+        ids = [client.chat.completions.create(model="a", messages=messages).id for _ in range(2)]
+        assert [name == f"chatcmpl-{task_id}" for name in ids] == [True, False]
+        assert len(sessions(served)) == 2
+
+
 def test_a_paused_task_says_so_and_goes_on(client: openai.OpenAI, served: Served, held: Held) -> None:
     messages: Messages = [{"role": "user", "content": "please hold"}]
     with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:

@@ -36,6 +36,8 @@ class Service:
     frame_cache: FrameCache = field(default_factory=FrameCache)
     resuming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
+    given_again: set[str] = field(default_factory=set)
+    """Tasks that a completion joined, or whose answer it gave once more."""
     _open_streams: Counter[str] = field(default_factory=Counter)
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""

@@ -36,10 +36,9 @@ class CompletionTasks:
     async def begin(self, conversation: Conversation, retries: int, asked: RequestKey | None) -> Begun:
         """The task that answers the conversation's new message.
 
-        The same request again joins its task while that is unfinished, or if it is one of the client's `retries` and
-        the task may have ended since the first try; otherwise the message is answered anew, in a fork. A message after
-        an earlier answer starts a fork there. A message to a task that waits for a person is the answer; results go on
-        with the task that made their calls. `asked` is the client's own key of the request.
+        The same request again joins its task while the client may not have its answer; otherwise the message is
+        answered anew, in a fork. A message after an earlier answer starts a fork there. A message to a task that waits
+        for a person is the answer; results go on with the task that made their calls. `asked` is the client's own key.
 
         Raises:
             Those of `App.start` and `App.take_up`.
@@ -52,7 +51,8 @@ class CompletionTasks:
         key = replace(asked, also=key) if asked else key
         if conversation.results:
             return await self._bring(conversation, key if last is None else asked)
-        if last and (not is_over(last) or _may_be_of(last, retries)) and await self._has_tools(conversation, count - 1):
+        if last and await self._is_awaited(last, retries) and await self._has_tools(conversation, count - 1):
+            self._service.given_again.add(last.task_id)
             return await self._again(last)
         before = await self._before(conversation)
         if before is None:
@@ -124,6 +124,20 @@ class CompletionTasks:
                 return task
         return newest
 
+    async def _is_awaited(self, task: Task, retries: int) -> bool:
+        """Whether the client of a task may not have its answer.
+
+        That is so while the task is unfinished, if it may have ended since the first of the client's `retries`, and
+        once after it ended lately and had been interrupted, as by a service that was killed.
+        """
+        age = time.time() - task.updated_at
+        if not is_over(task) or (retries and age <= retries * TRY_SECONDS):
+            return True
+        if task.task_id in self._service.given_again or age > TRY_SECONDS:
+            return False
+        types = {event["type"] for event in await self._app.events(task.task_id)}
+        return "resumed" in types and types.isdisjoint(("question_asked", "approval_requested"))
+
     async def _again(self, task: Task) -> Begun:
         """Join a task, which is resumed if it was paused, interrupted or failed."""
         row = task.json()
@@ -140,8 +154,3 @@ class CompletionTasks:
     ) -> Begun:
         about = {"session_id": thread_id, "steer": steer, "files": files, **self._options}
         return await self._service.start(self._tenant, message, key, **about)
-
-
-def _may_be_of(task: Task, retries: int) -> bool:
-    """Whether a task that is over may have begun with an earlier try of the same request."""
-    return retries > 0 and time.time() - task.updated_at <= retries * TRY_SECONDS
