@@ -33,6 +33,8 @@ RECONNECT = 0.5
 CLEAN_EVERY = 30.0
 """Seconds between two looks for the jobs of processes that are gone; their tasks are found by their leases."""
 
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What a notification raises that this version cannot read: others may send any, and a later version new kinds."""
 _REPORT = """
     INSERT INTO workers (owner, agents, modes, concurrency, running, started_at, seen_at)
     VALUES (:owner, :agents, :modes, :concurrency, :running, :now, :now)
@@ -171,11 +173,12 @@ async def _pass_on(
 ) -> None:
     while True:
         async for notification in connection.notifies(timeout=QUIET):
-            message = json.loads(notification.payload)
-            if notification.channel == STREAMS:
-                hear(message)
-            else:
-                tell(*message.values())
+            with suppress(*_UNREADABLE):
+                message = json.loads(notification.payload)
+                if notification.channel == STREAMS:
+                    hear(message)
+                else:
+                    tell(*message.values())
         await connection.execute("SELECT 1")
 
 

@@ -7,16 +7,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import segue
 from segue.app import App
+from segue.checkpoints.postgres.connection import CHANNEL, STREAMS
 from segue.checkpoints.sqlite.storage import SqliteStorage
 from segue.core.agents import Agent
 from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
 from segue.core.task_status import TaskStatus
-from segue.runtime.notices import Notices
+from segue.runtime.notices import Notice, Notices
 from segue.runtime.relay import LONGEST, MOST, Delta, Deltas, Relay
 from segue.runtime.run import Run
 from tests.fakes import answer
@@ -194,6 +196,32 @@ async def test_any_text_can_be_sent(postgres_url: str) -> None:
         await came.wait()
         listening.cancel()
     assert heard == texts
+
+
+@pytest.mark.postgres
+async def test_a_notification_that_cannot_be_read_is_skipped(postgres_url: str) -> None:
+    told, connected, came = [], asyncio.Event(), asyncio.Event()
+
+    def tell(*ids: str) -> None:
+        told.append(ids)
+        came.set()
+
+    async with segue.open(postgres_url) as app:
+        runner = app._runner
+        listening = asyncio.create_task(runner.notices._listen(tell, runner.notices.hear, lambda _: connected.set()))  # type: ignore[misc]
+        await connected.wait()
+        unknown = json.dumps({"event": {"type": "later", "task_id": "t", "data": {}}, "after": 0, "at": 0})
+        sent = [(channel, text) for channel in (CHANNEL, STREAMS) for text in ("no JSON", "[" * 7000, "3")]
+        with runner.relay.following("t", Notice(runner.notices)):
+            async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+                for values in [*sent, (STREAMS, unknown), (CHANNEL, '{"task_id": "t"}')]:
+                    await connection.execute("SELECT pg_notify(%s, %s)", values)
+            coming = asyncio.create_task(came.wait())
+            await asyncio.wait({coming, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for each in (coming, listening):
+                each.cancel()
+            await asyncio.gather(coming, listening, return_exceptions=True)
+    assert told == [("t",)]
 
 
 def row(task_id: str) -> Task:
