@@ -57,14 +57,14 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
         "需要 API 密钥：请发送 Authorization: Bearer <密钥>。",
         "An API key is required: send Authorization: Bearer <key>.",
     ),
-    "TooManyRequests": ("请求过多：请等待 {seconds} 秒。", "Too many requests: wait {seconds} seconds."),
+    "TooManyRequests": ("请求过多：请等待 {seconds} 秒。", "Too many requests: wait {seconds} s."),
     "TooManyTasks": (
         "同时运行的任务最多 {most} 个：请等其中一个结束。",
         "The limit of running tasks is {most}: wait until one of them ends.",
     ),
     "TooManyStreams": ("同时打开的流最多 {most} 个：请关闭一个。", "The limit of open streams is {most}: close one."),
     "Stopping": ("服务正在停止：请稍后再试。", "The service is shutting down: try again in a moment."),
-    "RequestTimeout": ("请求体没有在 {seconds} 秒内到达。", "The body did not arrive within {seconds} seconds."),
+    "RequestTimeout": ("请求体没有在 {seconds} 秒内到达。", "The body did not arrive within {seconds} s."),
     "BodyTooLong": ("请求体超过 {most} 字节。", "The body is longer than {most} bytes."),
     "NoFileName": (
         "文件没有名字：用 ?name=… 给出，或作为表单发送，例如 curl -F file=@FILE。",
