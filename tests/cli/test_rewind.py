@@ -126,6 +126,14 @@ def test_a_session_is_exported_and_imported(tmp_path: Path) -> None:
     assert (broken := run("import", "broken.json")).exit_code == 2 and "not valid JSON" in broken.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--undo",)])
+def test_an_edit_that_is_not_valid_is_refused_before_anything_is_undone(options: tuple[str, ...]) -> None:
+    refused = run("edit", first_id(), "--set", "messages=[]", *options)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("The state has no field 'messages' that can be changed")
+    assert run("undo", first_id()).stdout == "Undone: parcel(): brought back the parcel\n"
+
+
 def test_sessions_are_copied_to_another_database() -> None:
     first, again = run("copy", "segue.db", "other.db"), run("copy", "segue.db", "other.db", "s", "--json")
     assert (first.stdout, first.stderr) == ("Sessions copied: 1; there already: 0; not copied: 0.\n", "1/1 s: copied\n")

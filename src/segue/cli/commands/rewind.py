@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, complain, report_errors
+from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
 from ..latest import find_session, named
 from ..remembered import for_session, for_snapshot
 from ..settings import DEFAULT_DATABASE, Settings
@@ -153,6 +153,8 @@ def edit(
         from ..views.timeline import effect_lines
 
         async def begun(opened: "App") -> "Json":
+            if state:
+                await _check_state(opened, snapshot, state, settings)
             place, effects, undone = await _gone_back(opened, snapshot, undo)
             _check_undone(snapshot, effects, undone, settings)
             if not as_json:
@@ -165,6 +167,17 @@ def edit(
             return task
 
         raise typer.Exit(edited(settings, begun, as_json=as_json))
+
+
+async def _check_state(opened: "App", snapshot: str, state: "Json", settings: Settings) -> None:
+    """Exit before anything is undone where the state cannot be changed like this."""
+    from ...core.errors import TaskError
+
+    try:
+        await opened.rewind.check_edit(**await opened.find_snapshot(snapshot), changes=state)
+    except TaskError as error:
+        complain(sentence_of(error, settings))
+        raise typer.Exit(USAGE) from error
 
 
 def _source(place: "Json") -> "Json":

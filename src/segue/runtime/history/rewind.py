@@ -246,6 +246,24 @@ class Rewind:
             )
         return found[0]
 
+    async def check_edit(
+        self, session_id: str, checkpoint_id: str, changes: Mapping[str, Any]
+    ) -> tuple[Place, dict[str, Any]]:
+        """The place of a snapshot, and changes to its state in the form that the state holds.
+
+        Raises:
+            UnknownThread, UnknownSnapshot, DamagedSession.
+            TaskError: the state cannot be changed like this.
+        """
+        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
+        state = await self._state(place)
+        if not state.next:
+            raise TaskError(
+                "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
+                checkpoint_id=place.checkpoint_id,
+            )
+        return place, checked_edit(state.values, changes)
+
     async def _edit_state(
         self,
         session_id: str,
@@ -254,14 +272,8 @@ class Rewind:
         changes: Mapping[str, Any],
         key: RequestKey | None,
     ) -> Started:
-        place = await self._storage.sessions.find_place(checkpoint_id, session_id)
-        snapshot, state = await self._snapshot(session_id, place.checkpoint_id), await self._state(place)
-        if not state.next:
-            raise TaskError(
-                "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
-                checkpoint_id=place.checkpoint_id,
-            )
-        values = checked_edit(state.values, changes)
+        place, values = await self.check_edit(session_id, checkpoint_id, changes)
+        snapshot = await self._snapshot(session_id, place.checkpoint_id)
         copy = Place(new_session, place.inside, place.checkpoint_id)
         # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
         async with self._forked(session_id, place.checkpoint_id, new_session, blocked=True) as task:
