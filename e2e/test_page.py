@@ -286,7 +286,7 @@ def test_an_answer_that_is_no_decision_is_marked_also_after_a_reload(service: Se
     say(page, "please ramble", agent="shop")
     for _ in range(2):
         expect(page.locator(".answer")).to_have_text("Nice weather today.")
-        expect(page.get_by_text("The model did not keep to the protocol")).to_be_visible()
+        expect(page.get_by_text("The model did not keep to the protocol")).to_contain_text("protocol to native")
         page.reload()
 
 

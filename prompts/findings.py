@@ -101,6 +101,7 @@ FINDINGS: Mapping[str, tuple[str, str]] = {
         "damaged sessions beside these: {n}; repair those, then run this again",
     ),
     "no_tools": ("没有工具", "no tools"),
+    "unusable_agent": ("{agent} 无法使用：{why}", "{agent} cannot be used: {why}"),
     "model": ("{name}，来自 {origin}", "{name}, from {origin}"),
     "no_model": (
         "没有语言模型：请设置 OPENAI_API_KEY（或 OPENAI_BASE_URL），或使用 --model openai:名称",

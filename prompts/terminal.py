@@ -386,8 +386,10 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
         "The task has not ended ({status}), and no process runs it now. To resume it:",
     ),
     "malformed": (
-        "模型没有按协议回复：以上是它最后一次回复的文字，可能不是对问题的回答。",
-        "The model did not keep to the protocol: this is the text of its last reply, which may be no answer.",
+        "模型没有按协议回复：以上是它最后一次回复的文字，可能不是对问题的回答。"
+        '如果模型支持工具调用，请在智能体文件中设置 protocol = "native"，或使用 Agent(protocol="native")。',
+        "The model did not keep to the protocol: this is the text of its last reply, which may be no answer. "
+        'If its endpoint takes tools, set protocol = "native" in the agents file, or Agent(protocol="native").',
     ),
     "file_renamed": ("文件“{given}”在数据文件夹中名为“{name}”。", "The file '{given}' is '{name}' in the data folder."),
     # Lists and summaries.

@@ -233,6 +233,23 @@ class Registry:
         return services
 
 
+async def all_tools(agents: Iterable[Agent]) -> dict[str, list[str] | SegueError]:
+    """The tools of each agent, with those of its MCP servers, or why it has none, by the agent's id."""
+    registry = Registry()
+    try:
+        return {agent.agent_id: await _prepared(registry, agent) for agent in agents}
+    finally:
+        await registry.close()
+
+
+async def _prepared(registry: Registry, agent: Agent) -> list[str] | SegueError:
+    try:
+        await registry.prepare(agent)
+        return [*registry.tools_for(agent)]
+    except SegueError as error:
+        return error
+
+
 async def served_tools(agents: Iterable[Agent]) -> dict[str, str]:
     """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
     registry = Registry()

@@ -45,6 +45,7 @@ def test_an_answer_that_is_no_decision_is_remarked_on_and_flagged(here: Path) ->
         said, last = run(*asked), json.loads(run(*asked, "--json").stdout.splitlines()[-1])
     assert (said.exit_code, said.stdout) == (0, "Nice weather today.\n")
     assert "The model did not keep to the protocol" in said.stderr
+    assert 'set protocol = "native" in the agents file, or Agent(protocol="native")' in " ".join(said.stderr.split())
     assert last["result"]["malformed"] is True
 
 

@@ -112,6 +112,20 @@ def test_extras_say_what_is_missing_and_how_to_get_it() -> None:
     )
 
 
+def test_an_agent_that_lacks_an_extra_fails_and_an_example_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    code, report = examined(Settings(":memory:"))
+    assert code == 0
+    assert re.search(r"^! agents    data cannot be used: .* pip install 'segue\[data\]'", report, re.MULTILINE)
+    (tmp_path / "a.toml").write_text('[[agent]]\nagent_id = "sales"\ntools = ["data"]\n', encoding="utf-8")
+    code, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
+    assert code == 1
+    assert re.search(r"^✗ agents    sales cannot be used: .* pip install 'segue\[data\]'", report, re.MULTILINE)
+    assert re.search(r"^✓ agents    travel \(", report, re.MULTILINE)
+
+
 async def written(path: Path, *sessions: str) -> dict[str, str]:
     """A database with an ended task in each session; the tasks' ids."""
     async with segue.open(path) as app:
@@ -212,7 +226,9 @@ def test_tools_of_mcp_servers_are_listed_and_a_dead_server_is_named(tmp_path: Pa
         ),
         encoding="utf-8",
     )
-    _, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
+    code, report = examined(Settings(":memory:", str(tmp_path / "a.toml")))
+    assert code == 1
+    assert "✗ agents    gone cannot be used: The MCP server 'gone' cannot be used" in report
     listed = CliRunner().invoke(app, ["agents", "--agents", str(tmp_path / "a.toml")], env={"COLUMNS": "300"}).stdout
     for text in (report, listed):
         assert "stock, label, picture" in text

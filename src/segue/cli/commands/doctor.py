@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ...core.agents import Agent
 from ...core.attachments import FilesReport
 from ...core.databases import is_server
 from ...core.environment import need_extra
-from ...core.errors import DamagedSession, MissingExtra, NothingReadable, SegueError, UnknownThread, listed
+from ...core.errors import DamagedSession, NothingReadable, SegueError, UnknownThread, listed
 from ...entry import open as open_app
 from ...graphs.chat import MODES
 from ...models.build import build_model, chosen_model
@@ -35,10 +35,9 @@ from ...prompts.errors import render
 from ...prompts.findings import finding
 from ...prompts.language import Language
 from ...prompts.words import described, word
-from ...registry import Registry, served_tools, services_of
+from ...registry import EXAMPLES, Registry, all_tools, services_of
 from ...runtime.runner import Runner
 from ...runtime.thread_state import state_at
-from ...tools.builtin import BUILTIN
 from ..command_lines import SHORT, task_command
 from ..exits import FAILED
 from ..settings import Settings
@@ -104,13 +103,12 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield extras(declared, importlib.metadata.requires("segue") or (), language)
     yield from _database(settings, language)
     try:
-        agents = _agents(settings)
+        given = settings.agents()
+        agents = Registry((*EXAMPLES, *given)).agents
     except SegueError as error:
         yield Finding(False, "agents", render(error, language))
         return
-    served = asyncio.run(served_tools(agents.values()))
-    listed_agents = (f"{name} ({_tool_names(agent, served, language)})" for name, agent in agents.items())
-    yield Finding(True, "agents", "; ".join(listed_agents))
+    yield from _tools(agents, {agent.agent_id for agent in given}, language)
     chosen = agents.get(settings.chosen_agent()) or next(iter(agents.values()))
     yield from _model(chosen, settings.model, environ, language)
     yield _prompts(chosen, language)
@@ -297,19 +295,17 @@ def _with_cure(file: Path, found: str, language: Language) -> str:
     return finding("save", language, found=found, command=saving(file))
 
 
-def _agents(settings: Settings) -> dict[str, Agent]:
-    registry = Registry()
-    for agent in settings.agents():
-        registry.register(agent)
-    return {name: registry.agent(name) for name in registry.agents}
-
-
-def _tool_names(agent: Agent, served: Mapping[str, str], language: Language) -> str:
-    try:
-        names = [*BUILTIN.resolve(agent.tools), *filter(None, [served.get(agent.agent_id)])]
-        return ", ".join(names) or finding("no_tools", language)
-    except MissingExtra as error:
-        return render(error, language)
+def _tools(agents: Mapping[str, Agent], given: Collection[str], language: Language) -> Iterator[Finding]:
+    """The tools of each agent, and each agent that cannot have its own; a warning unless the user has `given` it."""
+    found = asyncio.run(all_tools(agents.values()))
+    whole = {name: tools for name, tools in found.items() if not isinstance(tools, SegueError)}
+    listed_agents = (f"{name} ({', '.join(tools) or finding('no_tools', language)})" for name, tools in whole.items())
+    if whole:
+        yield Finding(True, "agents", "; ".join(listed_agents))
+    for name, error in found.items():
+        if isinstance(error, SegueError):
+            detail = finding("unusable_agent", language, agent=name, why=render(error, language))
+            yield Finding(False if name in given else None, "agents", detail)
 
 
 def _model(agent: Agent, override: str, environ: Mapping[str, str], language: Language) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ export default {
   "turn.pausing": "当前调用结束后暂停",
   "turn.pausingAnswer": "本次回答写完后暂停",
   "turn.cancelled": "已停止，完成的部分保留在对话中。",
-  "turn.malformed": "模型没有按协议回复：以上是它最后一次回复的文字，可能不是对问题的回答。",
+  "turn.malformed": "模型没有按协议回复：以上是它的最后一次回复，可能不是回答。如果它支持工具调用，请把智能体的 protocol 设为 native。",
   "turn.failed": "任务失败。",
   "turn.waiting": "等待你处理",
   "turn.fallback": "{from} 未能完成，改由 {to} 处理：{reason}",
