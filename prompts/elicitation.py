@@ -19,6 +19,11 @@ _PAUSED: Mapping[Language, str] = {
     "zh": "任务已暂停；再发送一条消息即可继续。",
     "en": "The task is paused. Send another message to continue.",
 }
+_STOPPED: Mapping[Language, str] = {
+    "zh": "服务已停止。它再次启动后会继续此任务；重新发送同一条消息即可读取回答。",
+    "en": "The service was stopped. It goes on with the task when it starts again; send the same message to read the "
+    "answer.",
+}
 _CANCELLED: Mapping[Language, str] = {"zh": "任务已取消。", "en": "The task was cancelled."}
 _DECLINED: Mapping[Language, str] = {"zh": "已被拒绝。", "en": "A person declined."}
 _APPROVING = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "批准", "同意", "可以", "好", "好的", "是"})
@@ -43,9 +48,11 @@ def ask_again(question: Mapping[str, Any], session_id: str, language: Language) 
     return f"{reply_notice(question, language)} {_CALL_AGAIN[language].format(session_id=session_id)}"
 
 
-def stop_notice(status: str, language: Language) -> str:
-    """The sentence on a task that was paused or cancelled."""
-    return (_CANCELLED if status == "cancelled" else _PAUSED)[language]
+def stop_notice(status: str, language: Language, *, resumed: bool = False) -> str:
+    """The sentence on a task that was paused or cancelled, or that the service resumes when it starts again."""
+    if status == "cancelled":
+        return _CANCELLED[language]
+    return (_STOPPED if resumed else _PAUSED)[language]
 
 
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:

@@ -9,6 +9,9 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
+from segue.prompts.elicitation import stop_notice
+from segue.server.shutdown import drain
+
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
 from .shop import refund, reply
 
@@ -224,6 +227,31 @@ def test_a_paused_task_says_so_and_goes_on(client: openai.OpenAI, served: Served
     assert text == "The task is paused. Send another message to continue."
     messages.append({"role": "assistant", "content": text})
     assert say(client, messages, "go on") == "Settled, 好的."
+    assert held.effects == ["one"]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_stream_that_ends_as_the_service_stops_says_how_the_task_goes_on(
+    held: Held, database: Path, resume: bool
+) -> None:
+    settings, agents = ServerSettings(drain_seconds=20, resume=resume), [held.agent("a", reply)]
+    messages: Messages = [{"role": "user", "content": "please hold"}]
+    with Served(database, settings, agents=agents) as served, stock(served) as client:
+        with client.chat.completions.create(model="a", messages=messages, stream=True) as stream:
+            task_id = next(iter(stream)).id.removeprefix("chatcmpl-")
+            held.begun.wait(60)
+            run = served.service.app._runner.run_of(task_id)
+            stopping = served.begin(drain(served.service))
+            wait_until(lambda: run is not None and bool(run.reason))
+            held.go.set()
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        stopping.result(60)
+    assert text == stop_notice("paused", "en", resumed=resume)
+    with Served(database, settings, agents=agents) as served, stock(served) as client, served.client() as http:
+        if resume:
+            wait_until(lambda: http.get(f"/api/tasks/{task_id}").json()["task"]["status"] == "done")
+        again = client.chat.completions.create(model="a", messages=messages)
+    assert (again.id, again.choices[0].message.content) == (f"chatcmpl-{task_id}", "Settled, 好的.")
     assert held.effects == ["one"]
 
 

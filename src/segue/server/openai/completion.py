@@ -34,6 +34,8 @@ class Completion:
     reasoning: str = ""
     said: list[str] = field(default_factory=list)
     """The texts of this one that calls follow."""
+    resumed: bool = False
+    """Whether the service, which stops, resumes the task when it starts again."""
 
     def deltas(self, event: Event) -> Iterator[Json]:
         """What an event adds to the answer, or to the thinking before it."""
@@ -90,7 +92,7 @@ class Completion:
             return str(result["answer"]).removeprefix(self.before)
         if result["status"] != "waiting":
             answer = str(result["answer"]).removeprefix(self.before)
-            return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language))))
+            return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
             return self.content or "\n\n".join(self.said)
         return reply_notice(result["question"], language)
@@ -133,7 +135,7 @@ async def _chunks(
         async for event in events:
             for delta in completion.deltas(event):
                 yield _frame(completion.chunk(delta))
-    result = await outcome(service.app, tenant, task_id)
+    result = await result_of(service, tenant, completion)
     if result["status"] == "error":
         yield _frame({"error": error_of(result)})
         return
@@ -144,6 +146,14 @@ async def _chunks(
     if include_usage:
         yield _frame(completion.usage_chunk(result))
     yield b"data: [DONE]\n\n"
+
+
+async def result_of(service: Service, tenant: Tenant, completion: Completion) -> Json:
+    """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
+    result = await outcome(service.app, tenant, completion.row["task_id"])
+    if service.draining and service.settings.resume and result["status"] == "paused":
+        completion.resumed = (await service.app.task(result["task_id"]))["wanted"] is None
+    return result
 
 
 def error_of(result: Json) -> Json:

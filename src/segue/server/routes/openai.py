@@ -10,14 +10,13 @@ from ...core.events import from_dict
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
-from ..openai.completion import Completion, chunks, error_of, said_before_calls
+from ..openai.completion import Completion, chunks, error_of, result_of, said_before_calls
 from ..openai.conversation import Conversation
 from ..openai.tasks import CompletionTasks
 from ..openai.uploaded_files import with_contents
 from ..service import Service
 from ..sse.stream import EventStream, events_of
 from ..tenants import Tenant
-from ..views import outcome
 from .chat import task_headers
 from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, TenantDep, Unset, routes
 
@@ -104,7 +103,7 @@ async def _whole(service: Service, tenant: Tenant, completion: Completion, after
         async for event in events:
             for _ in completion.deltas(event):
                 pass
-    result = await outcome(service.app, tenant, task_id)
+    result = await result_of(service, tenant, completion)
     headers = task_headers(tenant, completion.row)
     if result["status"] == "error":
         return JsonResponse({"error": error_of(result)}, 502, headers)
