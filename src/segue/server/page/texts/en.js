@@ -66,7 +66,7 @@ export default {
   "turn.pausingAnswer": "Pausing after this answer",
   "turn.cancelled": "Stopped. What was finished stays in the conversation.",
   "turn.malformed":
-    "The model did not keep to the protocol: this is its last reply, maybe no answer. If it can call tools, set the agent's protocol to native.",
+    "The model did not keep to the protocol: this is its last reply. If it calls tools, set its protocol to native.",
   "turn.failed": "The task failed.",
   "turn.waiting": "Waiting for you",
   "turn.fallback": "{from} did not work out, {to} took over: {reason}",
