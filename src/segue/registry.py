@@ -169,8 +169,7 @@ class Registry:
             As `prepare`.
         """
         await self.prepare(agent)
-        own = BUILTIN.resolve(agent.tools)
-        return [name for name in self.tools_for(agent) if name not in own]
+        return _without_own(agent, self.tools_for(agent))
 
     async def close(self) -> None:
         """End the MCP servers' sessions and let go of the models."""
@@ -252,18 +251,18 @@ async def _prepared(registry: Registry, agent: Agent) -> list[str] | SegueError:
 
 async def served_tools(agents: Iterable[Agent]) -> dict[str, str]:
     """The tools of each agent's MCP servers, or why they cannot be listed, by the agent's id."""
-    registry = Registry()
-    try:
-        return {agent.agent_id: await _served(registry, agent) for agent in agents if agent.mcp}
-    finally:
-        await registry.close()
+    served = [agent for agent in agents if agent.mcp]
+    found = await all_tools(served)
+    return {agent.agent_id: _served(agent, found[agent.agent_id]) for agent in served}
 
 
-async def _served(registry: Registry, agent: Agent) -> str:
-    try:
-        return ", ".join(await registry.served_tools(agent))
-    except SegueError as error:
-        return str(error)
+def _served(agent: Agent, tools: list[str] | SegueError) -> str:
+    return str(tools) if isinstance(tools, SegueError) else ", ".join(_without_own(agent, tools))
+
+
+def _without_own(agent: Agent, tools: Iterable[str]) -> list[str]:
+    own = BUILTIN.resolve(agent.tools)
+    return [name for name in tools if name not in own]
 
 
 def _together(own: Mapping[str, Tool], served: Iterable[McpTool]) -> Mapping[str, Tool]:
