@@ -33,8 +33,6 @@ RECONNECT = 0.5
 CLEAN_EVERY = 30.0
 """Seconds between two looks for the jobs of processes that are gone; their tasks are found by their leases."""
 
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What a notification raises that this version cannot read: others may send any, and a later version new kinds."""
 _REPORT = """
     INSERT INTO workers (owner, agents, modes, concurrency, running, started_at, seen_at)
     VALUES (:owner, :agents, :modes, :concurrency, :running, :now, :now)
@@ -173,13 +171,21 @@ async def _pass_on(
 ) -> None:
     while True:
         async for notification in connection.notifies(timeout=QUIET):
-            with suppress(*_UNREADABLE):
-                message = json.loads(notification.payload)
-                if notification.channel == STREAMS:
-                    hear(message)
-                else:
-                    tell(*message.values())
+            message = _read(notification.payload)
+            if notification.channel == STREAMS:
+                hear(message)
+            elif message:
+                tell(*(each for each in message.values() if isinstance(each, str)))
         await connection.execute("SELECT 1")
+
+
+def _read(payload: str) -> Json:
+    """What a notification says; nothing where it is not a JSON object, which others may send."""
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 async def _clean(queue: "App") -> None:

@@ -159,16 +159,14 @@ class Relay:
 
     def _hear(self, message: Json) -> None:
         """Take in what another process sent, or this one itself."""
-        now = time.monotonic()
-        if "watch" in message:
+        now, watched = time.monotonic(), message.get("watch")
+        if isinstance(watched, str):
             self._watched = {task: until for task, until in self._watched.items() if until > now}
-            self._watched[message["watch"]] = now + WATCHED
-        elif followers := self._followers.get(message["event"]["task_id"]):
-            event = from_dict(message["event"])
-            if isinstance(event, Token | Thinking | AttemptRestarted):
-                for deltas, notice in followers:
-                    deltas.add(Delta(event, message["after"], message["at"]))
-                    notice.stream()
+            self._watched[watched] = now + WATCHED
+        elif delta := _delta_of(message):
+            for deltas, notice in self._followers.get(delta.event.task_id, ()):
+                deltas.add(delta)
+                notice.stream()
 
 
 def _counted(run: Run, event: Token | Thinking | AttemptRestarted) -> Iterator[Delta]:
@@ -186,3 +184,12 @@ def _counted(run: Run, event: Token | Thinking | AttemptRestarted) -> Iterator[D
 
 def _message(delta: Delta) -> Json:
     return {"event": to_dict(delta.event), "after": delta.after, "at": delta.at}
+
+
+def _delta_of(message: Json) -> Delta | None:
+    """The delta that `_message` wrote; None for what this version cannot read."""
+    try:
+        event, after, at = from_dict(message["event"]), int(message["after"]), int(message["at"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Delta(event, after, at) if isinstance(event, Token | Thinking | AttemptRestarted) else None
