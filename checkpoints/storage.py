@@ -59,13 +59,26 @@ class Storage(ABC):
     ) -> FencedSaver:
         """A saver for this process, which holds no thread yet."""
 
+    @staticmethod
     @abstractmethod
+    def touch(connection: Any) -> None:
+        """Write something as it is."""
+
     async def check_writable(self) -> None:
         """Make sure that the database can be written.
 
         Raises:
             DatabaseUnavailable: saying why it cannot.
         """
+        await self.database.write(self.touch)
+
+    async def sync(self) -> None:
+        """Make sure that everything that was written is on the disk.
+
+        Raises:
+            DatabaseUnavailable: it is not.
+        """
+        await self.database.write(self.touch, synced=True)
 
     @abstractmethod
     async def compact(self) -> None:

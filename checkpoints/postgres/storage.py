@@ -32,11 +32,13 @@ class PostgresStorage(Storage):
     ) -> FencedPostgresSaver:
         return FencedPostgresSaver(self.database, on_events, on_pause)
 
-    async def check_writable(self) -> None:
-        def touch(connection: Connection) -> None:
-            connection.execute(_TOUCH)
+    @staticmethod
+    def touch(connection: Connection) -> None:
+        connection.execute(_TOUCH)
 
-        await self.database.write(touch)
+    async def sync(self) -> None:
+        """Wait for what was submitted: every commit is synced."""
+        await self.database.write(lambda _: None)
 
     async def compact(self) -> None:
         """Do nothing: the server's autovacuum reuses the room of deleted rows."""

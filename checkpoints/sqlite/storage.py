@@ -41,6 +41,7 @@ class SqliteStorage(Storage):
     database: SqliteDatabase
     schema_version = SCHEMA_VERSION
     lease_ttl = TTL
+    touch = staticmethod(touch)
 
     def __init__(self, database: SqliteDatabase) -> None:
         folder = Path(f"{file_of(database.path)}.files")
@@ -50,9 +51,6 @@ class SqliteStorage(Storage):
         self, on_events: Callable[[list[Event]], None] | None = None, on_pause: Callable[[str], None] | None = None
     ) -> FencedSqliteSaver:
         return FencedSqliteSaver(self.database, on_events, on_pause)
-
-    async def check_writable(self) -> None:
-        await self.database.write(touch)
 
     async def compact(self) -> None:
         await rewrite(self.database)

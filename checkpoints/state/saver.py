@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar, cast
@@ -69,6 +70,43 @@ class Statements(Protocol):
     def run(self, connection: Connection) -> None: ...
 
 
+@dataclass
+class _Hold:
+    """A thread as this process writes it: under a fence, and only until a write fails; unfenced where it is 0."""
+
+    thread_id: str
+    fence: int = 0
+    _error: BaseException | None = None
+
+    def check(self, connection: Connection) -> None:
+        """Make sure, in a transaction, that the thread is still ours."""
+        if self.fence:
+            check_fence(connection, self.thread_id, self.fence)
+
+    def note(self, error: BaseException) -> None:
+        """From now on, let nothing be written that builds on a write that failed."""
+        if self.fence:
+            self._error = self._error or error
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """As `note`, for an error that is raised."""
+        try:
+            yield
+        except BaseException as error:
+            self.note(error)
+            raise
+
+    def refuse_gap(self) -> None:
+        """Raise DatabaseUnavailable where an earlier write failed."""
+        if self._error is not None:
+            raise DatabaseUnavailable(
+                "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
+                thread_id=self.thread_id,
+                error=self._error,
+            ) from self._error
+
+
 class FencedSaver(BaseCheckpointSaver[str]):
     """Saves checkpoints for the threads that this process holds, and events with them.
 
@@ -91,25 +129,32 @@ class FencedSaver(BaseCheckpointSaver[str]):
         self._on_pause = on_pause
         self._decoded = DecodedValues()
         # Shared with the clones that LangGraph makes of a saver: changed in place, never replaced.
-        self._fences: dict[str, int] = {}
-        self._lost_writes: dict[tuple[str, str, str], BaseException] = {}
+        self._holds: dict[str, _Hold] = {}
         self._kept_reads: dict[str, dict[object, Any]] = {}
 
     def hold(self, thread_id: str, fence: int) -> None:
-        """From now on write to the thread only while `fence` is the lease's."""
-        self._fences[thread_id] = fence
+        """From now on write to the thread only while `fence` is the lease's, and only until a write fails."""
+        self._holds[thread_id] = _Hold(thread_id, fence)
         self._kept_reads.pop(thread_id, None)
-        for key in [key for key in self._lost_writes if key[0] == thread_id]:
-            del self._lost_writes[key]
 
     def fence(self, thread_id: str) -> int:
         """The fence that the thread is written under; 0 if it is not held."""
-        return self._fences.get(thread_id, 0)
+        hold = self._holds.get(thread_id)
+        return hold.fence if hold else 0
 
     def release(self, thread_id: str) -> None:
         """Write to the thread unfenced again."""
-        self._fences.pop(thread_id, None)
+        self._holds.pop(thread_id, None)
         self._kept_reads.pop(thread_id, None)
+
+    def check_saved(self, thread_id: str) -> None:
+        """Make sure that every write to the thread since it was held is stored; LangGraph drops some errors.
+
+        Raises:
+            DatabaseUnavailable: one is not.
+        """
+        if hold := self._holds.get(thread_id):
+            hold.refuse_gap()
 
     def keep_reads(self, thread_id: str) -> None:
         """Until the next write to a thread that is held, read each of its checkpoints once."""
@@ -138,22 +183,20 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
         Raises:
             StaleOwner: another owner took the thread; nothing was written.
-            DatabaseUnavailable: it cannot be written, or the writes that led to it could not.
+            DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
-        thread_id, key, statements = _thread_of(config), _key_of(config), self.statements(_thread_of(config))
-        check = self._fenced(thread_id)
-        saved = statements.put(config, checkpoint, metadata, new_versions)
+        thread_id = _thread_of(config)
+        hold, statements = self._hold(thread_id), self.statements(thread_id)
+        with hold.noting():
+            saved = statements.put(config, checkpoint, metadata, new_versions)
 
         def save(connection: Connection) -> list[str]:
-            check(connection)
-            self._refuse_gap(key)
+            hold.check(connection)
+            hold.refuse_gap()
             statements.run(connection)
             return [row["task_id"] for row in connection.execute(_PAUSE_REQUESTED, (thread_id,))]
 
-        def forget(_: BaseException) -> None:
-            self._lost_writes.pop(key, None)
-
-        for task_id in await asyncio.shield(self._database.submit(save, failed=forget)):
+        for task_id in await asyncio.shield(self._database.submit(save, failed=hold.note)):
             if self._on_pause is not None:
                 self._on_pause(task_id)
         return saved
@@ -163,33 +206,27 @@ class FencedSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Save what a node wrote, its events in the event log.
 
-        What a node that ended wrote is committed with the checkpoint after it, or a moment later. Where it cannot be
-        written, that checkpoint and a question of another node fail.
+        What a node of a held thread wrote that ended is committed with the checkpoint after it, or a moment later.
 
         Raises:
             StaleOwner: another owner took the thread; nothing was written.
-            DatabaseUnavailable: it cannot be written.
+            DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
-        key, check = _key_of(config), self._fenced(_thread_of(config))
+        hold, statements = self._hold(_thread_of(config)), self.statements(_thread_of(config))
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
-        deferred = not any(channel in WRITES_IDX_MAP for channel, _ in kept)
-        statements, lost = self.statements(_thread_of(config)), partial(self._lost_writes.__setitem__, key)
+        deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
+        with hold.noting():
+            statements.put_writes(config, kept, task_id, task_path)
 
         def save(connection: Connection) -> list[EventForm]:
-            check(connection)
-            if not deferred:
-                self._refuse_gap(key)
+            hold.check(connection)
+            hold.refuse_gap()
             stored = _insert(connection, config, task_id, events)
             statements.run(connection)
             return stored
 
-        try:
-            statements.put_writes(config, kept, task_id, task_path)
-        except BaseException as error:
-            lost(error)
-            raise
-        writing = self._database.submit(save, failed=lost, deferred=deferred)
+        writing = self._database.submit(save, failed=hold.note, deferred=deferred)
         writing.add_done_callback(self._tell)  # in the order of the transactions, also when the caller is cancelled
         if not deferred:
             await asyncio.shield(writing)
@@ -204,7 +241,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         Raises:
             StaleOwner: another owner took the thread; nothing was deleted.
         """
-        check = self._fenced(thread_id)
+        check = self._hold(thread_id).check
 
         def drop(connection: Connection) -> None:
             check(connection)
@@ -214,7 +251,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the checkpoints of a thread; its events, calls and tasks stay."""
-        check = self._fenced(thread_id)
+        check = self._hold(thread_id).check
 
         def delete(connection: Connection) -> None:
             check(connection)
@@ -224,7 +261,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy the checkpoints of a thread to one that has none; a session is copied with `App.fork`."""
-        check = self._fenced(target_thread_id)
+        check = self._hold(target_thread_id).check
 
         def copy(connection: Connection) -> None:
             check(connection)
@@ -237,7 +274,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         steps: dict[str, Callable[[Connection, str], object]] = {"keep_latest": keep_newest, "delete": delete_rows}
         if strategy not in steps:
             raise ValueError(f"There is no strategy {strategy!r}: use one of {', '.join(steps)}.")
-        checks = {thread_id: self._fenced(thread_id) for thread_id in thread_ids}
+        checks = {thread_id: self._hold(thread_id).check for thread_id in thread_ids}
 
         def prune(connection: Connection) -> None:
             for thread_id, check in checks.items():
@@ -254,7 +291,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         """
 
         def check(connection: Connection, thread_id: str) -> None:
-            self._fenced(thread_id)(connection)
+            self._hold(thread_id).check(connection)
 
         await self._database.write(lambda connection: delete_runs(connection, run_ids, check))
 
@@ -350,26 +387,10 @@ class FencedSaver(BaseCheckpointSaver[str]):
             kept[key] = await self._database.read(work)
         return cast(T, kept[key])
 
-    def _fenced(self, thread_id: str) -> Callable[[Connection], None]:
-        """What makes sure, in a transaction, that the thread is still ours, if it is held now."""
-        fence = self._fences.get(thread_id)
+    def _hold(self, thread_id: str) -> "_Hold":
+        """How the thread is held now, for a write to it."""
         self._kept_reads.pop(thread_id, None)
-
-        def check(connection: Connection) -> None:
-            if fence is not None:
-                check_fence(connection, thread_id, fence)
-
-        return check
-
-    def _refuse_gap(self, key: tuple[str, str, str]) -> None:
-        """Let no checkpoint and no question pass writes that failed."""
-        error = self._lost_writes.get(key)
-        if error is not None:
-            raise DatabaseUnavailable(
-                "A step of session '{thread_id}' could not be saved ({error}): resume its task.",
-                thread_id=key[0],
-                error=error,
-            ) from error
+        return self._holds.get(thread_id) or _Hold(thread_id)
 
 
 def _thread_of(config: RunnableConfig) -> str:

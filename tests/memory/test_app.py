@@ -6,8 +6,8 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.core.errors import InvalidMemory, UnknownMemory
-from segue.memory.folder import root_of
+from segue.core.errors import DatabaseUnavailable, InvalidMemory, UnknownMemory
+from segue.memory.folder import MemoryFolder, root_of
 
 from .fakes import entry
 
@@ -29,6 +29,16 @@ async def test_memory_is_beside_the_database_or_where_it_is_named(
         assert app.memory.root == tmp_path / "elsewhere"
     async with segue.open(tmp_path / "segue.db", memory=tmp_path / "named") as app:
         assert app.memory.root == tmp_path / "named"
+
+
+async def test_an_entry_waits_until_what_led_to_it_is_on_the_disk(tmp_path: Path) -> None:
+    async def full() -> None:
+        raise DatabaseUnavailable("The database has no room left.")
+
+    memory = MemoryFolder(tmp_path)
+    with pytest.raises(DatabaseUnavailable):
+        await memory.of("ann", full).append("logs.md", entry(1))
+    assert await memory.files(user_id="ann") == []
 
 
 async def test_memory_of_a_database_in_memory_ends_with_the_app() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +21,19 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 
+async def _nothing() -> None: ...
+
+
 class UserMemory:
     """A user's memory files, as the graphs see them: a `Memory`."""
 
-    def __init__(self, folder: "MemoryFolder", user_id: str) -> None:
+    def __init__(self, folder: "MemoryFolder", user_id: str, before_write: Callable[[], Awaitable[None]]) -> None:
         self._folder = folder
         self._user_id = user_id
+        self._before_write = before_write
 
     async def append(self, name: str, entry: MemoryEntry) -> None:
+        await self._before_write()
         await asyncio.to_thread(self._folder.files_of(self._user_id).append, name, entry)
 
     async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
@@ -58,9 +63,12 @@ class MemoryFolder:
             self._root = Path(self._temporary.name)
         return self._root
 
-    def of(self, user_id: str) -> UserMemory:
-        """The files that a user's tasks read and write."""
-        return UserMemory(self, user_id)
+    def of(self, user_id: str, before_write: Callable[[], Awaitable[None]] = _nothing) -> UserMemory:
+        """The files that a user's tasks read and write.
+
+        `before_write` puts on the disk what leads to an entry: a file must not remember what a power cut made undone.
+        """
+        return UserMemory(self, user_id, before_write)
 
     async def files(self, *, user_id: str = "default") -> list[Json]:
         """A user's files: {"name", "bytes", "entries", "tasks", "updated_at", "error"}, by name.

@@ -353,6 +353,7 @@ class Runner:
         out: Json = await self.graph.ainvoke(
             given, config, context=self._context(run), durability="sync", control=run.control
         )
+        self.saver.check_saved(row.thread_id)
         if "__interrupt__" in out and not question_of(out["__interrupt__"]):
             raise GraphDrained(run.reason)
         return out
@@ -379,7 +380,7 @@ class Runner:
             permissions=permissions,
             pausing=lambda: bool(run.reason),
             files=self._storage.files.get,
-            memory=self.memory.of(row.user_id),
+            memory=self.memory.of(row.user_id, self._storage.sync),
             client_tools=client_tools(row.client_tools, row.language or "en"),
         )
         names = {"agent": row.agent_id, "mode": row.mode, "user_id": row.user_id, "model": row.model}
