@@ -4,11 +4,13 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Shell, pages, shell
+from tests.ports import free_port
 
 from .test_ag_ui import body, resumed, run, types
 from .test_mcp import Person, opened, said
@@ -59,6 +61,27 @@ async def test_a_call_of_an_mcp_client_goes_on_after_a_kill(pages: Shell, serve:
         tasks = (await asyncio.to_thread(http.get, "/api/agents/shop/tasks")).json()["items"]
     assert len(tasks) == 1 and len(person.asked) == 1
     assert effects(pages) == REFUNDED, "nothing ran twice"
+
+
+@pytest.mark.slow
+def test_a_response_is_begun_once_however_often_its_service_is_killed(
+    pages: Shell, serve: Callable[..., Process]
+) -> None:
+    """The SDK sends the request again without an idempotency key."""
+    port = str(free_port())
+    service = serve("--port", port)
+    with service.client() as http, openai_client(http).with_options(max_retries=20) as client:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(client.responses.create, model="shop", input="please fetch it")
+            pages.until("effects", "fetch begun")
+            for _ in range(2):
+                service.stop(signal.SIGKILL)
+                service = serve("--port", port)
+                service.client().close()
+            response = asked.result()
+        assert len(http.get("/api/sessions").json()["items"]) == 1
+    assert response.status == "completed"
+    assert effects(pages) == ["fetch begun"], "nothing ran twice"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """OpenAI's stock client holds conversations as responses: streams that begin again, approvals, forks, a restart."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,39 @@ def test_the_same_key_gives_the_same_response(client: openai.OpenAI) -> None:
     assert client.responses.create(model="a", input=decisions(first), extra_headers=twice).id == done.id
     with pytest.raises(openai.ConflictError, match="used for another request"):
         client.responses.create(model="a", input="apples", extra_headers=once)
+
+
+RETRY = {"x-stainless-retry-count": "1"}
+
+
+def test_a_retry_gets_the_response_of_its_first_try_and_the_same_request_another_one(client: openai.OpenAI) -> None:
+    asked: Any = {"model": "a", "input": "pears"}
+    first, second = (client.responses.create(**asked).id for _ in range(2))
+    assert first != second
+    assert client.responses.create(**asked, extra_headers=RETRY).id == second
+
+
+def test_identical_requests_at_once_are_two(holding: openai.OpenAI, busy: Served, held: Held) -> None:
+    with ThreadPoolExecutor() as pool, busy.client() as http:
+        asked = [pool.submit(holding.responses.create, model="a", input="please hold") for _ in range(2)]
+        wait_until(lambda: len(http.get("/api/sessions").json()["items"]) == 2)
+        held.go.set()
+        assert len({each.result().id for each in asked}) == 2
+
+
+def test_a_response_that_a_stopped_service_did_not_give_is_given_once(held: Held, database: Path) -> None:
+    asked: Any = {"model": "a", "input": "please hold", "stream": True}
+    with serve(database, held) as served, stock(served) as client, served.client() as http:
+        with client.responses.create(**asked) as stream:
+            first = next(iter(stream)).response.id
+            held.begun.wait(60)
+        http.post(f"/api/tasks/{first.removeprefix('resp_')}/pause").raise_for_status()
+        held.go.set()
+    with serve(database, held) as served, stock(served) as client, served.client() as http:
+        http.post(f"/api/tasks/{first.removeprefix('resp_')}/resume").raise_for_status()
+        stands(client, first)
+        ids = [next(iter(client.responses.create(**asked))).response.id for _ in range(2)]
+    assert [each == first for each in ids] == [True, False]
 
 
 def test_a_conversation_survives_a_restart(held: Held, database: Path) -> None:

@@ -19,6 +19,9 @@ from .sse.frames import FrameCache
 from .tenants import Tenant
 from .views import task_view
 
+DELIVERED_SECONDS = 3600.0
+"""How long a process remembers which requests it answered: longer than anybody tries again."""
+
 Begun = tuple[Json, int]
 """A task, and the number of its last event before the request."""
 
@@ -36,8 +39,8 @@ class Service:
     frame_cache: FrameCache = field(default_factory=FrameCache)
     resuming: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tasks that are about to be resumed."""
-    given_again: set[str] = field(default_factory=set)
-    """Tasks that a completion joined, or whose answer it gave once more."""
+    _delivered: dict[str, float] = field(default_factory=dict)
+    """When this process began to answer requests, by their names, the earliest first."""
     _open_streams: Counter[str] = field(default_factory=Counter)
     _starting: Counter[str] = field(default_factory=Counter)
     """Tasks that are being started, by tenant."""
@@ -102,6 +105,22 @@ class Service:
         """A task was resumed, or will not be."""
         if event := self.resuming.pop(task_id, None):
             event.set()
+
+    @contextmanager
+    def delivering(self, name: str) -> Iterator[None]:
+        """Begin to answer a request: the same one again is a new one, unless this raises."""
+        now = self._delivered[name] = time.monotonic()
+        while now - self._delivered[oldest := next(iter(self._delivered))] > DELIVERED_SECONDS:
+            del self._delivered[oldest]
+        try:
+            yield
+        except BaseException:
+            self._delivered.pop(name, None)
+            raise
+
+    def has_delivered(self, name: str) -> bool:
+        """Whether this process answered a request lately, or is about to."""
+        return name in self._delivered
 
     def open_stream(self, tenant: Tenant) -> None:
         """Count a stream of the tenant's; `close_stream` when it ends."""

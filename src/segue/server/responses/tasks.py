@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.errors import InvalidAnswer
@@ -13,6 +13,7 @@ from ...core.task_status import ENDED
 from ...prompts.elicitation import answer_of
 from ..client_calls import bring_results
 from ..errors import Problem, not_found
+from ..openai.attempts import Attempts, is_awaited, rejoin
 from ..openai.bodies import ChatMessage
 from ..openai.client_calls import bring, task_of_results
 from ..openai.content_parts import refuse_files
@@ -22,7 +23,7 @@ from ..openai.uploaded_files import with_contents
 from ..service import Begun, Service
 from ..tenants import Tenant
 from .bodies import InputItem, ResponseRequest
-from .segment import Segment, last_segment, own_segment, response_id
+from .segment import Segment, last_segment, own_segment, response_id, segment_of
 
 _ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")
@@ -39,8 +40,32 @@ class ResponseTasks:
     options: Json
     """Those of `App.start`."""
 
-    async def begin(self, key: RequestKey) -> Begun:
+    async def begin(self, asked: RequestKey | None, digest: str, retries: int, about: Json) -> Begun:
         """The task that answers the request, and the number of its event that the response begins after.
+
+        `asked` is the client's own key. Without one, a request with this `digest` that was sent before is the same one
+        if its client may not have the response; `retries` is how often the client says that it sent it before.
+        """
+        if asked:
+            known = await self.service.known(asked)
+            return known or await self._begin(replace(asked, about=about))
+        attempts = Attempts(self.service, lambda number: self.tenant.stored(f"response:{digest}:{number}"))
+        count = await attempts.count()
+        last = await attempts.known(count - 1) if count else None
+        if last and last.task_id:
+            task = await self.service.app.queries.task(last.task_id)
+            segment = await segment_of(self.service, task.json(), last.seq)
+            if await is_awaited(self.service, task, last.key, retries, over=segment.is_over or not segment.is_last):
+                with self.service.delivering(last.key):
+                    return await rejoin(self.service, self.tenant, task), last.seq
+        while self.service.has_delivered(attempts.key(count)):  # another one that has only begun
+            count += 1
+        key = RequestKey(attempts.key(count), "", about)
+        with self.service.delivering(key.key):
+            return await self._begin(key)
+
+    async def _begin(self, key: RequestKey) -> Begun:
+        """Begin or continue a task.
 
         A response to an earlier one continues in a fork where its session went on meanwhile. What is sent to a task
         that waits is the answer, what is sent to one that is unfinished steers it.
@@ -49,8 +74,6 @@ class ResponseTasks:
             Problem: an earlier response cannot be continued, or is not there.
             Those of `App.start` and `App.take_up`.
         """
-        if known := await self.service.known(key):
-            return known
         previous, items = await self._previous()
         if decisions := [item for item in items if item.type == "mcp_approval_response"]:
             if previous is None or len(decisions) < len(items):

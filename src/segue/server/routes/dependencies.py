@@ -50,6 +50,7 @@ async def _request_key(request: Request, tenant: TenantDep, idempotency_key: Ide
 
 
 KeyDep = Annotated[RequestKey | None, Depends(_request_key)]
+Retries = Annotated[int, Header(ge=0, le=1000, description="How often the `openai` package sent it before.")]
 Html = Annotated[bool, Query(description="Also give each answer as HTML, rendered and sanitised.")]
 
 _WHY = {

@@ -18,7 +18,7 @@ from ..service import Service
 from ..sse.stream import EventStream, events_of
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, TenantDep, Unset, routes
+from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, Retries, ServiceDep, TenantDep, Unset, routes
 
 router = routes("openai")
 
@@ -58,7 +58,7 @@ async def chat_completions(
     key: KeyDep,
     x_session_id: SessionName = None,
     x_openwebui_chat_id: SessionName = None,
-    x_stainless_retry_count: Annotated[int, Header(ge=0, le=1000)] = 0,
+    x_stainless_retry_count: Retries = 0,
 ) -> Response:
     """Answer a conversation's last message, or go on by results of its tools; a client that disconnects stops nothing.
 

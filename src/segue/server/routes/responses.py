@@ -1,14 +1,13 @@
 """Routes of OpenAI's responses: a response is a task, or part of one."""
 
-import uuid
 from contextlib import aclosing
-from dataclasses import replace
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
-from ...core.records import Json, RequestKey
+from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..responses.bodies import Deleted, ItemList, ResponseRequest, ResponseView
 from ..responses.segment import own_segment, segment_of
@@ -18,7 +17,7 @@ from ..service import Service
 from ..sse.stream import EventStream
 from ..tenants import Tenant
 from .chat import task_headers
-from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TenantDep, Unset, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, Retries, ServiceDep, TenantDep, Unset, routes
 from .openai import agent_and_mode
 
 router = routes("openai")
@@ -32,7 +31,12 @@ ResponseId = Annotated[str, Path(max_length=200, examples=["resp_2f1c9a52-6f1e-4
 
 @router.post("/v1/responses", response_model=ResponseView, responses={200: _STREAM, **CONFLICT, **MODEL_DOWN})
 async def create_response(
-    body: ResponseRequest, service: ServiceDep, tenant: TenantDep, request: Request, key: KeyDep
+    body: ResponseRequest,
+    service: ServiceDep,
+    tenant: TenantDep,
+    request: Request,
+    key: KeyDep,
+    x_stainless_retry_count: Retries = 0,
 ) -> Response:
     """Answer a message, or go on with a person's decisions; a client that disconnects stops nothing.
 
@@ -44,15 +48,15 @@ async def create_response(
         raise Problem(422, "ConversationAndResponse")
     agent, mode = agent_and_mode(service, body.model)
     about = {name: value for name in _ABOUT if (value := getattr(body, name)) is not None}
-    key = replace(key or RequestKey(tenant.stored(f"response:{uuid.uuid4()}"), ""), about=about)
+    sent = key, sha256(await request.body()).hexdigest(), x_stainless_retry_count, about
     options: Json = {"agent": agent, "mode": mode, "user_id": tenant.stored(body.user or "default")}
     options["client_tools"] = body.client_tools
     tasks = ResponseTasks(service, tenant, body, options)
     if body.background and not body.stream:
-        return await _view(service, tenant, *await tasks.begin(key))
+        return await _view(service, tenant, *await tasks.begin(*sent))
     service.open_stream(tenant)
     try:
-        row, start = await tasks.begin(key)
+        row, start = await tasks.begin(*sent)
         segment = await segment_of(service, row, start)
         if body.stream:
             return EventStream(service, tenant, frames(service, tenant, segment), task_headers(tenant, row))
