@@ -17,7 +17,8 @@ from segue.core.errors import DatabaseUnavailable
 
 from ..database import Database
 from .errors import translated
-from .file import File, check_log
+from .file import File
+from .log import Anchor, check_log, drop_anchor
 from .schema import check_tables, check_version, upgrade
 from .state import SqliteState
 
@@ -67,6 +68,7 @@ class SqliteSession:
         self._connect = connect
         self._connection: SqliteConnection | None = None
         self._synchronous = ""
+        self._anchor: Anchor | None = None
 
     def begin(self, *, synced: bool) -> None:
         """Begin an immediate transaction.
@@ -93,13 +95,26 @@ class SqliteSession:
         try:
             with translated(self._path):
                 results = [work(connection) for work in works]
-                connection.execute("COMMIT")
+                with self._anchored():
+                    connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):  # closing it rolls back as well
                 connection.rollback()
             self.close()  # the error may keep a cursor open, which would hinder later transactions
             raise
         return results
+
+    @contextlib.contextmanager
+    def _anchored(self) -> Iterator[None]:
+        """Note how far the log is synced, if this syncs it."""
+        if self._synchronous != "FULL":
+            yield
+            return
+        if self._anchor is None:
+            self._anchor = Anchor(file_of(self._path))
+        self._anchor.begin()
+        yield
+        self._anchor.end()
 
     def announce(self) -> None:
         """Do nothing: other processes look into the file."""
@@ -120,6 +135,9 @@ class SqliteSession:
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
 
     def _opened(self) -> SqliteConnection:
         if self._connection is None:
@@ -159,6 +177,7 @@ class SqliteDatabase(Database[SqliteConnection]):
         """Finish what is under way, then close every connection; an in-memory database is gone."""
         with self._closing:
             await super().close()
+            await asyncio.to_thread(drop_anchor, file_of(self.path))
 
 
 async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> SqliteDatabase:

@@ -10,7 +10,7 @@ from typing import Any
 from ..tables.integrity import ReadRow, damaged_rows, session_of
 from .database import LOCK_TIMEOUT, SqliteConnection
 from .errors import translated
-from .file import check_log
+from .log import check_log
 from .schema import SCHEMA_VERSION
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.sqlite.database import open_database
-from segue.checkpoints.sqlite.file import damage_of
+from segue.checkpoints.sqlite.database import open_database, touch
+from segue.checkpoints.sqlite.log import damage_of
 from segue.checkpoints.tables.leases import Lease, Renewal
 from segue.core.errors import DatabaseUnavailable
 
@@ -20,9 +20,11 @@ async def crashed(path: str, tmp_path: Path) -> str:
     """A database as a killed process leaves it: what was committed is in the write-ahead log alone."""
     copy = str(tmp_path / "crashed.db")
     async with await open_database(path) as database:
-        for number in range(5):
+        for number in range(4):
             await Lease(database).acquire(f"s{number}", "me")
-        for end in ("", "-wal"):
+        await database.write(touch, synced=True)
+        await Lease(database).acquire("s4", "me")
+        for end in ("", "-wal", "-anchor"):
             shutil.copy(path + end, copy + end)
     return copy
 
@@ -79,10 +81,43 @@ async def test_a_log_that_a_killed_process_left_is_whole(crashed: str) -> None:
 )
 async def test_a_damaged_log_is_refused_and_its_beginning_can_be_kept(crashed: str, offset: int) -> None:
     flip(f"{crashed}-wal", offset + (0 if offset < HEADER else 2 * (PAGE + FRAME_HEADER)))
-    damage = damage_of(Path(f"{crashed}-wal"))
+    damage = damage_of(crashed)
     assert damage is not None
-    with pytest.raises(DatabaseUnavailable, match=rf"is damaged .* truncate -s {damage.whole} {crashed}-wal"):
+    advice = f"truncate -s {damage.whole} {crashed}-wal && rm -f {crashed}-anchor"
+    with pytest.raises(DatabaseUnavailable, match=f"is damaged .* {advice}$"):
         await open_database(crashed)
-    assert damage_of(Path(f"{crashed}-wal")) == damage
+    assert damage_of(crashed) == damage
     os.truncate(f"{crashed}-wal", damage.whole)
+    os.unlink(f"{crashed}-anchor")
     await (await open_database(crashed)).close()
+
+
+async def test_a_log_that_lost_a_synced_end_is_refused(crashed: str) -> None:
+    """SQLite takes every beginning of a log for a whole one."""
+    size = os.stat(f"{crashed}-wal").st_size
+    os.truncate(f"{crashed}-wal", size - 1)  # the last commit was not synced: a power cut may take it
+    assert damage_of(crashed) is None
+    frames = (size - HEADER) // (PAGE + FRAME_HEADER)
+    for left in (frames - 3, 2, 0):
+        os.truncate(f"{crashed}-wal", HEADER + left * (PAGE + FRAME_HEADER) + 7)
+        damage = damage_of(crashed)
+        assert damage is not None and (damage.frames, damage.whole) == (left, HEADER + left * (PAGE + FRAME_HEADER))
+    with pytest.raises(DatabaseUnavailable, match="is damaged"):
+        await open_database(crashed)
+    os.unlink(f"{crashed}-anchor")
+    await (await open_database(crashed)).close()
+
+
+def test_an_anchor_that_cannot_be_read_or_is_of_another_log_tells_nothing(crashed: str) -> None:
+    noted = Path(f"{crashed}-anchor").read_bytes()
+    os.truncate(f"{crashed}-wal", HEADER + PAGE)
+    for other in (b"", noted[:-1], b"x" + noted[1:]):
+        Path(f"{crashed}-anchor").write_bytes(other)
+        assert damage_of(crashed) is None
+
+
+async def test_a_database_that_is_closed_leaves_no_anchor(path: str) -> None:
+    async with await open_database(path) as database:
+        await database.write(touch, synced=True)
+        assert is_there(f"{path}-anchor")
+    assert not is_there(f"{path}-anchor")

@@ -94,7 +94,7 @@ def _measure(harness: Harness, count: int, race_count: int, seed: int) -> Measur
     outside = _timed("load beside another process", lambda: load.measure(harness, count // 15, elsewhere=True))
     measured.loaded = [("readers in the same process", inside), ("readers in another process", outside)]
     measured.flipped.append(_timed("flipped keys", lambda: flips.keys(harness, 2 * count, seed)))
-    measured.flipped.append(_timed("flipped logs", lambda: flips.log(harness, 2 * count // 3, seed)))
+    measured.flipped += _timed("damaged logs", lambda: flips.log(harness, 2 * count // 3, seed))
     measured.ledger_off = _timed("control: no ledger", lambda: switched_off.without_ledger(harness))
     measured.lease_off = _timed("control: no lease", lambda: switched_off.without_lease(harness, 50))
     return measured

@@ -1,7 +1,8 @@
-"""Single bits that change in a database: in the keys of its rows, and in the write-ahead log of a killed process."""
+"""Single bits that change in the keys of a database's rows and in the log of a killed process, and logs cut short."""
 
 import asyncio
 import json
+import os
 import random
 import shutil
 from collections import Counter
@@ -13,13 +14,13 @@ from segue.core.errors import DamagedSession, DatabaseDamaged
 from tests.checkpoints.damage import copied
 from tests.checkpoints.test_row_keys import change, flips
 
-from . import evidence
+from . import evidence, power
 from .harness import Harness, orders
 from .scenarios import SESSION
 
-SAME, REFUSED, LAST = "all is there", "refused", "the last frame is left out"
+SAME, REFUSED, LAST = "all is there", "refused", "what was not synced is left out"
 _KILLED = ("turns", "tool:k:before")
-_HEADER, _FRAME = 32, 24 + 4096
+_HEADER = 32
 
 
 @dataclass
@@ -55,30 +56,30 @@ async def _keys(path: Path, history: object, count: int, seed: int) -> Flipped:
     return result
 
 
-def log(harness: Harness, count: int, seed: int) -> Flipped:
-    """Flip a bit of the write-ahead log so many times, one at a time, and open the database."""
+def log(harness: Harness, count: int, seed: int) -> list[Flipped]:
+    """Flip a bit of a killed process's log, or cut the log, so many times, one at a time; then open the database."""
     killed = harness.new_folder("log")
     scenario, point = _KILLED
     with harness.zygote() as zygote:
-        zygote.run(orders(scenario, killed, at={point: "kill"}))
+        zygote.run(orders(scenario, killed, at={point: "kill"}, power=True))
+    log = (killed / "segue.db-wal").read_bytes()
+    synced = power.synced(log, power.marks(killed))
     whole = _opened(_copy(killed, harness.new_folder("log-whole")))
-    size = _last_frame(killed) + _FRAME
     chance = random.Random(seed)
-    result = Flipped("the write-ahead log of a killed process")
-    for bit in sorted(chance.randrange(size * 8) for _ in range(count)):
+    flipped, cut = Flipped("the write-ahead log of a killed process"), Flipped("the same, cut short")
+    for bit in sorted(chance.randrange(len(log) * 8) for _ in range(count)):
         folder = _copy(killed, harness.new_folder("log-flipped"))
         _flip(folder / "segue.db-wal", bit)
-        end = _end(folder, whole, bit // 8 >= _last_frame(killed))
-        if end:
-            result.ends[end] += 1
-            shutil.rmtree(folder)
-        else:
-            result.silent.append(f"rows are lost with bit {bit} of the log in {folder}")
-    return result
+        _tell(flipped, f"bit {bit} of", folder, whole, bit // 8 >= synced)
+    for size in sorted(chance.randrange(_HEADER, len(log)) for _ in range(count)):
+        folder = _copy(killed, harness.new_folder("log-cut"))
+        os.truncate(folder / "segue.db-wal", size)
+        _tell(cut, f"{size} bytes of", folder, whole, size >= synced)
+    return [flipped, cut]
 
 
 def _copy(killed: Path, folder: Path) -> Path:
-    for suffix in ("", "-wal"):
+    for suffix in ("", "-wal", "-anchor"):
         shutil.copy(killed / f"segue.db{suffix}", folder)
     return folder
 
@@ -100,18 +101,20 @@ def _flip(file: Path, bit: int) -> None:
     file.write_bytes(content)
 
 
-def _end(folder: Path, whole: evidence.Rows, in_last: bool) -> str:
+def _tell(result: Flipped, what: str, folder: Path, whole: evidence.Rows, after_sync: bool) -> None:
+    end = _end(folder, whole, after_sync)
+    if end:
+        result.ends[end] += 1
+        shutil.rmtree(folder)
+    else:
+        result.silent.append(f"rows are lost with {what} the log in {folder}")
+
+
+def _end(folder: Path, whole: evidence.Rows, after_sync: bool) -> str:
     try:
         rows = _opened(folder)
     except DatabaseDamaged:
         return REFUSED
     if rows == whole:
         return SAME
-    return LAST if in_last else ""
-
-
-def _last_frame(folder: Path) -> int:
-    """Where the last frame of the log begins; frames of an older log may follow it."""
-    content = (folder / "segue.db-wal").read_bytes()
-    starts = range(_HEADER, len(content) - _FRAME + 1, _FRAME)
-    return max(start for start in starts if content[start + 8 : start + 16] == content[16:24])
+    return LAST if after_sync else ""

@@ -101,7 +101,7 @@ def test_tasks_beside_readers_all_end_well(harness: Harness, elsewhere: bool) ->
 
 
 def test_a_flipped_bit_is_noticed_or_changes_nothing(harness: Harness) -> None:
-    for flipped in (flips.keys(harness, 40, 1), flips.log(harness, 20, 1)):
+    for flipped in (flips.keys(harness, 40, 1), *flips.log(harness, 20, 1)):
         assert flipped.silent == []
         assert flipped.ends[flips.REFUSED] > 0
 
