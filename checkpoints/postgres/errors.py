@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import errors
 
-from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
+from segue.core.errors import DatabaseDamaged, DatabaseUnavailable, DatabaseUnreachable
 
 UNREACHABLE = "cannot be reached: check that the server runs and that host and port are right"
 _PASSWORD = "refuses the password or the user: check both; the password is in PGPASSWORD, ~/.pgpass or the URL"
@@ -79,7 +79,8 @@ def refusal(error: psycopg.OperationalError) -> str:
 
 def unavailable(path: str, reason: str) -> DatabaseUnavailable:
     """The error for a database that cannot be used."""
-    return DatabaseUnavailable("The database {path} {reason}.", path=path, reason=reason)
+    kind = DatabaseUnreachable if reason in PASSING else DatabaseUnavailable
+    return kind("The database {path} {reason}.", path=path, reason=reason)
 
 
 def _reason(error: psycopg.Error) -> str:

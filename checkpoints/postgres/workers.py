@@ -146,7 +146,8 @@ class Workers:
                     cleaning.cancel()
                     await asyncio.gather(cleaning, return_exceptions=True)
         except (ConnectorException, psycopg.Error, PoolTimeout) as error:
-            raise DatabaseUnavailable("The queue of the workers cannot be used: {error}", error=error) from error
+            reason = " ".join(str(error.__cause__ or error).split())
+            raise DatabaseUnavailable("The queue of the workers cannot be used: {error}", error=reason) from error
 
     def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
         """Send what `deltas` gives to `hear` of every process, in order with `tell`; returns what sends it at once."""

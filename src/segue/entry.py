@@ -1,9 +1,11 @@
 """Entry points: `segue.open()` gives an `App` over one database, `segue.ask()` asks one question."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,7 +14,7 @@ from .checkpoints.storage import open_storage
 from .core.agents import Agent
 from .core.databases import is_server
 from .core.environment import whole_number
-from .core.errors import ConfigurationError, DatabaseUnavailable, InsideEventLoop
+from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.result import Result
 from .core.retention import Retention
 from .graphs.chat import MODES
@@ -28,6 +30,12 @@ from .telemetry.environment import start_export
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
+
+
+RETRY_EVERY = 1.0
+"""Seconds between two tries to open a database whose server cannot be reached."""
+
+logger = logging.getLogger(__name__)
 
 
 async def open_app(
@@ -87,6 +95,23 @@ def _listed(agents: Any) -> list[Agent]:
     return listed
 
 
+async def _reached(opening: Callable[[], Coroutine[Any, Any, App]]) -> App:
+    """Open an app, again and again while the database's server cannot be reached."""
+    waits = False
+    while True:
+        try:
+            app = await opening()
+        except DatabaseUnreachable as error:
+            if not waits:
+                logger.warning("%s Retrying…", error)
+            waits = True
+            await asyncio.sleep(RETRY_EVERY)
+        else:
+            if waits:
+                logger.info("The database can be used again.")
+            return app
+
+
 class Opening(AbstractAsyncContextManager[App]):
     """An app to be opened: `async with` closes it, too; after `app = await …` it is closed by `await app.close()`."""
 
@@ -96,6 +121,10 @@ class Opening(AbstractAsyncContextManager[App]):
 
     def __await__(self) -> Generator[Any, None, App]:
         return self._opening().__await__()
+
+    def when_reachable(self) -> "Opening":
+        """The same, but it waits for a server that cannot be reached: for processes that serve."""
+        return Opening(partial(_reached, self._opening))
 
     if not TYPE_CHECKING:
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from segue.cli import app
 from tests.cli.conftest import SECONDS, Shell, pages, shell
+from tests.postgres import started
 
 from .serving import KEY, Json, ending, follow, start, wait_until
 
@@ -130,6 +131,20 @@ def test_a_service_that_is_told_to_stop_loses_nothing_and_what_a_person_paused_s
     assert second.stop() == 0
     for file in pages.folder.iterdir():
         assert file.is_dir() or KEY.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_service_waits_for_its_database_server(pages: Shell, serve: Callable[..., Process]) -> None:
+    with started() as cluster, cluster.database() as url:
+        cluster.stop()
+        service = serve("--db", url)
+        wait_until(lambda: service.process.poll() is not None or "cannot be reached" in service.log())
+        assert [entry["level"] for entry in service.entries()] == ["warning"]
+        cluster.start()
+        with service.client() as client:
+            assert client.get("/api/sessions").json()["items"] == []
+        assert service.stop() == 0
 
 
 def tell_of_the_key(pages: Shell) -> None:

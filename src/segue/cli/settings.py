@@ -94,8 +94,8 @@ class Settings:
         return str(Path(self.agents_file).resolve()) if self.agents_file else ""
 
     @asynccontextmanager
-    async def opened(self, max_running: int | None = None) -> "AsyncIterator[App]":
-        """Open the app over the database.
+    async def opened(self, max_running: int | None = None, *, serving: bool = False) -> "AsyncIterator[App]":
+        """Open the app over the database; a process that is `serving` waits for a server that cannot be reached.
 
         Raises:
             SegueError: of any kind, saying what to do.
@@ -103,7 +103,7 @@ class Settings:
         from ..entry import open as open_app
 
         opening = open_app(self.database, agents=self.agents(), modes=self.modes(), max_running=max_running)
-        async with opening as app:
+        async with opening.when_reachable() if serving else opening as app:
             app.registry.agents_file = self.agents_path
             yield app
 

@@ -31,7 +31,8 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   └── TooManyTasks        the process runs as many tasks as it may: try again later
 └── StorageError
     ├── DatabaseTooNew · DatabaseUnavailable
-    │   └── DatabaseDamaged     the file itself is damaged: restore it from a copy
+    │   ├── DatabaseUnreachable     its server cannot be reached now
+    │   └── DatabaseDamaged         the file itself is damaged: restore it from a copy
     ├── DamagedSession      part of the session cannot be read: recover it
     │   └── DamagedCheckpoint · DamagedRow · UnreadableState
     ├── FileUnavailable     the content of a message's file is missing or damaged: restore it from a copy
@@ -301,19 +302,13 @@ class QuestionClosed(TaskError):
     def __init__(
         self, task_id: str, interrupt_id: str, asked: Mapping[str, Any] | None = None, *, status: str = "waiting"
     ) -> None:
+        closed = "Question {interrupt_id} of task {task_id} is not open any more"
         known: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id, "status": status}
         if asked is None:
-            super().__init__(
-                "Question {interrupt_id} of task {task_id} is not open any more: the task is {status}.", **known
-            )
+            super().__init__(closed + ": the task is {status}.", **known)
             return
         what = asked.get("question") or listed(call["name"] for call in asked.get("calls", ()))
-        super().__init__(
-            "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}",
-            **known,
-            open_id=asked["interrupt_id"],
-            what=what,
-        )
+        super().__init__(closed + ". Open now is {open_id}: {what}", **known, open_id=asked["interrupt_id"], what=what)
 
 
 class UnknownPlace(UnknownSnapshot):
@@ -406,6 +401,10 @@ class StorageError(SegueError):
 
 class DatabaseUnavailable(StorageError):
     """The database file cannot be opened, locked or written."""
+
+
+class DatabaseUnreachable(DatabaseUnavailable):
+    """The database's server cannot be reached, or has no connection left: it may be back in a moment."""
 
 
 class DatabaseDamaged(DatabaseUnavailable):

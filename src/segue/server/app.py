@@ -119,7 +119,8 @@ def _lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
-        async with open_app(database, agents=agents, modes=modes, retention=settings.retention) as app:
+        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention)
+        async with opening.when_reachable() as app:
             app.registry.agents_file = agents_file
             app.registry.default_agent = settings.default_agent
             attach(app)

@@ -50,7 +50,7 @@ def serve(
         StorageError: the database cannot be used.
     """
     need_extra("segue serve", "serve", *NEEDED)
-    from ...server import check_address, check_port, from_environment
+    from ...server import check_address, check_port, configure_logs, from_environment
     from ...server import serve as run
 
     if workers > 1 and settings.database == ":memory:":
@@ -62,6 +62,7 @@ def serve(
     server_settings = from_environment()
     check_address(host, server_settings.keys)
     check_port(host, port)
+    configure_logs()
     asyncio.run(_try(settings, require_model))  # a mistake shows now, not in each worker
     os.environ[DATABASE] = settings.database
     os.environ.setdefault(OFFLINE_PACE, WATCHABLE)
@@ -86,7 +87,7 @@ def _existing_folder(name: str) -> str:
 
 async def _try(settings: Settings, require_model: bool) -> None:
     """Open the database, read the agents file and check the models' names once."""
-    async with settings.opened() as app:
+    async with settings.opened(serving=True) as app:
         for agent in app.agents.values():
             app.registry.check_model(agent)
         offline = [agent.agent_id for agent in app.agents.values() if app.registry.model_name(agent) == OFFLINE]

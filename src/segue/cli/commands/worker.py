@@ -32,7 +32,7 @@ def work(settings: Settings, concurrency: int, grace: float, metrics_host: str, 
 
 
 async def _work(settings: Settings, concurrency: int, grace: float, metrics_host: str, metrics_port: int) -> None:
-    async with settings.opened(max_running=concurrency) as app:
+    async with settings.opened(max_running=concurrency, serving=True) as app:
         worker = app.worker(concurrency)
         with _metrics(app, metrics_host, metrics_port), taken_over(worker.stop):
             remark(settings.say("worker_ready", agents=", ".join(app.agents), n=concurrency))
