@@ -62,6 +62,7 @@ ERRORS: Mapping[str, str] = {
     "TooManyTasks": "任务过多：{running} 个正在运行，{queued} 个正在排队，已达上限。请稍后再试。",
     "StorageError": "存储出错：{sentence}",
     "DatabaseUnavailable": "数据库无法使用：{sentence}",
+    "DatabaseUnreachable": "数据库服务器暂时无法连接：{sentence}",
     "DatabaseDamaged": "数据库已损坏：{sentence}",
     "DamagedSession": "会话“{thread_id}”已损坏：{sentence}",
     "DamagedCheckpoint": (
@@ -134,6 +135,10 @@ SENTENCES: Mapping[str, str] = {
     ),
     "Task {task_id} is {status}: there is nothing to cancel.": "任务 {task_id} {status}：没有可以取消的内容。",
     "Task {task_id} failed: {error}": "任务 {task_id} 失败：{error}",
+    "The imported state of session '{thread_id}' is not valid ({reason}): import the session again, or send "
+    "its message to a new one.": (
+        "会话“{thread_id}”导入的状态无效（{reason}）：请重新导入该会话，或在新会话中发送这条消息。"
+    ),
     "The queue of the workers cannot be used: {error}": "工作进程的队列无法使用：{error}",
     "Workers need a PostgreSQL database: name one with --db postgresql://…": (
         "工作进程需要 PostgreSQL 数据库：请用 --db postgresql://… 指定。"
@@ -220,9 +225,9 @@ SENTENCES: Mapping[str, str] = {
     "The database {path} {reason}.": "数据库 {path} {reason}。",
     "The write-ahead log {log} is damaged ({frames} of its {written} frames can be read), so the newest "
     "changes would be lost: restore both files from a copy. To go on without those changes: cp {log} "
-    "{log}.damaged && truncate -s {whole} {log}": (
+    "{log}.damaged && truncate -s {whole} {log} && rm -f {anchor}": (
         "预写日志 {log} 已损坏（{written} 帧中有 {frames} 帧可以读取），最新的更改会丢失：请从副本恢复这两个"
-        "文件。要放弃这些更改并继续：cp {log} {log}.damaged && truncate -s {whole} {log}"
+        "文件。要放弃这些更改并继续：cp {log} {log}.damaged && truncate -s {whole} {log} && rm -f {anchor}"
     ),
     "The database {path} was deleted or replaced while it was open: nothing more is written. Restore the "
     "file, then start this process again.": (

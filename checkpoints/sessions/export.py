@@ -30,6 +30,9 @@ from .new_ids import Renaming
 from .rows import insert_row, stored_rows
 from .snapshots import find, refuse_unknown
 
+IMPORTED = "segue_import"
+"""Marks the metadata of the checkpoint that an imported thread begins from."""
+
 _S = TaskStatus
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _CHECKPOINT_FORM = 4
@@ -226,4 +229,4 @@ def _messages(document: Document, renaming: Renaming) -> list[BaseMessage]:
 
 
 def _origin(document: Document) -> Json:
-    return {"segue_fork": document.thread.model_dump()}
+    return {"segue_fork": document.thread.model_dump(), IMPORTED: True}

@@ -19,7 +19,7 @@ from ..state.rows import delete_rows
 from ..state.saver import FencedSaver
 from ..tables.leases import check_fence
 from ..tables.request_keys import add_key
-from .export import export, import_
+from .export import IMPORTED, export, import_
 from .fork import fork, refuse_taken
 from .origins import origins
 from .retention import Values, prune
@@ -28,6 +28,9 @@ from .transfer import WholeThread, read_thread, store_thread, threads_of
 
 _GET = "SELECT * FROM sessions WHERE thread_id = ?"
 _KNOWN = "SELECT 1 FROM tasks WHERE thread_id = ? LIMIT 1"
+_IMPORTED = f"""
+    SELECT 1 FROM checkpoints WHERE thread_id = ? AND CAST(metadata AS TEXT) LIKE '%"{IMPORTED}"%' LIMIT 1
+"""
 _PUT = """
     INSERT INTO sessions (thread_id, agent_id, model, metadata, created_at)
     VALUES (:thread_id, :agent_id, :model, :metadata, :created_at)
@@ -56,6 +59,10 @@ class Threads:
         """
         rows = await self._database.read(lambda connection: connection.fetched(_GET, (thread_id,)))
         return from_row(Session, rows[0]) if rows else None
+
+    async def is_imported(self, thread_id: str) -> bool:
+        """Whether the thread began from a document."""
+        return bool(await self._database.read(lambda connection: connection.fetched(_IMPORTED, (thread_id,))))
 
     async def create(self, session: Session, *, key: RequestKey | None = None) -> None:
         """Store a thread without a task, and that the idempotency key began it.

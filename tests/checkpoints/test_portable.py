@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import segue
 from segue.checkpoints.tables.leases import Lease
-from segue.core.errors import InvalidExport, ThreadBusy, ThreadExists, UnknownThread
+from segue.core.errors import DamagedSession, InvalidExport, ThreadBusy, ThreadExists, UnknownThread
 
 from .worlds import World, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
@@ -98,6 +98,25 @@ async def test_no_document_approves_a_call(here: World, elsewhere: World, forge:
     (imported,) = await elsewhere.app.tasks(session_id="t")
     asked = (await elsewhere.app.question(imported["task_id"]))["calls"]
     assert (imported["answer"], [call["name"] for call in asked]) == (None, ["pay"])
+
+
+async def test_imported_state_that_is_not_valid_is_named(here: World, elsewhere: World) -> None:
+    await paused(here)
+    document, serde = await document_of(here), JsonPlusSerializer()
+    for part in document["state"]["checkpoints"]:
+        checkpoint = serde.loads_typed(
+            (part["state"]["type"].partition("+")[0], base64.b64decode(part["state"]["data"]))
+        )
+        if "iteration" in checkpoint["channel_values"]:
+            checkpoint["channel_values"]["iteration"] = "twice"
+        kind, data = serde.dumps_typed(checkpoint)
+        part["state"] = {"type": kind, "data": base64.b64encode(data).decode()}
+    elsewhere.register("a", note_up_to(4), "react")
+    row = await elsewhere.app.import_(document, session_id="t")
+    with pytest.raises(DamagedSession, match=r"imported state of session 't' is not valid \(TypeError: .*import the"):
+        await elsewhere.app.resume(row["task_id"])
+    failed = await elsewhere.app.task(row["task_id"])
+    assert failed["status"] == "error" and "is not valid (TypeError" in failed["error"]
 
 
 async def test_an_imported_question_can_be_answered(here: World, elsewhere: World) -> None:

@@ -302,13 +302,13 @@ class QuestionClosed(TaskError):
     def __init__(
         self, task_id: str, interrupt_id: str, asked: Mapping[str, Any] | None = None, *, status: str = "waiting"
     ) -> None:
-        closed = "Question {interrupt_id} of task {task_id} is not open any more"
         known: dict[str, Any] = {"task_id": task_id, "interrupt_id": interrupt_id, "status": status}
-        if asked is None:
-            super().__init__(closed + ": the task is {status}.", **known)
-            return
-        what = asked.get("question") or listed(call["name"] for call in asked.get("calls", ()))
-        super().__init__(closed + ". Open now is {open_id}: {what}", **known, open_id=asked["interrupt_id"], what=what)
+        template = "Question {interrupt_id} of task {task_id} is not open any more: the task is {status}."
+        if asked is not None:
+            known["open_id"] = asked["interrupt_id"]
+            known["what"] = asked.get("question") or listed(call["name"] for call in asked.get("calls", ()))
+            template = "Question {interrupt_id} of task {task_id} is not open any more. Open now is {open_id}: {what}"
+        super().__init__(template, **known)
 
 
 class UnknownPlace(UnknownSnapshot):

@@ -15,6 +15,7 @@ from ..core.agents import Budget
 from ..core.context import AppContext
 from ..core.errors import (
     ConfigurationError,
+    DamagedSession,
     DatabaseDamaged,
     DatabaseUnavailable,
     IllegalTransition,
@@ -325,9 +326,23 @@ class Runner:
         await self.move(run.row, TaskStatus.WAITING, events=[asked] if question.get("kind") != API_CALL else [])
         return {**stopped(run.row), "status": "waiting", "question": {**question, "interrupt_id": interrupt_id}}
 
+    async def _imported(self, row: Task, error: Exception) -> SegueError | None:
+        """What an unknown error means in an imported session: a document may hold any state."""
+        if not await self._storage.sessions.is_imported(row.thread_id):
+            return None
+        return DamagedSession(
+            row.thread_id,
+            f"{type(error).__name__}: {error}",
+            "The imported state of session '{thread_id}' is not valid ({reason}): import the session again, or send "
+            "its message to a new one.",
+        )
+
     async def _fail(self, row: Task, error: Exception) -> None:
         if isinstance(error, SegueError):
             text = render(error, row.language or "en")
+        elif imported := await self._imported(row, error):
+            await self._fail(row, imported)
+            raise imported from error
         else:
             text = f"{type(error).__name__}: {error}"
             logger.error("Task %s failed on an error that Segue does not know.", row.task_id, exc_info=error)
