@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from segue.core.errors import InvalidExport
 from segue.core.records import Call, StoredEvent, Task, read
 
+from ..state.checkpoint_ids import is_plausible
 from ..state.compression import Undecodable, is_compressed
 from ..state.serializer import CheckedSerializer
 from .new_ids import UUID, is_id
@@ -188,7 +189,8 @@ def _check_state(state: StatePart) -> None:
         raise InvalidExport("two of its checkpoints have one id")
     for checkpoint in state.checkpoints:
         stored = _loaded(checkpoint.state)
-        if not isinstance(stored, dict) or stored.get("id") != checkpoint.checkpoint_id:
+        is_own = isinstance(stored, dict) and stored.get("id") == checkpoint.checkpoint_id
+        if not is_own or not is_plausible(checkpoint.checkpoint_id):
             raise InvalidExport(f"its checkpoint {checkpoint.checkpoint_id} is malformed")
         if checkpoint.parent_id and (checkpoint.inside, checkpoint.parent_id) not in known:
             raise InvalidExport(f"the parent of its checkpoint {checkpoint.checkpoint_id} is missing")

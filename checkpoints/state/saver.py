@@ -30,6 +30,7 @@ from ..database import Database
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
 from ..tables.permissions import grant
+from .checkpoint_ids import follow
 from .decoded import DecodedValues, unshared
 from .row_keys import check_chain, check_checkpoint, check_newest
 from .rows import Place, decoded_checkpoint, delete_rows
@@ -304,6 +305,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
         found: CheckpointTuple | None = await self._read(config, "checkpoint", partial(self._tuple, config))
         if found is None:
             return None
+        follow(found.checkpoint["id"])
         return found._replace(checkpoint=copy_checkpoint(found.checkpoint))
 
     def _tuple(self, config: RunnableConfig, connection: Connection) -> CheckpointTuple | None:
