@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,16 +13,31 @@ from typing import Any
 
 import segue
 from segue import Agent, App
+from segue.core.agents import McpServer
 from segue.core.errors import SegueError, TaskError
 from segue.core.events import Event
+from segue.core.flows import FlowConfig
 
-from . import controls
+from . import clock, controls
 from .deciding import Deciding
 from .scenarios import SCENARIOS, SESSION, Note, Scenario, Turn, verdict
 from .tools import Effects, Linger, a_moment, tools_over
 from .traps import Traps
 
 AGENT = "crashed"
+DESK = FlowConfig.model_validate(
+    {
+        "subflows_config": {
+            "Executor": {
+                "branches": {
+                    "clerk": {"agent": AGENT, "description": "Settles a part of it."},
+                    "office": {"flow": FlowConfig(name="office"), "description": "Settles another part of it."},
+                }
+            }
+        }
+    }
+)
+"""The flow of a mode of its own: a branch that is an agent, and one that is a flow."""
 SECONDS = 30.0
 """A task that runs has paused by then."""
 
@@ -34,7 +50,8 @@ class Orders:
     the durable events after which a pause is asked for; `leave` ends the process once it paused; `without` switches
     off the ledger or the lease; `unknown` are labels whose calls count as interrupted; `ttl` shortens the lease,
     `lock_timeout` the wait for SQLite's lock; `unrenewed` is how many of its renewals fail; with `power` it is noted
-    how much of the log is on the disk.
+    how much of the log is on the disk; `ahead` is how many seconds the clock is ahead, and `full_after` after how many
+    files of messages their folder is full.
     """
 
     scenario: str
@@ -49,6 +66,8 @@ class Orders:
     lock_timeout: float | None = None
     unrenewed: int = 0
     power: bool = False
+    ahead: float = 0.0
+    full_after: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,6 +81,9 @@ def carry_on(given: Mapping[str, Any]) -> None:
     traps.install()
     controls.apply(orders.without, orders.unknown, orders.ttl, orders.lock_timeout)
     controls.fail_renewals(orders.unrenewed)
+    clock.set_ahead(orders.ahead)
+    if orders.full_after is not None:
+        controls.fill_folder(orders.full_after)
     report: dict[str, Any] = {"error": None}
     began = time.monotonic()
     talk = _Talk(orders, traps)
@@ -71,6 +93,7 @@ def carry_on(given: Mapping[str, Any]) -> None:
     except SegueError as error:
         report["error"] = {"type": type(error).__name__, "message": str(error)}
     report |= {"seconds": time.monotonic() - began, "written": traps.written, "models": traps.models}
+    report["entries"] = traps.entries
     report["steers"] = talk.steers
     write(folder / "out.json", report)
 
@@ -96,7 +119,7 @@ class _Talk:
 
     async def go_on(self) -> None:
         agent = agent_over(self._folder, self._traps, self._scenario, self._linger)
-        async with segue.open(self._folder / "segue.db", agents=[agent]) as app:
+        async with segue.open(self._folder / "segue.db", agents=[agent], modes={"desk": DESK}) as app:
             self._app = app
             self._traps.on_pause = self._pause_from_a_thread(app)
             for place, turn in enumerate(self._scenario.turns):
@@ -117,7 +140,8 @@ class _Talk:
         watched = bool(self._orders.pause_after)
         doing: Any
         if not known:
-            doing = self._send(app, turn.message, mode=turn.mode)
+            files = [(name, text.encode()) for name, text in turn.files]
+            doing = self._send(app, turn.message, mode=turn.mode, files=files)
         elif status == "waiting" and turn.cancelled:
             doing = app.cancel(known)
         elif status == "waiting":
@@ -190,10 +214,16 @@ def agent_over(folder: Path, traps: Traps, scenario: Any, linger: Linger = a_mom
         agent_id=AGENT,
         model=Deciding(scenario.turn_of, traps.model),
         tools=tools_over(Effects(folder / "effects.jsonl", traps.reach), linger),
+        mcp=_post_office(folder) if getattr(scenario, "mcp", False) else (),
         prompt="You are tested. {{current_state}}",
         protocol=getattr(scenario, "protocol", "json"),
         mode="react",
     )
+
+
+def _post_office(folder: Path) -> tuple[McpServer, ...]:
+    program = ["-I", "-S", str(Path(__file__).with_name("mcp_server.py")), str(folder / "effects.jsonl")]
+    return (McpServer(name="post", command=sys.executable, args=tuple(program)),)
 
 
 async def _rows(app: App) -> list[dict[str, Any]]:

@@ -1,9 +1,12 @@
 """Changes to the engine, in a child alone: promises switched off, so that the judge must notice; shorter leases."""
 
+import errno
+import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
-from segue.checkpoints.sqlite import database
+from segue.checkpoints.sqlite import database, files
 from segue.checkpoints.tables import leases
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.context import Services
@@ -92,3 +95,16 @@ def fail_renewals(count: int) -> None:
         return real(self, fences, ttl)
 
     leases.Renewal.renew = renew  # type: ignore[method-assign]
+
+
+def fill_folder(count: int) -> None:
+    """Let the folder of messages' files have room for so many more of them, and for a part of the next one."""
+    real, left = files._write, iter(range(count))
+
+    def write(path: Path, content: bytes) -> None:
+        if next(left, None) is not None:
+            return real(path, content)
+        real(path, content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    files._write = write

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -20,6 +21,7 @@ TurnOf = Callable[[str], Turn | None]
 _STATE = '{"conversation": [], "round"'
 _RESULTS = re.compile(r'\[\{"step":')
 _BUILT_ON = re.compile(r'that this one builds on\\n((?:[^"\\]|\\.)+)"')
+_FILE = re.compile(r'<file name="([^"]*)">\n(.*?)\n</file>')
 _FAILED_STEP = re.compile(r"step (\w+) \(")
 
 
@@ -59,9 +61,11 @@ class Deciding(ScriptedChatModel):
     def _turn(self, messages: Sequence[BaseMessage]) -> tuple[Turn, int]:
         """The turn that is asked for and the place of its message."""
         for place in range(len(messages) - 1, -1, -1):
-            turn = self._turn_of(str(messages[place].content))
+            text = str(messages[place].content)
+            turn = self._turn_of(text)
             if messages[place].type == "human" and turn is not None:
-                return turn, place
+                read = "".join(f" [{name}: {content}]" for name, content in _FILE.findall(text))
+                return replace(turn, message=turn.message + read), place
         raise AssertionError(f"no message of the scenario in {[str(m.content)[:80] for m in messages]}")
 
 

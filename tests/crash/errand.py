@@ -25,16 +25,17 @@ NEXT: Mapping[str, Turn] = {
 _TALK = Scenario(BASE.name, BASE.protocol, (*BASE.turns, *NEXT.values()))
 
 Errand = Callable[[App, Any], Awaitable[Any]]
-"""Takes a document where it needs one."""
+"""Takes a document where it needs one; that of a transfer is the path of the database."""
 
 
 def run(orders: Mapping[str, Any]) -> None:
     """Do the errand or, with `after`, what comes then; `out.json` says how it went.
 
-    `orders` are {"errand", "folder", "database", "sessions", "after", "at"?}: the last maps points to kill. An errand's
-    result is left in a file of its name, the sessions' histories in `history.json`.
+    `orders` are {"errand", "folder", "database", "sessions", "after", "at"?, "pages"?}: the last two map points to kill
+    and say how much the database may grow. An errand's result is left in a file of its name, the sessions' histories
+    in `history.json`.
     """
-    folder, traps = Path(orders["folder"]), Traps(orders.get("at", {}))
+    folder, traps = Path(orders["folder"]), Traps(orders.get("at", {}), orders.get("pages"))
     traps.install()
     exported = folder / "export.json"
     document = json.loads(exported.read_text(encoding="utf-8")) if exported.exists() else None
@@ -52,7 +53,10 @@ def run(orders: Mapping[str, Any]) -> None:
 async def _run(orders: Mapping[str, Any], document: Any, traps: Traps) -> Any:
     errand = ERRANDS[orders["errand"]]
     agent = agent_over(Path(orders["folder"]), traps, _TALK)
-    async with segue.open(Path(orders["folder"], orders["database"]), agents=[agent]) as app:
+    database = Path(orders["folder"], orders["database"])
+    if errand is transfer:
+        document = database
+    async with segue.open(database, agents=[agent]) as app:
         if orders["after"]:
             return await _after(app, document, errand, orders["sessions"])
         result = await errand(app, document)
@@ -99,6 +103,11 @@ async def import_(app: App, document: Any) -> Any:
     return await app.import_(document, session_id=COPY)
 
 
+async def transfer(_: App, database: Path) -> Any:
+    """Copy everything from the database beside this one."""
+    return (await segue.copy(database.with_name("segue.db"), database)).json()
+
+
 async def recover(app: App, _: Any) -> Any:
     return await app.recover(SESSION)
 
@@ -117,6 +126,7 @@ ERRANDS: Mapping[str, Errand] = {
     "copy": copy,
     "export": export,
     "import": import_,
+    "transfer": transfer,
     "recover": recover,
     "prune": prune,
     "undo": undo,

@@ -110,6 +110,14 @@ def rows_of(database: Path, session: str) -> Rows:
     return found
 
 
+def pages(database: Path) -> int:
+    """How many pages a database has; none where it is not there."""
+    if not database.exists():
+        return 0
+    with closing(_opened(database)) as db:
+        return int(db.execute("PRAGMA page_count").fetchone()[0])
+
+
 def changed(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> list[str]:
     """The tables that are not what they were."""
     return [table for table in {**before, **after} if before.get(table) != after.get(table)]

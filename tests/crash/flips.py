@@ -31,6 +31,9 @@ class Flipped:
     ends: Counter[str] = field(default_factory=Counter)
     silent: list[str] = field(default_factory=list)
 
+    def __add__(self, other: "Flipped") -> "Flipped":
+        return Flipped(self.what, self.ends + other.ends, self.silent + other.silent)
+
 
 def keys(harness: Harness, count: int, seed: int) -> Flipped:
     """Flip a bit of so many keys, one at a time, and read the history."""

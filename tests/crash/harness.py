@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import queue
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from .judge import Finding
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
 """A child that takes longer hangs."""
+AHEAD = 600
+"""Seconds by which clocks jump: less than a task may take."""
 SHORT = 0.15
 """Seconds that a lease lives whose renewals fail: they are tried each 10 ms from 0.05 s on."""
 
@@ -87,9 +90,11 @@ class Run:
     """A scenario or a command, and its blows, one a child; the child after the last one is left in peace.
 
     'write:137', 'tool:a:before', 'model:2' and 'time:0.12' kill; 'power@write:40' kills and takes what was not synced;
-    'pages:7' lets the disk be full after so many pages; 'pause:12' asks for a pause after that event and
-    'pause@write:40' at that point; with 'leave:12' and 'leave@…' another process resumes; with 'unrenewed:40'
-    so many renewals of leases fail. `where` is the kind of trouble, for the table.
+    'pages:7' lets the disk be full after so many pages, and 'files:1' the folder of files after so many of those;
+    'pause:12' asks for a pause after that event and 'pause@write:40' at that point; with 'leave:12' and 'leave@…'
+    another process resumes; with 'unrenewed:40' so many renewals of leases fail; at 'jump+600@write:40' the clock
+    jumps, and with 'killed-600@write:40' it was behind from the beginning. `where` is the kind of trouble, for the
+    table.
     """
 
     scenario: str
@@ -122,11 +127,29 @@ class Outcome:
         return sum(finding.kind == kind for finding in self.findings)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the measurement: of each kind of runs, one in so many."""
+
+    number: int = 1
+    parts: int = 1
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The part that `3/8` names."""
+        number, _, parts = text.partition("/")
+        return cls(int(number), int(parts))
+
+    def __str__(self) -> str:
+        return "everything" if self.parts == 1 else f"part {self.number} of {self.parts}"
+
+
 class Harness:
     """Runs of scenarios, and the undisturbed ones that they are compared with."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, part: Part = Part()) -> None:
         self._folder = folder
+        self._part = part
         self._zygotes: queue.Queue[Zygote] = queue.Queue()
         self._opened = contextlib.ExitStack()
         self._workers = workers
@@ -155,6 +178,14 @@ class Harness:
         """Do the work for each item, as many at a time as there are zygotes."""
         with ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(work, items))
+
+    def share(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """As `each`, for the items of this part."""
+        return self.each(work, items[self._part.number - 1 :: self._part.parts])
+
+    def count(self, whole: int) -> int:
+        """How many of so many are this part's."""
+        return math.ceil(whole / self._part.parts)
 
     def new_folder(self, name: str) -> Path:
         with self._lock:
@@ -217,27 +248,42 @@ class Harness:
 
 def _suffer(zygote: Zygote, run: Run, folder: Path, blow: str) -> Status:
     """Run one child under the orders that the blow stands for."""
-    given: dict[str, Any] = {"without": list(run.without)}
-    kill_after = None
+    given = _ordered(blow)
     kind, _, value = blow.partition(":")
-    verb, _, point = blow.partition("@")
-    if kind == "time":
-        kill_after = float(value)
-    elif kind == "pages":
-        given["pages"] = int(value)
-    elif kind in ("pause", "leave"):
-        given |= {"pause_after": [int(value)], "leave": kind == "leave"}
-    elif kind == "unrenewed":
-        given |= {"unrenewed": int(value), "ttl": SHORT}
-    elif verb == "power":
-        status = zygote.run(orders(run.scenario, folder, at={point: "kill"}, power=True))
+    kill_after = float(value) if kind == "time" else None
+    status = zygote.run(orders(run.scenario, folder, without=list(run.without), **given), kill_after)
+    if given.get("power"):
         power.cut(folder)
-        return status
-    elif point:
-        given |= {"at": {point: "pause"}, "leave": verb == "leave"}
-    elif blow:
-        given["at"] = {blow: "kill"}
-    return zygote.run(orders(run.scenario, folder, **given), kill_after)
+    return status
+
+
+def _ordered(blow: str) -> dict[str, Any]:
+    verb, _, point = blow.partition("@")
+    if point:
+        return _ordered_at(verb, point)
+    kind, _, value = blow.partition(":")
+    match kind:
+        case "" | "time":
+            return {}
+        case "pages":
+            return {"pages": int(value)}
+        case "files":
+            return {"full_after": int(value)}
+        case "pause" | "leave":
+            return {"pause_after": [int(value)], "leave": kind == "leave"}
+        case "unrenewed":
+            return {"unrenewed": int(value), "ttl": SHORT}
+    return {"at": {blow: "kill"}}
+
+
+def _ordered_at(verb: str, point: str) -> dict[str, Any]:
+    if verb == "power":
+        return {"at": {point: "kill"}, "power": True}
+    if verb.startswith("jump"):
+        return {"at": {point: verb.removeprefix("jump")}}
+    if verb.startswith("killed"):
+        return {"at": {point: "kill"}, "ahead": float(verb.removeprefix("killed"))}
+    return {"at": {point: "pause"}, "leave": verb == "leave"}
 
 
 def orders(scenario: str, folder: Path, **more: Any) -> dict[str, Any]:

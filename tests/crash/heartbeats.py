@@ -12,4 +12,4 @@ FAILURES = {"renewals fail, then the lease is renewed": 3, "renewals fail until 
 def measure(harness: Harness, names: Sequence[str] = tuple(SCENARIOS), times: int = 1) -> list[Outcome]:
     """Let renewals of each scenario fail so many times in both ways."""
     runs = [Run(name, (f"unrenewed:{count}",), where) for where, count in FAILURES.items() for name in names]
-    return harness.each(harness.play, runs * times)
+    return harness.share(harness.play, runs * times)

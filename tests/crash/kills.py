@@ -16,7 +16,7 @@ def measure(harness: Harness, kills: int, seed: int) -> list[Outcome]:
     """Kill at least so often, half of it at random times."""
     chance = random.Random(seed)
     done = at_places(harness, (kills + 1) // 2, chance)
-    while (missing := kills - sum(outcome.kills for outcome in done)) > 0:
+    while (missing := harness.count(kills) - sum(outcome.kills for outcome in done)) > 0:
         done += at_random(harness, missing, chance)
     return done
 
@@ -24,7 +24,7 @@ def measure(harness: Harness, kills: int, seed: int) -> list[Outcome]:
 def at_places(harness: Harness, count: int, chance: random.Random) -> list[Outcome]:
     """So many runs that are killed at a known place, every kind of place in turn."""
     runs = spread(known_places(harness, SCENARIOS), count, chance)
-    return harness.each(harness.play, [_again(harness, run, chance) for run in runs])
+    return harness.share(harness.play, [_again(harness, run, chance) for run in runs])
 
 
 def at_random(harness: Harness, count: int, chance: random.Random) -> list[Outcome]:
@@ -37,7 +37,8 @@ def at_random(harness: Harness, count: int, chance: random.Random) -> list[Outco
 def power_cuts(harness: Harness, count: int, seed: int) -> list[Outcome]:
     """So many runs whose kill also takes what was not synced to the disk."""
     runs = spread(known_places(harness, SCENARIOS), count, random.Random(seed))
-    return harness.each(harness.play, [replace(run, blows=(CUT + run.blows[0],), where="a power cut") for run in runs])
+    cuts = [replace(run, blows=(CUT + run.blows[0],), where="a power cut") for run in runs]
+    return harness.share(harness.play, cuts)
 
 
 def checked(harness: Harness) -> list[Outcome]:
@@ -45,7 +46,7 @@ def checked(harness: Harness) -> list[Outcome]:
     found = known_places(harness, ["checked"])["checked"]
     kinds = (BEFORE_EFFECT, AFTER_EFFECT, f"before {OUTCOME}", f"in {OUTCOME}")
     points = [point for kind in kinds for point in found[kind]]
-    return harness.each(harness.play, [Run("checked", (point,), "a kill around a checked effect") for point in points])
+    return harness.share(harness.play, [Run("checked", (point,), "a kill around a checked effect") for point in points])
 
 
 def _some_time(harness: Harness, name: str, chance: random.Random) -> str:

@@ -25,6 +25,11 @@ class Loaded:
     failed: list[str]
     lost: list[str]
 
+    def __add__(self, other: "Loaded") -> "Loaded":
+        return Loaded(
+            self.ends + other.ends, self.reads + other.reads, self.failed + other.failed, self.lost + other.lost
+        )
+
     def broken(self) -> list[str]:
         ends = [f"{count} tasks ended as {end}" for end, count in self.ends.items() if end != "done"]
         return [*ends, *self.failed, *self.lost, *([] if self.reads else ["nothing was read"])]

@@ -13,7 +13,7 @@ STRIDE = 40
 def measure(harness: Harness, names: Sequence[str] = tuple(SCENARIOS), every: int = 1) -> list[Outcome]:
     """Pause at every event, or at every so many."""
     runs = [run for name in names for run in (*_at_events(harness, name, every), *_at_writes(harness, name, every))]
-    return harness.each(harness.play, runs)
+    return harness.share(harness.play, runs)
 
 
 def _at_events(harness: Harness, name: str, every: int) -> list[Run]:

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from . import evidence
 from .harness import Harness, Run, report
@@ -14,6 +15,7 @@ Written = Sequence[Sequence[object]]
 RANDOM = "at a random time"
 BEFORE_EFFECT, AFTER_EFFECT = "before the effect", "after the effect"
 IN_MODEL = "while the model is asked"
+AFTER_MEMORY = "after an entry of a memory file"
 IN_STEER = "while a message is added to a task"
 
 OUTCOME = "the ledger's outcome"
@@ -33,6 +35,7 @@ KINDS = (
     *_SIMPLE.values(),
     IN_STEER,
     IN_MODEL,
+    AFTER_MEMORY,
     RANDOM,
 )
 """Every kind of place, in the order of the table."""
@@ -126,14 +129,16 @@ def in_steers(written: Written, firsts: Sequence[int]) -> Iterator[str]:
             yield f"write:{place}"
 
 
-def all_places(written: Written, labels: Sequence[str], models: int, steers: Sequence[int]) -> dict[str, list[str]]:
-    """As `places`, with the points inside tools, before the model's replies and in steers, by their first writes."""
+def all_places(said: Mapping[str, Any], labels: Sequence[str]) -> dict[str, list[str]]:
+    """As `places`, with the points inside tools and steers, before the model's replies and after entries of memory."""
+    written = said["written"]
     found = {
         BEFORE_EFFECT: [f"tool:{label}:before" for label in labels],
         AFTER_EFFECT: [f"tool:{label}:after" for label in labels],
         **places(written),
-        IN_STEER: [*in_steers(written, steers)],
-        IN_MODEL: [f"model:{number}" for number in range(1, models + 1)],
+        IN_STEER: [*in_steers(written, said["steers"])],
+        IN_MODEL: [f"model:{number}" for number in range(1, said["models"] + 1)],
+        AFTER_MEMORY: [f"memory:{number}" for number in range(1, said["entries"] + 1)],
     }
     return {kind: points for kind, points in found.items() if points}
 
@@ -165,8 +170,9 @@ def known_places(harness: Harness, names: Iterable[str]) -> dict[str, dict[str, 
     wanted = list(names)
     for name, folder in zip(wanted, harness.each(harness.reference, wanted), strict=True):
         said = report(folder)
-        labels = [line["label"] for line in evidence.read(folder).effects if line["moment"] == "start"]
-        found[name] = all_places(said["written"], labels, said["models"], said["steers"])
+        effects = evidence.read(folder).effects
+        labels = [line["label"] for line in effects if line["moment"] == "start" and "remote" not in line]
+        found[name] = all_places(said, labels)
     return found
 
 

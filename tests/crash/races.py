@@ -30,6 +30,9 @@ class Raced:
     ends: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
 
+    def __add__(self, other: "Raced") -> "Raced":
+        return Raced(self.races + other.races, self.ends + other.ends, self.lost + other.lost)
+
 
 def race_turn(message: str) -> Turn | None:
     """How a message of a race is answered: with one payment."""

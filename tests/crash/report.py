@@ -1,6 +1,6 @@
 """What was measured, as tables in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .flips import LAST, REFUSED, SAME, Flipped
 from .harness import Outcome
@@ -39,30 +39,30 @@ def _counts(outcomes: Sequence[Outcome], times: int) -> list[int]:
     return [times, sum(o.unknowns for o in outcomes), *(sum(o.found(kind) for o in outcomes) for kind in KINDS)]
 
 
-def races(raced: Sequence[tuple[str, Raced]]) -> str:
+def races(raced: Mapping[str, Raced]) -> str:
     """A row for each kind of race."""
     rows = [
         [name, result.races, result.ends["done"], sum(result.ends.values()) - result.ends["done"], len(result.lost)]
-        for name, result in raced
+        for name, result in raced.items()
     ]
     return table(("two processes on one thread", "races", "messages done", "refused", "lost updates"), rows)
 
 
-def loads(loaded: Sequence[tuple[str, Loaded]]) -> str:
+def loads(loaded: Mapping[str, Loaded]) -> str:
     """A row for each kind of readers."""
     rows = [
         [name, load.ends.total(), load.reads, load.ends.total() - load.ends["done"], len(load.failed), len(load.lost)]
-        for name, load in loaded
+        for name, load in loaded.items()
     ]
     return table(("tasks beside readers", "tasks", "reads", "failed tasks", "failed reads", "lost or duplicated"), rows)
 
 
-def flips(flipped: Sequence[Flipped]) -> str:
+def flips(flipped: Mapping[str, Flipped]) -> str:
     """A row for each place where bits were flipped."""
     ends = (SAME, REFUSED, LAST)
     rows = [
         [each.what, each.ends.total() + len(each.silent), *(each.ends[end] for end in ends), len(each.silent)]
-        for each in flipped
+        for each in flipped.values()
     ]
     return table(("a bit that was flipped", "flips", *ends, "silently lost"), rows)
 

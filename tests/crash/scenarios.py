@@ -34,7 +34,8 @@ class Turn:
     """A message, and how it is answered.
 
     `rounds` in react and, with one call each, in controller; `steps` of a plan in plan, plan_react and controller;
-    `parts` in lifecycle: each is carried out like a turn in react, and `needs` the parts of these numbers.
+    `parts` in lifecycle: each is carried out like a turn in react, and `needs` the parts of these numbers. In desk,
+    whose flow has branches, they are what those are asked. `files` are the names and the texts of the message's files.
     """
 
     message: str
@@ -43,6 +44,7 @@ class Turn:
     steps: tuple[dict[str, Any], ...] = ()
     parts: tuple["Turn", ...] = ()
     needs: tuple[int, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
     note: Note | None = None
     cancelled: bool = False
     """Cancelled as soon as it waits for a person."""
@@ -56,11 +58,12 @@ class Turn:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Turns on one thread."""
+    """Turns on one thread; with `mcp` the agent has the tools of an MCP server as well."""
 
     name: str
     protocol: str
     turns: tuple[Turn, ...]
+    mcp: bool = False
 
     def turn_of(self, message: str) -> Turn | None:
         """The turn, or the part of one, that a message begins; each note stands in a line below it."""
@@ -90,6 +93,15 @@ def spend(label: str, amount: int = 5) -> Call:
 
 def put(label: str) -> Call:
     return ("put", {"label": label, "value": "on"})
+
+
+def post(label: str) -> Call:
+    return ("post", {"label": label})
+
+
+def ask(branch: str, goal: str) -> Call:
+    """A call of a branch of the desk's flow."""
+    return (branch, {"goal": goal})
 
 
 def look(label: str) -> Call:
@@ -299,6 +311,45 @@ CONTROLLER = Scenario(
 )
 
 
+DESK = Scenario(
+    "desk",
+    "json",
+    (
+        Turn(
+            "settle it at the desk",
+            "desk",
+            (Round((ask("clerk", "spend by a clerk"),)), Round((spend("c"),)), Round((ask("office", "spend inside"),))),
+            (step(1, spend("c")), step(2, None, 1)),
+            parts=(
+                Turn("spend by a clerk", "react", one(deposit("a"), spend("edit b"))),
+                Turn("spend inside", "desk", (Round((spend("reject d"),)), Round((spend("e"),)))),
+            ),
+        ),
+        Turn("write once more", "react", one(send("f"))),
+    ),
+)
+
+MCP = Scenario(
+    "mcp",
+    "native",
+    (
+        Turn("post and pay", "react", (Round((post("a"),)), Round((deposit("b"), post("c"))), ANSWER)),
+        Turn("post by a plan", "plan", steps=(step(1, post("d")), step(2, None, 1))),
+    ),
+    mcp=True,
+)
+
+ATTACHED = Scenario(
+    "attached",
+    "json",
+    (
+        Turn("read it and pay", "react", one(deposit("a")), files=(("order.txt", "order 17"), ("note.md", "quick"))),
+        Turn("and look", "direct", files=(("more.txt", "order 18"),)),
+        Turn("write once more", "react", one(send("b"))),
+    ),
+)
+
+
 def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
     """What a person decides about a call that needs approval: its label says so."""
     arguments = call["arguments"]
@@ -313,5 +364,19 @@ def verdict(call: Mapping[str, Any]) -> dict[str, Any]:
 
 SCENARIOS: Mapping[str, Scenario] = {
     s.name: s
-    for s in (REACT_JSON, REACT_NATIVE, PLAN, PLAN_REACT, TURNS, APPROVAL, LIFECYCLE, STEERED, CHECKED, CONTROLLER)
+    for s in (
+        REACT_JSON,
+        REACT_NATIVE,
+        PLAN,
+        PLAN_REACT,
+        TURNS,
+        APPROVAL,
+        LIFECYCLE,
+        STEERED,
+        CHECKED,
+        CONTROLLER,
+        DESK,
+        MCP,
+        ATTACHED,
+    )
 }

@@ -45,7 +45,7 @@ def measure(harness: Harness, count: int, seed: int, names: Sequence[str] = tupl
     runs = [_blow("asleep", run, IN_TOOL) for run in spread(inside, (count + 1) // 2, chance)]
     runs += [_blow("asleep", run, BEFORE_WRITE) for run in spread(before, count // 2, chance)]
     runs += [_blow("frozen", run, INSIDE_WRITE) for run in spread(before, max(1, count // FROZEN_SHARE), chance)]
-    return harness.each(lambda run: play(harness, run), runs)
+    return harness.share(lambda run: play(harness, run), runs)
 
 
 def _blow(verb: str, run: Run, where: str) -> Run:

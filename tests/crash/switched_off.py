@@ -16,9 +16,10 @@ def without_ledger(harness: Harness, names: Sequence[str] = tuple(SCENARIOS)) ->
     runs = []
     for name in names:
         effects = read(harness.reference(name)).effects
-        labels = [e["label"] for e in effects if e["kind"] == "once" and e["moment"] == "effect"]
+        once = [e for e in effects if e["kind"] == "once" and e["moment"] == "effect" and "remote" not in e]
+        labels = [e["label"] for e in once]
         runs += [Run(name, (f"tool:{label}:after",), LEDGER_OFF, ("ledger",)) for label in labels]
-    return harness.each(harness.play, runs)
+    return harness.share(harness.play, runs)
 
 
 def without_lease(harness: Harness, races: int) -> Raced:
@@ -26,5 +27,5 @@ def without_lease(harness: Harness, races: int) -> Raced:
     raced = Raced(0)
     while not raced.lost and raced.races < 5 * races:
         more = race(harness, races, without=("lease",))
-        raced = Raced(raced.races + races, raced.ends + more.ends, more.lost)
+        raced += more
     return raced

@@ -1,8 +1,8 @@
 """What a child does to itself at a chosen point: dies, stops, or asks for a pause.
 
 A point is named 'write:137' (the 137th statement that writes, over all connections), 'tool:a:before' and 'tool:a:after'
-(the effect of the call with that label), 'model:3' (the third reply, before it is given) or 'turn:1' (before the second
-message is sent).
+(the effect of the call with that label), 'model:3' (the third reply, before it is given), 'memory:2' (the second entry
+of a memory file, after it was written) or 'turn:1' (before the second message is sent).
 """
 
 import itertools
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from segue.checkpoints.sqlite import database
+from segue.core.memory import MemoryEntry
+from segue.memory.files import MemoryFiles
 
-from . import power
+from . import clock, power
 
 _WRITES = re.compile(
     r"\s*(BEGIN|COMMIT|ROLLBACK|INSERT|REPLACE|UPDATE|DELETE|CREATE|ALTER|DROP)\b"
@@ -40,9 +42,9 @@ Connect = Callable[..., sqlite3.Connection]
 class Traps:
     """Counts the points that this process reaches, and does what was ordered for them.
 
-    `orders` maps points to kill, stop, freeze (stop inside a transaction) or pause; `pages` is how many more pages the
-    database may have. With `marked` it is noted in that folder how much of the write-ahead log is on the disk, and the
-    log is kept whole.
+    `orders` maps points to kill, stop, freeze (stop inside a transaction), pause, or +600 and -600: the clock jumps by
+    so many seconds. `pages` is how many more pages each database may have. With `marked` it is noted in that folder how
+    much of the write-ahead log is on the disk, and the log is kept whole.
     """
 
     def __init__(self, orders: Mapping[str, str], pages: int | None = None, marked: Path | None = None) -> None:
@@ -50,13 +52,15 @@ class Traps:
         self._marked = marked
         self._unsynced: set[int] = set()
         self._pages = pages
-        self._most_pages: int | None = None
+        self._most_pages: dict[str, int] = {}
         self._writes = itertools.count(1)
         self._connections = itertools.count(1)
         self.written: list[tuple[int, str, str]] = []
         """(connection, verb, table) of every write so far."""
         self._stop_at = ""
         self.models = 0
+        self.entries = 0
+        """Entries of memory files."""
         self.on_pause: Callable[[], None] = lambda: None
 
     def reach(self, point: str) -> None:
@@ -69,6 +73,8 @@ class Traps:
                 _stop()
             case "pause":
                 self.on_pause()
+            case "+600" | "-600" as seconds:
+                clock.set_ahead(float(seconds))
 
     def model(self) -> None:
         """Another reply is about to be given."""
@@ -90,6 +96,14 @@ class Traps:
             return connection
 
         sqlite3.connect = connect  # type: ignore[assignment]
+        append = MemoryFiles.append
+
+        def remember(files: MemoryFiles, name: str, entry: MemoryEntry) -> None:
+            append(files, name, entry)
+            self.entries += 1
+            self.reach(f"memory:{self.entries}")
+
+        MemoryFiles.append = remember  # type: ignore[method-assign]
 
     def _note(self, connection: int, statement: str) -> None:
         if pragma := _SYNCHRONOUS.match(statement):
@@ -112,9 +126,10 @@ class Traps:
 
     def _bound(self, connection: sqlite3.Connection, more: int) -> None:
         """Let the file grow by `more` pages from what it has when this process first opens it."""
-        if self._most_pages is None:
-            self._most_pages = max(1, int(connection.execute("PRAGMA page_count").fetchone()[0]) + more)
-        connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
+        file = str(connection.execute("PRAGMA database_list").fetchone()[2])
+        if file not in self._most_pages:
+            self._most_pages[file] = max(1, int(connection.execute("PRAGMA page_count").fetchone()[0]) + more)
+        connection.execute(f"PRAGMA max_page_count = {self._most_pages[file]}")
 
 
 def _stop() -> None:

@@ -30,7 +30,7 @@ def measure(harness: Harness, every: int = 1) -> list[Outcome]:
     written = [*boundaries(report(undisturbed)["written"])][::-every][::-1]
     points = (*written, "tool:unb:before", "tool:unb:after", "done")
     learned = Outcome(Run(NAME, (), WHERE), ends=[end], findings=[*_judged(undisturbed, certain=True)])
-    return [learned, *harness.each(lambda point: _play(harness, before, point), points)]
+    return [learned, *harness.share(lambda point: _play(harness, before, point), points)]
 
 
 def _play(harness: Harness, before: Path, point: str) -> Outcome:

@@ -17,7 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import errand, warm
+from . import (
+    clock,  # noqa: F401 - before anything keeps a reference to the real clock
+    errand,
+    warm,
+)
 from .child import carry_on
 from .worker import race
 
