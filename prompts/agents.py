@@ -69,6 +69,10 @@ ERRORS: Mapping[str, str] = {
     'The MCP server "{name}" has no tool "{tool}"; use one of: {known}.': (
         "MCP 服务器“{name}”没有工具“{tool}”；可选：{known}。"
     ),
+    "The tool {tool} of the MCP server {name} cannot be used: {reason}. Leave it out with the server's `tools`, "
+    "or correct its schema.": (
+        "MCP 服务器 {name} 的工具 {tool} 无法使用：{reason}。请用服务器的 `tools` 排除它，或更正它的 schema。"
+    ),
     "A tool's timeout is {timeout}: give it seconds above zero, or None.": (
         "工具的时限是 {timeout}：请给出大于零的秒数，或 None。"
     ),

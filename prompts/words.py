@@ -170,6 +170,10 @@ WORDS: Mapping[str, str] = {
     "Windows reserves it for a device": "Windows 将它保留给设备",
     "a part of it is longer than 200 bytes": "其中一段超过 200 字节",
     "it is not text": "它不是文本",
+    # why a schema cannot be used
+    "the references of its schema add more than {n} values": "其 schema 的引用会增加超过 {n} 个值",
+    "its schema has more than {n} levels": "其 schema 超过 {n} 层",
+    "its schema refers to what it does not have": "其 schema 引用了不存在的内容",
     "none": "无",
     # kinds of names, and roles
     "bot": "机器人",

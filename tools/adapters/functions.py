@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import _is_injected_arg_type
-from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from segue.core.errors import ConfigurationError
+from segue.core.json_schema import UnusableSchema, inlined
 
 from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
 from ..calls.context import CallContext
@@ -91,8 +91,7 @@ def bind_function(source: Function) -> BoundTool:
     if inspect.isgeneratorfunction(root) or inspect.isasyncgenfunction(root):
         raise ConfigurationError("The function {name} cannot be a tool: it yields; return a list instead.", name=name)
     shape = _shape_of(name, source)
-    parameters = dereference_refs(shape.schema)
-    parameters.pop("$defs", None)
+    parameters = shape.schema
     description = _description_of(source) or marks.title or name
     function = {"name": name, "description": description, "parameters": parameters}
 
@@ -259,7 +258,8 @@ def _model(
     }
     try:
         model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
-        return model, model.model_json_schema(schema_generator=_Schema)
+        schema = inlined(model.model_json_schema(schema_generator=_Schema))
+        return model, {key: part for key, part in schema.items() if key != "$defs"}
     except (PydanticUserError, TypeError) as error:
         if len(shown) > 1:  # say which one it is
             for parameter, definition in shown.items():
@@ -268,6 +268,10 @@ def _model(
             "The function {name} cannot be a tool: JSON has no form for the type of {parameters}.",
             name=name,
             parameters=", ".join(shown),
+        ) from error
+    except UnusableSchema as error:
+        raise ConfigurationError(
+            "The tool {name} has a parameter without a JSON form: {error}.", name=name, error=error
         ) from error
 
 

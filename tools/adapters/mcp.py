@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from segue.core.agents import McpServer
 from segue.core.environment import need_extra
 from segue.core.errors import ConfigurationError, ToolServerUnavailable, listed
+from segue.core.json_schema import UnusableSchema, inlined
 
 from ..bound_tool import Marked
 from ..calls.context import current_call
@@ -104,8 +105,6 @@ class McpTools:
 
 
 def _tool(session: Session, offered: "Offered") -> McpTool:
-    from langchain_core.utils.json_schema import dereference_refs
-
     server, hints = session.server, offered.annotations
     marks = Marks(
         read_only=offered.name in server.read_only or bool(hints and hints.read_only_hint),
@@ -114,10 +113,26 @@ def _tool(session: Session, offered: "Offered") -> McpTool:
         timeout=server.timeout,
         title=offered.title or (hints and hints.title) or offered.name,
     )
-    parameters = {"type": "object", "properties": {}} | dereference_refs(offered.input_schema)
-    function = {"name": offered.name, "description": offered.description or "", "parameters": parameters}
+    function = {
+        "name": offered.name,
+        "description": offered.description or "",
+        "parameters": _parameters(session, offered),
+    }
     segue = {"keywords": [], "title": marks.title, "read_only": marks.read_only}
     return McpTool(offered.name, marks, {"type": "function", "function": function, "segue": segue}, session)
+
+
+def _parameters(session: Session, offered: "Offered") -> dict[str, Any]:
+    try:
+        return {"type": "object", "properties": {}} | inlined(offered.input_schema)
+    except UnusableSchema as error:
+        raise ConfigurationError(
+            "The tool {tool} of the MCP server {name} cannot be used: {reason}. Leave it out with the server's "
+            "`tools`, or correct its schema.",
+            tool=offered.name,
+            name=session.server.name,
+            reason=str(error),
+        ) from error
 
 
 def _meta() -> "RequestParamsMeta | None":

@@ -2,12 +2,21 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
+
+from .json_depth import DEEPEST
 
 NOISE = ("examples", "keywords", "aliases")
 """What in a schema only Segue reads."""
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES = ("default", "enum", "const", "required")
+MOST_INLINED = 10_000
+"""Values that references may add to a schema: a few of them that refer to one another could add billions."""
+
+
+class UnusableSchema(ValueError):
+    """A schema cannot be inlined; the message says why."""
 
 
 def object_schema(*required: str, **properties: Any) -> dict[str, Any]:
@@ -45,3 +54,65 @@ def plain_specs(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _plain_function(function: Mapping[str, Any]) -> dict[str, Any]:
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     return {**function, "parameters": plain_schema(parameters, (*NOISE, "title"))}
+
+
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with its references replaced by what they refer to; its own `$defs` stay.
+
+    Where a definition refers to itself, the inner reference becomes a schema that accepts anything.
+
+    Raises:
+        UnusableSchema: a reference leads nowhere, or the schema would become too large or too deep.
+    """
+    whole: dict[str, Any] = _Inlining(schema).value(schema, (), 0)
+    return whole
+
+
+class _Inlining:
+    """The references of one schema, and how many values they have added."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._added = 0
+
+    def value(self, part: Any, within: tuple[str, ...], depth: int) -> Any:
+        """A part of the schema; `within` are the references that led to it."""
+        self._added += bool(within)
+        if self._added > MOST_INLINED:
+            raise UnusableSchema(f"the references of its schema add more than {MOST_INLINED:,} values")
+        if depth > DEEPEST:
+            raise UnusableSchema(f"its schema has more than {DEEPEST} levels")
+        if isinstance(part, Mapping):
+            return self._mapping(part, within, depth)
+        if isinstance(part, list):
+            return [self.value(item, within, depth + 1) for item in part]
+        return part
+
+    def _mapping(self, part: Mapping[str, Any], within: tuple[str, ...], depth: int) -> Any:
+        ref = part.get("$ref")
+        if not isinstance(ref, str):  # it may be a property of that name
+            return self._members(part, within, depth)
+        others = self._members({key: inner for key, inner in part.items() if key != "$ref"}, within, depth)
+        if ref in within:
+            return others
+        target = self.value(_target(self._schema, ref), (*within, ref), depth + 1)
+        return target if not others else {**(target if isinstance(target, dict) else {}), **others}
+
+    def _members(self, part: Mapping[str, Any], within: tuple[str, ...], depth: int) -> dict[str, Any]:
+        members = {key: inner for key, inner in part.items() if key != "$defs" or not within}
+        return {
+            key: inner if key == "$defs" else self.value(inner, within, depth + 1) for key, inner in members.items()
+        }
+
+
+def _target(schema: Mapping[str, Any], ref: str) -> Any:
+    start, *names = ref.split("/")
+    target: Any = schema
+    for name in (unquote(name).replace("~1", "/").replace("~0", "~") for name in names):
+        if isinstance(target, Mapping):
+            target = target.get(name)
+        else:
+            target = target[int(name)] if isinstance(target, list) and name in map(str, range(len(target))) else None
+    if start != "#" or target is None:
+        raise UnusableSchema(f"its schema refers to what it does not have ({ref[:100]})")
+    return target
