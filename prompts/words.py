@@ -170,6 +170,14 @@ WORDS: Mapping[str, str] = {
     "Windows reserves it for a device": "Windows 将它保留给设备",
     "a part of it is longer than 200 bytes": "其中一段超过 200 字节",
     "it is not text": "它不是文本",
+    # why a server's message is refused
+    "the server sent a message of more than {n} bytes, the most that is read": "服务器的消息超过 {n} 字节的上限",
+    "the server sent a message of more than {n} JSON values, the most that is read": (
+        "服务器的消息超过 {n} 个 JSON 值的上限"
+    ),
+    "the server sent a compressed message: have it send plain ones, as it was asked to": (
+        "服务器发送了压缩的消息：请让它按要求发送未压缩的消息"
+    ),
     # why a schema cannot be used
     "the references of its schema add more than {n} values": "其 schema 的引用会增加超过 {n} 个值",
     "its schema has more than {n} levels": "其 schema 超过 {n} 层",

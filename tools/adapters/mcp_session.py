@@ -4,11 +4,12 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from segue.core.agents import McpServer
 
@@ -22,10 +23,20 @@ CLOSE_SECONDS = 10.0
 """How long a server may take to end, before its task is cancelled."""
 READ_SECONDS = 300.0
 """How long an HTTP server may be silent in the middle of a reply."""
+LINE_CHARS = 10_000
+"""Of a command's stderr: a longer line is several."""
 
 
 class ServerDown(Exception):
     """The server does not start or answer, or was lost during a call; the message says why."""
+
+
+class InvalidResult(Exception):
+    """The server sent a result that MCP does not know; the message counts its faults, which may be many."""
+
+
+class TooMuch(Exception):
+    """The server sent a message that is larger than one may be; the error's message says so."""
 
 
 class Session:
@@ -38,6 +49,8 @@ class Session:
         self._tools: list[Tool] = []
         self._owner: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
+        self._refused = ""
+        """Why a message of the server was refused and the session ended; empty where none was."""
 
     async def tools(self) -> list["Tool"]:
         """The tools that the server offers.
@@ -57,6 +70,8 @@ class Session:
 
         Raises:
             ServerDown: the server was lost in the call, or does not come back.
+            TooMuch: its result is too large.
+            InvalidResult.
             MCPError: the server refused the call.
         """
         known = self._known
@@ -73,13 +88,21 @@ class Session:
     ) -> "CallToolResult":
         from mcp import MCPError
 
+        from .mcp_limits import REFUSED
+
         try:
             return await client.call_tool(name, dict(arguments), meta=meta)
+        except ValidationError as error:
+            raise InvalidResult(f"the server sent a result that is not valid: {error.error_count():,} faults") from None
         except MCPError as error:
+            if error.code == REFUSED:
+                raise TooMuch(error.message) from error
             if not _says_lost(error.code, error.message):
                 raise
             if self._client is client:
                 self._client = None
+            if self._refused:
+                raise TooMuch(self._refused) from error
             raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
 
     @property
@@ -99,7 +122,7 @@ class Session:
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         stderr = Tail()
         seconds = self.server.timeout or CONNECT_SECONDS
-        self._leave = asyncio.Event()
+        self._leave, self._refused = asyncio.Event(), ""
         owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
         owner.add_done_callback(_look_at)
         either: set[asyncio.Future[Any]] = {owner, opened}
@@ -112,15 +135,22 @@ class Session:
             slow = not owner.done()
             await asyncio.wait({owner})
             said = await asyncio.to_thread(stderr.last)
-            raise ServerDown(f"it took longer than {seconds:g} s to start" if slow else _reason(owner, said))
+            reason = self._refused or _reason(owner, said)
+            raise ServerDown(f"it took longer than {seconds:g} s to start" if slow else reason)
         self._client = opened.result()
         return self._client
 
     async def _hold(self, opened: "asyncio.Future[Client]", stderr: "Tail") -> None:
-        async with _connected(self.server, stderr) as client:
+        leave = self._leave
+
+        def refuse(reason: str) -> None:
+            self._refused = reason
+            leave.set()
+
+        async with _connected(self.server, stderr, refuse) as client:
             self._tools = await _all_tools(client)
             opened.set_result(client)
-            await self._leave.wait()
+            await leave.wait()
 
     async def _end(self) -> None:
         self._client = None
@@ -140,33 +170,52 @@ class Session:
 
 
 @asynccontextmanager
-async def _connected(server: McpServer, stderr: "Tail") -> AsyncIterator["Client"]:
-    from mcp import Client, StdioServerParameters, stdio_client
+async def _connected(server: McpServer, stderr: "Tail", refuse: Callable[[str], None]) -> AsyncIterator["Client"]:
+    from mcp import Client, StdioServerParameters
+
+    from .mcp_limits import MOST_BYTES, limit_response, limited_stdio
 
     if server.command:
         started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
         with stderr:
-            async with Client(stdio_client(started, errlog=stderr.stream)) as client:
+            async with Client(limited_stdio(started, stderr.stream, refuse)) as client:
                 yield client
         return
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
+    headers = httpx2.Headers(_revealed(server.headers))
+    headers["Accept-Encoding"] = "identity"
+    hooks = {"response": [limit_response]}
     async with (
-        httpx2.AsyncClient(headers=_revealed(server.headers), timeout=timeout) as http,
-        Client(streamable_http_client(server.url, http_client=http)) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as http,
+        Client(streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES)) as client,
     ):
         yield client
 
 
 async def _all_tools(client: "Client") -> list["Tool"]:
+    """The pages of the list of tools.
+
+    Raises:
+        TooMuch: together they are larger than one message may be.
+    """
+    from .mcp_limits import MOST_BYTES, TOO_LONG
+
     page = await client.list_tools()
-    tools = list(page.tools)
+    tools, size = list(page.tools), _size(page.tools)
     while page.next_cursor:
         page = await client.list_tools(cursor=page.next_cursor)
         tools += page.tools
+        size += _size(page.tools) + len(page.next_cursor or "")
+        if size > MOST_BYTES:
+            raise TooMuch(TOO_LONG)
     return tools
+
+
+def _size(tools: list["Tool"]) -> int:
+    return sum(len(tool.model_dump_json()) for tool in tools)
 
 
 def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
@@ -213,7 +262,7 @@ class Tail:
 
     def _read(self) -> None:
         with os.fdopen(self._reading, errors="replace") as lines:
-            self._lines.extend(lines)
+            self._lines.extend(iter(partial(lines.readline, LINE_CHARS), ""))
 
     def last(self) -> str:
         """The last line that is not blank; waits a moment for a command that is ending."""
