@@ -73,6 +73,12 @@ ERRORS: Mapping[str, str] = {
     "or correct its schema.": (
         "MCP 服务器 {name} 的工具 {tool} 无法使用：{reason}。请用服务器的 `tools` 排除它，或更正它的 schema。"
     ),
+    "The agent {agent_id} has {count} tools that take {size} tokens of each prompt, more than three "
+    "quarters of its budget.prompt_tokens ({most}): name fewer in its `tools` and those of its MCP servers, or "
+    "raise it.": (
+        "智能体 {agent_id} 有 {count} 个工具，每个提示词中占 {size} 个 token，超过其 budget.prompt_tokens（{most}）的"
+        "四分之三：请在它及其 MCP 服务器的 `tools` 中选择更少的工具，或增大该预算。"
+    ),
     "A tool's timeout is {timeout}: give it seconds above zero, or None.": (
         "工具的时限是 {timeout}：请给出大于零的秒数，或 None。"
     ),

@@ -1,6 +1,7 @@
 """The one place that wires agents, tools and models, for the app and for graphs that run without it."""
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache, wraps
@@ -17,10 +18,12 @@ from .core.context import AppContext, GivenAgent, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.ids import Ids
+from .core.json_schema import plain_specs
 from .core.memory import Memory
 from .core.models import Model
 from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
+from .core.prompt_size import tokens
 from .core.tools import Tool
 from .memory.transient import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
@@ -50,13 +53,16 @@ EXAMPLES = (EXAMPLE, DATA_EXAMPLE)
 
 CONTROL_NAMES = ("plan", "remend")
 """The names of the control tools of the native protocol."""
+TOOLS_SHARE = 0.75
+"""How much of a prompt the specifications of the tools may take."""
 
 
 def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """The tools, unless one asks for what Segue cannot do.
 
     Raises:
-        ConfigurationError: a name means something else in a plan, or in the agent's protocol.
+        ConfigurationError: a name means something else in a plan, or in the agent's protocol, or they leave too little
+            of the prompt for anything else.
     """
     for tool in tools.values():
         if agent.protocol == "native" and tool.name in CONTROL_NAMES:
@@ -70,6 +76,17 @@ def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
             raise ConfigurationError(
                 "A tool cannot be called {name}: in a plan that means no tool; rename it.", name=tool.name
             )
+    size = tokens(json.dumps(plain_specs([tool.spec for tool in tools.values()]), ensure_ascii=False, default=str))
+    if size > agent.budget.prompt_tokens * TOOLS_SHARE:
+        raise ConfigurationError(
+            "The agent {agent_id} has {count} tools that take {size} tokens of each prompt, more than three "
+            "quarters of its budget.prompt_tokens ({most}): name fewer in its `tools` and those of its MCP servers, or "
+            "raise it.",
+            agent_id=agent.agent_id,
+            count=f"{len(tools):,}",
+            size=f"{size:,}",
+            most=f"{agent.budget.prompt_tokens:,}",
+        )
     return tools
 
 

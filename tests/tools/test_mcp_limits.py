@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+import io
 import json
 import re
 import subprocess
@@ -13,14 +14,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from segue.core.agents import McpServer
+import segue
+from segue import Agent
+from segue.cli.commands.doctor import doctor
+from segue.cli.settings import Settings
+from segue.core.agents import Budget, McpServer
 from segue.core.errors import ConfigurationError, ToolServerUnavailable
 from segue.prompts.errors import render
+from segue.registry import EXAMPLES, Registry
 from segue.tools.adapters import mcp_limits
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from segue.tools.adapters.mcp_limits import CODEC, MOST_BYTES, MOST_VALUES, over_limit
 from segue.tools.adapters.mcp_session import Tail
+from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_mcp_server import CALLS
 
 PROGRAM = str(Path(__file__).parents[1] / "hostile_mcp_server.py")
@@ -179,3 +187,37 @@ async def test_a_tool_whose_references_double_is_refused_by_name(opened: McpTool
     with pytest.raises(ConfigurationError, match="The tool doubling of the MCP server h cannot be used") as caught:
         await opened.open([server(tools=["doubling"])])
     assert "其 schema 的引用会增加超过 10,000 个值" in render(caught.value, "zh")
+
+
+@pytest.mark.slow
+async def test_tools_that_leave_no_room_in_a_prompt_are_refused_until_fewer_are_chosen() -> None:
+    with ScriptedChatModel([answer("Done.")]) as model:
+        fields: dict[str, Any] = {"agent_id": "clerk", "model": model, "mode": "react"}
+        wanted = (*CALLS, *(f"t{n}" for n in range(5000)))
+        async with segue.open(":memory:", agents=[Agent(mcp=[server(5000, tools=wanted)], **fields)]) as app:
+            with pytest.raises(ConfigurationError, match=r"clerk has 5,010 tools .* budget.prompt_tokens \(24,000\)"):
+                await app.ask("Hello.", agent="clerk")
+            assert await app.tasks() == []
+        async with segue.open(":memory:", agents=[Agent(mcp=[server(5000)], **fields)]) as app:
+            assert (await app.ask("Hello.", agent="clerk"))["answer"] == "Done."
+
+
+def test_an_agents_own_tools_count_too_and_the_budget_decides() -> None:
+    registry = Registry()
+    agent = EXAMPLES[0].model_copy(update={"budget": Budget(prompt_tokens=1_500)})
+    with pytest.raises(ConfigurationError, match="travel has 7 tools that take 1,"):
+        registry.register(agent)
+    registry.register(EXAMPLES[0].model_copy(update={"budget": Budget(prompt_tokens=2_500)}))
+
+
+@pytest.mark.slow
+def test_doctor_fails_for_an_agent_whose_tools_leave_no_room(tmp_path: Path) -> None:
+    file = tmp_path / "agents.toml"
+    tools = json.dumps([f"t{n}" for n in range(5000)])
+    command = f'command = "{sys.executable}"\nargs = ["{PROGRAM}", "5000"]\ntools = {tools}'
+    file.write_text(f'[[agent]]\nagent_id = "clerk"\n[[agent.mcp]]\nname = "h"\n{command}\n', encoding="utf-8")
+    console = Console(file=io.StringIO(), width=400, color_system=None)
+    assert doctor(console, Settings(":memory:", str(file))) == 1
+    assert isinstance(console.file, io.StringIO)
+    report = console.file.getvalue()
+    assert "✗ agents    clerk cannot be used: The agent clerk has 5,000 tools that take" in report
