@@ -79,6 +79,9 @@ ERRORS: Mapping[str, str] = {
         "智能体 {agent_id} 有 {count} 个工具，每个提示词中占 {size} 个 token，超过其 budget.prompt_tokens（{most}）的"
         "四分之三：请在它及其 MCP 服务器的 `tools` 中选择更少的工具，或增大该预算。"
     ),
+    "The URL of the API {name} has a segment '{segment}': write the path that it leads to.": (
+        "API {name} 的 url 中有“{segment}”一段：请写出它所指向的路径。"
+    ),
     "A tool's timeout is {timeout}: give it seconds above zero, or None.": (
         "工具的时限是 {timeout}：请给出大于零的秒数，或 None。"
     ),

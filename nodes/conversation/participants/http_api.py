@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 
@@ -19,6 +19,8 @@ from .tools_api import ToolsAPI
 
 MOST_BYTES = 1_000_000
 """Bytes of a response that are read."""
+MOST_DECODED = 3
+"""How often a path may be percent-encoded: a proxy decodes it, and then a server."""
 _SLOT = re.compile(r"\{(\w+)\}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _REPEATABLE = (*_SAFE, "PUT", "DELETE")
@@ -51,8 +53,16 @@ class HttpTool(Marked):
         return spec_of(self.api)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Send the request; {status_code, data} whatever the status."""
+        """Send the request; {status_code, data} whatever the status.
+
+        Raises:
+            ValueError: an argument would lead to another path.
+        """
         url = _SLOT.sub(lambda slot: quote(str(arguments.get(slot[1], "")), safe=""), str(self.api["url"]))
+        if segment := _dots(url):
+            raise ValueError(
+                f"the arguments put '{segment}' into the URL, which leads to another path: give values without it"
+            )
         left = {name: value for name, value in arguments.items() if name not in _SLOT.findall(str(self.api["url"]))}
         given: dict[str, Any] = {"params": left} if self.method in _SAFE else {"json": left}
         async with (
@@ -60,6 +70,15 @@ class HttpTool(Marked):
             client.stream(self.method, url, **given) as response,
         ):
             return {"status_code": response.status_code, "data": _data(response, await _body(response))}
+
+
+def _dots(url: str) -> str:
+    """A segment of the URL's path that stands for a folder, as '..' does; empty where there is none."""
+    path = re.split(r"[?#]", url, maxsplit=1)[0]
+    for _ in range(MOST_DECODED):
+        path = unquote(path)
+    segments = (re.split("[;?#]", segment)[0] for segment in re.split(r"[/\\]", path))
+    return next((segment for segment in segments if segment in (".", "..")), "")
 
 
 async def _body(response: httpx.Response) -> bytes:
@@ -97,10 +116,10 @@ class HttpAPI(ToolsAPI):
 
 
 def _check(api: Mapping[str, Any], allowed: Any) -> None:
-    """Refuse an API whose host is not allowed.
+    """Refuse an API whose host is not allowed, or whose path is not as it is written.
 
     Raises:
-        ConfigurationError: naming the API and its host.
+        ConfigurationError: naming the API, and its host or the segment.
     """
     url = httpx.URL(_SLOT.sub("x", str(api.get("url", "")).partition("?")[0]))
     place = f"{url.host}:{url.port}" if url.port else url.host
@@ -109,6 +128,12 @@ def _check(api: Mapping[str, Any], allowed: Any) -> None:
             "The API {name} would call {place}: add the host to allowed_hosts, or correct its url.",
             name=api.get("name", "?"),
             place=place or "no host",
+        )
+    if segment := _dots(_SLOT.sub("x", str(api["url"]))):
+        raise ConfigurationError(
+            "The URL of the API {name} has a segment '{segment}': write the path that it leads to.",
+            name=api.get("name", "?"),
+            segment=segment,
         )
 
 

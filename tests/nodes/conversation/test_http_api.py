@@ -1,6 +1,7 @@
 """The API that sends HTTP requests."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -85,6 +86,37 @@ async def test_requests_go_to_allowed_hosts_only(place: str) -> None:
         config = ConversationConfig(apis=[{"name": "it", "url": url}], allowed_hosts=[place])
         with pytest.raises(ConfigurationError, match="allowed_hosts"):
             HttpAPI(Setting(role=Role.API, config=config, services=cast(Any, None), agent=Agent(agent_id="it")))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["..", ".", "../admin", "a/../../admin", "..\\admin", "%2e%2e", "%252E.", "..;x", "x/%2e%2e%2fadmin", "..?a"],
+)
+async def test_an_argument_that_leads_to_another_path_is_an_error_of_the_call(place: str, value: str) -> None:
+    (failed,) = await results({"url": f"http://{place}/orders/{{id}}/items", "method": "GET"}, place, id=value)
+    assert failed.status_code == 500
+    assert re.search(r"the arguments put '\.\.?' into the URL, which leads to another path", str(failed.data))
+
+
+@pytest.mark.parametrize("path", ["{a}{b}", "x{a}", "%2e{a}", "v1/{a};v=1"])
+async def test_arguments_that_make_dots_together_are_refused_too(place: str, path: str) -> None:
+    given = {"url": f"http://{place}/orders/{path}", "method": "GET"}
+    (called,) = await results(given, place, a=".", b=".")
+    assert called.status_code == (200 if path == "x{a}" else 500)
+
+
+async def test_dots_within_a_name_or_a_query_stay(place: str) -> None:
+    get = {"url": f"http://{place}/orders/{{id}}?up=..", "method": "GET"}
+    for value in ("a..b", "...", "1.5", "..a"):
+        (got,) = await results(get, place, id=value, more="..")
+        assert got.data["path"].startswith(f"/orders/{value}?")
+
+
+@pytest.mark.parametrize("path", ["../x", "a/%2e%2e/x", "{id}/.."])
+def test_a_configured_path_with_dots_is_refused(path: str) -> None:
+    config = ConversationConfig(apis=[{"name": "it", "url": f"http://h.invalid/{path}"}], allowed_hosts=["h.invalid"])
+    with pytest.raises(ConfigurationError, match=r"The URL of the API it has a segment '\.\.'"):
+        HttpAPI(Setting(role=Role.API, config=config, services=cast(Any, None), agent=Agent(agent_id="it")))
 
 
 async def test_a_host_that_does_not_answer_is_an_error_of_the_call() -> None:
