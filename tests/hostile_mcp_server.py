@@ -42,7 +42,9 @@ def tools() -> list[dict[str, Any]]:
 
 
 def listed() -> dict[str, Any]:
-    """The list of tools, of which there is always another page where their number is below zero."""
+    """The list of tools, of which there is always another page where their number is -1; at -2 they are not valid."""
+    if sys.argv[1:2] == ["-2"]:
+        return {"tools": [{}] * 20_000}
     more = {"nextCursor": "x"} if sys.argv[1:2] == ["-1"] else {}
     filler = [{"name": "long", "description": "x" * 3_000_000, "inputSchema": ANYTHING}] if more else []
     return {"tools": tools() + filler, **more}

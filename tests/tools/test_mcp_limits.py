@@ -183,6 +183,12 @@ async def test_a_list_of_tools_that_is_too_large_is_said_when_it_is_opened(
 
 
 @pytest.mark.slow
+async def test_a_list_of_tools_that_is_not_valid_is_said_in_one_line(opened: McpTools) -> None:
+    with pytest.raises(ToolServerUnavailable, match=r"not valid: 40,000 faults\. Check its command"):
+        await opened.open([server(-2)])
+
+
+@pytest.mark.slow
 async def test_a_tool_whose_references_double_is_refused_by_name(opened: McpTools) -> None:
     with pytest.raises(ConfigurationError, match="The tool doubling of the MCP server h cannot be used") as caught:
         await opened.open([server(tools=["doubling"])])

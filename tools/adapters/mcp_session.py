@@ -93,7 +93,7 @@ class Session:
         try:
             return await client.call_tool(name, dict(arguments), meta=meta)
         except ValidationError as error:
-            raise InvalidResult(f"the server sent a result that is not valid: {error.error_count():,} faults") from None
+            raise InvalidResult(_invalid(error)) from None
         except MCPError as error:
             if error.code == REFUSED:
                 raise TooMuch(error.message) from error
@@ -236,7 +236,14 @@ def _reason(owner: asyncio.Task[None], said: str) -> str:
         error = error.exceptions[0]
     if isinstance(error, FileNotFoundError):
         return "its command was not found"
+    if isinstance(error, ValidationError):
+        return _invalid(error)
     return f"it ended at once, saying: {said}" if said else str(error) or type(error).__name__
+
+
+def _invalid(error: ValidationError) -> str:
+    """What is wrong with a result; its faults are counted only, since they may be many."""
+    return f"the server sent a result that is not valid: {error.error_count():,} faults"
 
 
 def _look_at(owner: asyncio.Task[None]) -> None:
