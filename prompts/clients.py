@@ -42,6 +42,9 @@ CLIENTS: Mapping[str, str] = {
     "The client's tools have {size} bytes; the limit is {most}: shorten them.": (
         "客户端的工具有 {size} 字节；上限为 {most}：请缩短它们。"
     ),
+    "The schemas of the client's tools have more than {most} values: simplify them.": (
+        "客户端工具的 JSON Schema 超过 {most} 个值：请简化它们。"
+    ),
     "A tool of the client cannot be called '{name}': use up to 64 letters, digits, - or _.": (
         "客户端的工具不能叫“{name}”：请使用最多 64 个字母、数字、- 或 _。"
     ),

@@ -82,6 +82,10 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
         "请求体的嵌套超过 {most} 层：请减少层次。",
         "The body is nested more than {most} levels deep: flatten it.",
     ),
+    "TooManyValues": (
+        "请求体超过 {most} 个值：请分成多个请求。",
+        "The body has more than {most} values: send it in several requests.",
+    ),
     "WrongHost": (
         "此服务只接受发往 localhost 的请求：请用这个名称访问，或设置 SEGUE_API_KEY。",
         "This service accepts requests to localhost only: call it by that name, or set SEGUE_API_KEY.",

@@ -61,6 +61,9 @@ async def test_what_cannot_be_offered_is_refused_before_anything_is_stored() -> 
         for description, why in (("x" * 262_144, "the limit is 262144"), ("\ud800", "show cannot be stored")):
             with pytest.raises(InvalidMessage, match=why):
                 await app.ask("hi", agent="a", client_tools=[{**SHOW, "description": description}])
+        wide = {"type": "object", "properties": {f"p{n}": {} for n in range(3000)}}
+        with pytest.raises(InvalidMessage, match="more than 5000 values"):
+            await app.ask("hi", agent="a", client_tools=[{**SHOW, "parameters": wide}])
         assert await app.tasks() == []
 
 

@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.core.json_depth import DEEPEST
+from segue.core.json_depth import DEEPEST, Outline
 from segue.server import ServerSettings
 from segue.server.keys import Keys
-from segue.server.middleware.body_limit import depth
 
 from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, start, wait_until
 from .test_streams import from_last
@@ -120,8 +119,45 @@ def test_the_depth_of_a_body_does_not_count_what_its_texts_hold(value: Any) -> N
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else None
         return 0 if inner is None else 1 + max((levels(each) for each in inner), default=0)
 
+    def values(part: Any) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return 1 + sum(map(values, inner))
+
     wrapped = [value, "[{" * DEEPEST, '\\"[' * DEEPEST]
-    assert depth(json.dumps(wrapped, ensure_ascii=False).encode("utf-8", "surrogatepass")) == levels(wrapped)
+    text = json.dumps(wrapped, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    outline = Outline.of(text, 10**6)
+    assert outline.depth == levels(wrapped)
+    assert values(wrapped) <= outline.values <= 2 * values(wrapped)
+    assert Outline.of(text, outline.values - 1).values == outline.values
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_a_body_with_too_many_values_or_levels_is_refused_before_it_is_decoded(serve: Any, encoding: str) -> None:
+    served = serve(dataclasses.replace(ROOMY, body_values=150, body_bytes=100_000))
+
+    def send(client: httpx.Client, message: object) -> httpx.Response:
+        content = json.dumps({"message": message}, ensure_ascii=False).encode(encoding)
+        return client.post("/api/chat", content=content, headers={"Content-Type": "application/json"})
+
+    quotes = "\u2222\u2200"  # their bytes in UTF-16 are those of quotation marks
+    with served.client(headers=ALPHA) as client:
+        assert "150 values" in problem(send(client, [quotes, *[0] * 200]), 413, "TooManyValues")
+        deep = json.loads("[" * DEEPEST + "]" * DEEPEST)
+        problem(send(client, [quotes, deep]), 400, "BodyTooDeep")
+        assert send(client, quotes + "[," * 200).status_code == 200, "what a text holds is not counted"
+
+
+def test_only_the_first_invalid_item_of_a_list_is_reported_and_not_every_unknown_field(serve: Any) -> None:
+    served = serve(dataclasses.replace(ROOMY, body_bytes=100_000))
+    with served.client(headers=ALPHA) as client:
+        lists = problem(
+            client.post("/api/chat", json={"message": "x", "attachments": [1, 2, 3]}), 422, "InvalidRequest"
+        )
+        assert lists.count("body.attachments") == 1
+        fields = {"message": "x", **{f"field{n}": n for n in range(1100)}}
+        assert problem(client.post("/api/chat", json=fields), 422, "InvalidRequest").endswith(
+            "it has more than 1000 fields."
+        )
 
 
 def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None:

@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 
 from segue.core.decision import check_storable
 from segue.core.errors import InvalidMessage
+from segue.core.json_depth import Outline
 from segue.core.plan import NO_TOOL
 from segue.core.question import CLIENT_CALLS
 from segue.prompts.clients import client_call_notice, not_carried_out
@@ -24,6 +25,8 @@ MOST = 64
 """Tools that a client may offer with one message."""
 MOST_BYTES = 256 * 1024
 """Of their specifications, which each model call sends."""
+MOST_VALUES = 5000
+"""In their specifications: checking each takes half a millisecond."""
 MOST_SHOWN = 500
 """Characters of an error that the model is shown."""
 Results = Mapping[str, str | None]
@@ -105,6 +108,7 @@ def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]
     """
     if len(given) > MOST:
         raise InvalidMessage("The client offers {count} tools; the limit is {most}.", count=len(given), most=MOST)
+    _check_size(given)
     specs: dict[str, dict[str, Any]] = {}
     for tool in given:
         function = _function(tool)
@@ -112,11 +116,22 @@ def client_tool_specs(given: Sequence[Mapping[str, Any]], taken: Collection[str]
         if name in specs or name in taken:
             raise InvalidMessage("There are two tools called {name}: rename that of the client.", name=name)
         specs[name] = {"type": "function", "function": function, "parallel": bool(tool.get("parallel", True))}
-    if (size := len(json.dumps([*specs.values()], ensure_ascii=False).encode())) > MOST_BYTES:
-        raise InvalidMessage(
-            "The client's tools have {size} bytes; the limit is {most}: shorten them.", size=size, most=MOST_BYTES
-        )
     return [*specs.values()]
+
+
+def _check_size(given: Sequence[Mapping[str, Any]]) -> None:
+    try:
+        text = json.dumps([*given], ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return  # the tool that cannot be stored is named when it is read
+    if len(text) > MOST_BYTES:
+        raise InvalidMessage(
+            "The client's tools have {size} bytes; the limit is {most}: shorten them.", size=len(text), most=MOST_BYTES
+        )
+    if Outline.of(text, MOST_VALUES).values > MOST_VALUES:
+        raise InvalidMessage(
+            "The schemas of the client's tools have more than {most} values: simplify them.", most=MOST_VALUES
+        )
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,7 +138,10 @@ class Control:
         self._check(request, agent, thread_id)
         files = await self._read_files(request, agent)
         await self._registry.prepare(agent)
-        offered = client_tool_specs(request.client_tools, {*self._registry.tools_for(agent), *CONTROL_NAMES})
+        taken = {*self._registry.tools_for(agent), *CONTROL_NAMES}
+        offered = (
+            await asyncio.to_thread(client_tool_specs, request.client_tools, taken) if request.client_tools else []
+        )
         if request.steer and (steered := await self._steered(thread_id, request)):
             return steered
         digest = self._registry.digest(agent)
@@ -294,9 +297,9 @@ class Control:
         self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
     ) -> AsyncGenerator[Event, None]:
         """As `resume`, and the events from now on."""
-        seen = [form["seq"] for form in await self._queries.events(task_id)]
+        seen = await self._queries.last_event(task_id)
         await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
-        async for event in self._queries.follow(task_id, after=max(seen, default=0)):
+        async for event in self._queries.follow(task_id, after=seen):
             yield event
 
     async def result(self, row: Task, run: "asyncio.Task[Json] | None") -> Result:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from .middleware.security_headers import SecurityHeaders
 from .page_files import add_page
 from .routes import API
 from .service import Service
-from .settings import IMPORT, UPLOAD, ServerSettings
+from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
 from .shutdown import drain, draining_on_signal
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
@@ -75,17 +76,20 @@ def create_app(
 def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     """The innermost first: what a request passes last."""
     rates = RateLimits(settings.requests_a_minute, settings.chats_a_minute)
+    file = Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD)
+    message = replace(file, values=settings.body_values)
+    document = Limit(settings.import_bytes, settings.upload_seconds, settings.import_bytes // BYTES_A_VALUE, IMPORT)
     application.add_middleware(
         BodyLimit,
-        usual=Limit(settings.body_bytes, settings.body_seconds),
+        usual=Limit(settings.body_bytes, settings.body_seconds, settings.body_values),
         own={
-            "/api/files": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
-            "/api/attachments": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
-            "/v1/chat/completions": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
-            "/ag-ui": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
-            "/v1/files": Limit(settings.upload_bytes, settings.upload_seconds, is_json=False, setting=UPLOAD),
-            "/v1/responses": Limit(settings.upload_bytes, settings.upload_seconds, setting=UPLOAD),
-            "/api/sessions/import": Limit(settings.import_bytes, settings.upload_seconds, setting=IMPORT),
+            "/api/files": file,
+            "/api/attachments": file,
+            "/v1/chat/completions": message,
+            "/ag-ui": message,
+            "/v1/files": file,
+            "/v1/responses": message,
+            "/api/sessions/import": document,
         },
     )
     application.add_middleware(Authentication, keys=settings.keys, rates=rates, open_metrics=settings.open_metrics)

@@ -22,6 +22,8 @@ REHEARSALS = "SEGUE_REHEARSALS"
 ORIGINS = "SEGUE_CORS_ORIGINS"
 UPLOAD = "SEGUE_UPLOAD_MB"
 IMPORT = "SEGUE_IMPORT_MB"
+BYTES_A_VALUE = 32
+"""Of an exported session, which has about 40, on average at least."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class ServerSettings:
     """How long a connection may take to send a request's headers."""
     body_bytes: int = 256 * 1024
     """The longest body of a request, files and imported sessions aside."""
+    body_values: int = 100_000
+    """The most values in the JSON of a body."""
     body_seconds: float = 30.0
     """How long a body may take to arrive."""
     upload_bytes: int = 20 * 1024 * 1024

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from ..openai.content_parts import File, file_of
+from ..request_body import Items
 from ..routes.dependencies import LONGEST, NAME
 
 _CAMEL = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -68,7 +69,7 @@ class RunMessage(BaseModel):
     model_config = _CAMEL
 
     role: str
-    content: str | list[MessagePart] | dict[str, Any] | None = None
+    content: str | Items[MessagePart] | dict[str, Any] | None = None
     tool_call_id: str | None = Field(default=None, description="of a tool's message: the call that it is the result of")
     error: str | None = Field(default=None, description="of a tool's message: why the call failed")
 
@@ -135,10 +136,10 @@ class RunInput(BaseModel):
 
     thread_id: str = Field(pattern=NAME, max_length=LONGEST, description="the session")
     run_id: str = Field(min_length=1, max_length=200, description="the same run again streams the same task")
-    messages: list[RunMessage]
-    resume: list[ResumeEntry] | None = None
-    tools: list[FrontendTool] | None = None
-    context: list[ContextEntry] | None = Field(default=None, description="goes along with the message as a file")
+    messages: Items[RunMessage]
+    resume: Items[ResumeEntry] | None = None
+    tools: Items[FrontendTool] | None = None
+    context: Items[ContextEntry] | None = Field(default=None, description="goes along with the message as a file")
     state: Any = Field(default=None, description="an object is part of each STATE_SNAPSHOT")
     forwarded_props: ForwardedProps | None = None
 

@@ -1,18 +1,17 @@
-"""Limits of a request's body: its size, its nesting, and the time that it may take to arrive."""
+"""Limits of a request's body: its size, its nesting, its values, and the time that it may take to arrive."""
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...core.json_depth import DEEPEST
+from ...core.json_depth import DEEPEST, Outline
 from ..errors import Problem, refusal
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
-"""A JSON string; one that is not closed reaches to the end, so that every byte is looked at once."""
+_SHORT = 16 * 1024
+"""Bytes of a body whose outline takes too little time for a thread."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,14 @@ class Limit:
     most: int
     """Bytes."""
     seconds: float
-    is_json: bool = True
+    values: int = 0
+    """Values of its JSON; 0 if it is not JSON."""
     setting: str = ""
     """The environment variable that sets it, if there is one."""
 
 
 class BodyLimit:
-    """Refuses a body that is too long, is nested too deeply, or takes too long to arrive."""
+    """Refuses a body that is too long, is nested too deeply, has too many values, or takes too long to arrive."""
 
     def __init__(self, app: ASGIApp, usual: Limit, own: Mapping[str, Limit]) -> None:
         self._app = app
@@ -52,9 +52,8 @@ class BodyLimit:
             if limit.setting:
                 long = Problem(413, "FileTooLong", most=limit.most, setting=limit.setting)
             return await refusal(long, scope)(scope, receive, send)
-        if limit.is_json and depth(b"".join(message.get("body", b"") for message in messages)) > DEEPEST:
-            deep = Problem(400, "BodyTooDeep", most=DEEPEST)
-            return await refusal(deep, scope)(scope, receive, send)
+        if limit.values and (refused := await _refused(messages, limit.values)):
+            return await refusal(refused, scope)(scope, receive, send)
         again = iter(messages)
 
         async def replay() -> Message:
@@ -80,15 +79,10 @@ async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | No
             return messages
 
 
-def depth(body: bytes) -> int:
-    """How many levels of lists and objects the JSON has; 0 where it cannot have too many."""
-    if body.count(b"[") + body.count(b"{") <= DEEPEST:
-        return 0
-    level = deepest = 0
-    for char in _STRING.sub(b"", body):
-        if char in b"[{":
-            level += 1
-            deepest = max(deepest, level)
-        elif char in b"]}":
-            level -= 1
-    return deepest
+async def _refused(messages: list[Message], most: int) -> Problem | None:
+    """Why the JSON of a body is refused, before anything of it is decoded."""
+    body = b"".join(message.get("body", b"") for message in messages)
+    outline = Outline.of(body, most) if len(body) <= _SHORT else await asyncio.to_thread(Outline.of, body, most)
+    if outline.depth > DEEPEST:
+        return Problem(400, "BodyTooDeep", most=DEEPEST)
+    return Problem(413, "TooManyValues", most=most) if outline.values > most else None

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ...core.attachments import UPLOAD_SECONDS
 from ...core.errors import InvalidMessage
+from ..request_body import Items
 from .content_parts import ContentPart, File
 
 
@@ -33,8 +34,8 @@ class ChatMessage(BaseModel):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
-    tool_calls: list[MadeCall] | None = Field(default=None, description="of an assistant's message")
+    content: str | Items[ContentPart] | None = None
+    tool_calls: Items[MadeCall] | None = Field(default=None, description="of an assistant's message")
     tool_call_id: str | None = Field(default=None, description="of a tool's message: the call that it is the result of")
 
     @property
@@ -121,15 +122,15 @@ class CompletionRequest(OwnTools):
     )
 
     model: str = Field(min_length=1, max_length=130)
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Items[ChatMessage] = Field(min_length=1)
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
     metadata: dict[str, str] | None = Field(default=None, description="`session_id` names the session")
     user: str | None = Field(default=None, description="names the session where nothing else does")
     response_format: ResponseFormat | None = None
-    modalities: list[Literal["text"]] | None = None
-    tools: list[FunctionTool] | None = None
+    modalities: Items[Literal["text"]] | None = None
+    tools: Items[FunctionTool] | None = None
     functions: OfAgent = None
     logprobs: OfAgent = None
     audio: OfAgent = None

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..openai.bodies import ChatMessage, FunctionSpec, OfAgent, OwnTools
 from ..openai.content_parts import ContentPart, FileData, ImageUrl
+from ..request_body import Items, RequestBody
 from ..routes.dependencies import LONGEST, NAME
 
 Metadata = Annotated[
@@ -77,12 +78,12 @@ class InputItem(BaseModel):
     ] = "message"
     id: str | None = None
     role: Literal["user", "assistant", "system", "developer"] = "user"
-    content: str | list[Part] | None = None
+    content: str | Items[Part] | None = None
     approval_request_id: str = ""
     approve: bool = False
     reason: str | None = None
     call_id: str = ""
-    output: str | list[Part] | None = Field(default=None, description="of a function_call_output: the result")
+    output: str | Items[Part] | None = Field(default=None, description="of a function_call_output: the result")
 
     @property
     def message(self) -> ChatMessage:
@@ -128,13 +129,13 @@ class ResponseTool(FunctionSpec):
     type: Literal["function"]
 
 
-class ResponseRequest(OwnTools):
+class ResponseRequest(RequestBody, OwnTools):
     """What is asked of an agent: a message, a person's decisions on the calls that wait, or results of its tools."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
 
     model: str = Field(min_length=1, max_length=130)
-    input: str | list[InputItem] = Field(min_length=1)
+    input: str | Items[InputItem] = Field(min_length=1)
     instructions: str | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -145,7 +146,7 @@ class ResponseRequest(OwnTools):
     store: Annotated[bool | None, AfterValidator(_must_store)] = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
-    tools: list[ResponseTool] | None = None
+    tools: Items[ResponseTool] | None = None
     temperature: OfAgent = None
     top_p: OfAgent = None
     top_logprobs: OfAgent = None
@@ -215,19 +216,15 @@ class Deleted(BaseModel):
     deleted: Literal[True]
 
 
-class ConversationRequest(BaseModel):
+class ConversationRequest(RequestBody):
     """A new conversation; its first message begins its first response."""
-
-    model_config = ConfigDict(extra="forbid")
 
     metadata: Metadata | None = None
     items: Annotated[list[Any] | None, AfterValidator(_no_items)] = None
 
 
-class ConversationChange(BaseModel):
+class ConversationChange(RequestBody):
     """The metadata that a conversation has from here on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     metadata: Metadata
 

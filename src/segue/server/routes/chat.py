@@ -6,11 +6,12 @@ from urllib.parse import quote
 
 from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from ...core.ids import Ids
 from ...core.records import Json, RequestKey
 from ...runtime.message_files import Uploaded
+from ..request_body import Items, RequestBody
 from ..service import Begun, Service
 from ..sse.frames import position
 from ..sse.stream import EventStream, task_frames
@@ -38,11 +39,10 @@ _STREAM = {
 }
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(RequestBody):
     """A message, its agent and its mode."""
 
     model_config = ConfigDict(
-        extra="forbid",
         use_attribute_docstrings=True,
         json_schema_extra={"examples": [{"message": "规划北京三日游", "session_id": "session_123", "mode": "react"}]},
     )
@@ -60,7 +60,7 @@ class ChatRequest(BaseModel):
     """Waits up to this many seconds if the session is busy."""
     language: Literal["zh", "en"] | None = None
     """The language of the answer, and of an error; without it that of the message, and Accept-Language."""
-    attachments: list[str] = Field(default=[], max_length=100)
+    attachments: Items[str] = Field(default=[], max_length=100)
     """The `upload_id` of files that go along: see `POST /api/attachments`."""
     steer: bool = False
     """Add the message to the session's unfinished task, if there is one."""

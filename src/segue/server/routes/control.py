@@ -3,11 +3,12 @@
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Body
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from ...core.approval import Verdict
 from ...core.records import Json
 from ..errors import JsonResponse
+from ..request_body import Items, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import TaskView, task_view
@@ -16,20 +17,18 @@ from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TaskId, Tena
 router = routes("control")
 
 
-class ResumeRequest(BaseModel):
+class ResumeRequest(RequestBody):
     """How to resume."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str | None = Field(default=None, pattern=r"^(offline|openai:[\w./:@-]{1,200})$")
 
 
-class AnswerRequest(BaseModel):
+class AnswerRequest(RequestBody):
     """To an approval a verdict on each call, or one word for all; to a question an answer, or the end of the task."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"verdicts": "approve"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"verdicts": "approve"}]})
 
-    verdicts: list[Verdict] | Literal["approve", "reject"] | None = None
+    verdicts: Items[Verdict] | Literal["approve", "reject"] | None = None
     answer: str | None = None
     manual_finish: bool = False
     interrupt_id: str | None = Field(
@@ -43,10 +42,8 @@ class AnswerRequest(BaseModel):
         return self
 
 
-class Rating(BaseModel):
+class Rating(RequestBody):
     """A rating of the task's answer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rating: int = Field(ge=1, le=5)
 

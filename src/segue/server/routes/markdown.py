@@ -6,17 +6,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import JsonResponse
 from ..markdown import render
+from ..request_body import RequestBody
 from .dependencies import TenantDep, routes
 
 router = routes("markdown")
 
 
-class MarkdownRequest(BaseModel):
+class MarkdownRequest(RequestBody):
     """A text in Markdown."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"text": "**Day 1**: the Forbidden City"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "**Day 1**: the Forbidden City"}]})
 
     text: str = Field(max_length=100_000)
 

@@ -3,19 +3,18 @@
 from typing import Annotated
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ..errors import JsonResponse
+from ..request_body import RequestBody
 from .dependencies import LONGEST, NAME, ServiceDep, TenantDep, routes
 
 router = routes("users")
 UserId = Annotated[str, Path(pattern=NAME, max_length=LONGEST, examples=["alice"])]
 
 
-class Preferences(BaseModel):
+class Preferences(RequestBody):
     """The mode of a message that names none; empty leaves it to the agent."""
-
-    model_config = ConfigDict(extra="forbid")
 
     default_mode: str = Field(max_length=64, examples=["react"])
 
