@@ -1,14 +1,16 @@
 """The durable events of every task, numbered from 1 without gap or repeat."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 from segue.core.events import Event, TaskComplete, ToolResult, to_dict
 from segue.core.records import Json, StoredEvent, from_row
 
-from ..connection import ALL, Connection, Row
+from ..connection import Connection, Row
 from ..database import Database
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
@@ -36,6 +38,9 @@ _LAST = "SELECT * FROM events WHERE task_id = ? ORDER BY seq DESC LIMIT 1"
 _SHARE = "UPDATE events SET scope = '', event = ? WHERE task_id = ? AND seq = ?"
 _LOCK = "SELECT 1 FROM tasks WHERE task_id = ?"
 _READ = "SELECT * FROM event_log WHERE task_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+_NEWEST = "SELECT * FROM event_log WHERE task_id = ? ORDER BY seq DESC LIMIT 1"
+PAGE = 200
+"""Events that are read and decoded at once."""
 
 
 def event_row(thread_id: str, source: str | None, ordinal: int, event: Mapping[str, Any]) -> Json:
@@ -117,6 +122,25 @@ class EventLog:
         Raises:
             DamagedRow: one of them cannot be read.
         """
-        values = (task_id, after, ALL if limit is None else limit)
-        rows = await self._database.read(lambda connection: connection.fetched(_READ, values))
-        return [from_row(StoredEvent, row).numbered() for row in rows]
+        return [event async for page in self.pages(task_id, after, limit) for event in page]
+
+    async def pages(self, task_id: str, after: int = 0, limit: int | None = None) -> AsyncIterator[list[Event]]:
+        """As `read`, a page at a time: a long log leaves the event loop to others in between."""
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            rows = await self._database.read(methodcaller("fetched", _READ, (task_id, after, min(left, PAGE))))
+            page = [from_row(StoredEvent, row).numbered() for row in rows]
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            left, after = left - len(page), page[-1].seq
+
+    async def last(self, task_id: str) -> Event | None:
+        """Return a task's newest event; None where it has none.
+
+        Raises:
+            DamagedRow: it cannot be read.
+        """
+        row = await self._database.read(lambda connection: next(iter(connection.fetched(_NEWEST, (task_id,))), None))
+        return None if row is None else from_row(StoredEvent, row).numbered()

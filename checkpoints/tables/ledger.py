@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from segue.core.errors import StorageError
 from segue.core.records import Call, Json, from_row
 from segue.core.tools import CallKey, Claim
 
-from ..connection import Connection, Row
+from ..connection import ALL, Connection, Row
 from ..database import Database
 from .leases import check_fence
 
@@ -33,9 +35,12 @@ _WITHDRAW = """
     DELETE FROM calls
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
 """
-_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position"
+_OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position LIMIT ? OFFSET ?"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
+
+PAGE = 500
+"""Calls that are read and decoded at once."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -52,14 +57,22 @@ def _is_unknown(outcome: object) -> bool:
     return isinstance(said, dict) and bool(said.get("unknown_outcome"))
 
 
-async def calls_of(database: Database[Connection], thread_id: str, task_id: str) -> list[Call]:
-    """A task's calls in the order of their intents.
+async def calls_of(
+    database: Database[Connection], thread_id: str, task_id: str, after: int = 0, limit: int | None = None
+) -> list[Call]:
+    """A task's calls in the order of their intents, without the first `after`, at most `limit`.
 
     Raises:
         DamagedRow: one of them cannot be read.
     """
-    rows = await database.read(lambda db: db.fetched(_OF_TASK, (thread_id, task_id)))
-    return [from_row(Call, row) for row in rows]
+    left, calls = sys.maxsize if limit is None else limit, list[Call]()
+    while left > 0:
+        rows = await database.read(methodcaller("fetched", _OF_TASK, (thread_id, task_id, min(left, PAGE), after)))
+        calls += [from_row(Call, row) for row in rows]
+        if len(rows) < PAGE:
+            break
+        left, after = left - PAGE, after + PAGE
+    return calls
 
 
 class LedgerConflict(StorageError):
@@ -116,9 +129,9 @@ class ToolLedger:
         rows = await self._database.read(lambda connection: connection.fetched(_FIND, self._row(key)))
         return from_row(Call, rows[0]).json() if rows else None
 
-    async def calls(self, task_id: str) -> list[Call]:
-        """Return a task's calls in the order of their intents."""
-        return await calls_of(self._database, self._thread_id, task_id)
+    async def calls(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Call]:
+        """Return a task's calls in the order of their intents, without the first `after`, at most `limit`."""
+        return await calls_of(self._database, self._thread_id, task_id, after, limit)
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[Call]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.
@@ -139,7 +152,7 @@ class ToolLedger:
 
     async def unknown(self, task_id: str) -> list[Json]:
         """Return {name, arguments} of each of a task's calls whose outcome is unknown."""
-        rows = await self._database.read(lambda db: db.fetched(_OF_TASK, (self._thread_id, task_id)))
+        rows = await self._database.read(lambda db: db.fetched(_OF_TASK, (self._thread_id, task_id, ALL, 0)))
         first: dict[tuple[Any, Any], Call] = {}
         for row in rows:
             if _is_unknown(row["outcome"]):

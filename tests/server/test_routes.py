@@ -63,6 +63,29 @@ def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
     assert seen == whole["items"] and len(seen) > 14
 
 
+def test_a_task_page_by_page(client: httpx.Client, planned: Json) -> None:
+    path = f"/api/tasks/{planned['task_id']}"
+    whole = client.get(path).json()
+    assert whole["next"] is None and len(whole["calls"]) > 3
+    events, calls, place, sizes = [], [], {}, []
+    while place is not None:
+        page = client.get(path, params={"limit": 3, **place}).json()
+        assert page["task"] == whole["task"]
+        events, calls, place = events + page["events"], calls + page["calls"], page["next"]
+        sizes.append((len(page["events"]), len(page["calls"])))
+    assert (events, calls) == (whole["events"], whole["calls"])
+    assert max(sizes) == (3, 3) and sizes[-1][1] == 0
+
+
+def test_recursions_page_by_page(client: httpx.Client, noted: Json) -> None:
+    path = f"/api/tasks/{noted['task_id']}/recursions"
+    whole = client.get(path).json()
+    assert whole["next"] is None and len(whole["items"]) > 1
+    first = client.get(path, params={"limit": 1}).json()
+    others = client.get(path, params={"after": first["next"]}).json()
+    assert first["items"] + others["items"] == whole["items"] and others["next"] is None
+
+
 def test_agents_and_what_they_were_asked(client: httpx.Client, noted: Json) -> None:
     agents = client.get("/api/agents").json()["items"]
     assert [agent["agent_id"] for agent in agents] == ["travel", "data", "noter", "quiet"]

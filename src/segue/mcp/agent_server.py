@@ -175,7 +175,7 @@ class AgentServer:
     async def _resume(
         self, ctx: Context, task: Json, question: Json, answer: Any, key: RequestKey | None = None
     ) -> tuple[Json, int]:
-        after = max(form["seq"] for form in await self._app.events(task["task_id"]))
+        after = await self._app.queries.last_event(task["task_id"])
         with self._admit(ctx, task["thread_id"]):
             row, _ = await self._app.control.resume(
                 task["task_id"], answer=answer, interrupt_id=question["interrupt_id"], key=key

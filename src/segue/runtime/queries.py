@@ -32,14 +32,11 @@ from .event_stream import until_end
 from .lease_holder import lives
 from .notices import Notice
 from .observer import Observer
-from .projection import Projection, project
+from .projection import Projection
 from .relay import Deltas
 from .run import question_of
 from .runner import Runner, thread_config
 from .thread_state import state_at
-
-PAGE = 200
-"""Events that are read at once: a long task leaves the event loop to others in between."""
 
 
 def is_over(row: Task) -> bool:
@@ -215,7 +212,16 @@ class Queries:
 
     async def projection(self, task_id: str) -> Projection:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""
-        return project(await self._runner.log.read(task_id))
+        projection = Projection()
+        async for page in self._runner.log.pages(task_id):
+            for event in page:
+                projection.fold(event)
+        return projection
+
+    async def last_event(self, task_id: str) -> int:
+        """The number of a task's newest durable event; 0 where it has none."""
+        newest = await self._runner.log.last(task_id)
+        return newest.seq if newest else 0
 
     def running(self) -> list[str]:
         """The sessions whose tasks run in this process."""
@@ -231,20 +237,17 @@ class Queries:
         events, calls = map(to_dict, found.events), [call.json() for call in found.calls]
         return {"task": found.task.json(), "events": [*events], "calls": calls}
 
-    async def recorded(self, task_id: str) -> TaskTrace:
-        """As `trace`, as records.
+    async def recorded(
+        self, task_id: str, after_event: int = 0, after_call: int = 0, limit: int | None = None
+    ) -> TaskTrace:
+        """As `trace`, as records; at most `limit` events after that number, and calls without the first `after_call`.
 
         Raises:
             UnknownTask.
         """
         row = await self._runner.tasks.get(task_id)
-        calls = await self._storage.ledger(row.thread_id).calls(task_id)
-        events: list[Event] = []
-        while page := await self._runner.log.read(task_id, events[-1].seq if events else 0, PAGE):
-            events += page
-            if len(page) < PAGE:
-                break
-        return TaskTrace(row, events, calls)
+        calls = await self._storage.ledger(row.thread_id).calls(task_id, after_call, limit)
+        return TaskTrace(row, await self._runner.log.read(task_id, after_event, limit), calls)
 
     async def tally(self) -> Sequence[StatusTally]:
         """How many tasks of the database have each status."""
@@ -310,12 +313,13 @@ class Queries:
         is_reported = False
         while True:
             elsewhere = waits and await self.runs_elsewhere(task_id)
-            for event in await self._runner.log.read(task_id, seen):
-                for delta in deltas.until(seen):
-                    yield delta
-                seen = event.seq
-                deltas.passed(event)
-                yield event
+            async for page in self._runner.log.pages(task_id, seen):
+                for event in page:
+                    for delta in deltas.until(seen):
+                        yield delta
+                    seen = event.seq
+                    deltas.passed(event)
+                    yield event
             if not elsewhere or self._closing:
                 return
             if streams:

@@ -222,7 +222,8 @@ class Runner:
                 run.cancel()
             elif run and not run.reason:
                 self._pause_run(task_id)
-                self._publish((await self.log.read(task_id))[-1:])  # its status, which another process changed
+                if newest := await self.log.last(task_id):
+                    self._publish([newest])  # its status, which another process changed
 
     async def _run(self, run: Run) -> Json:
         thread_id, fence = run.row.thread_id, run.fence

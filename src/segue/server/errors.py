@@ -2,13 +2,13 @@
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -19,7 +19,7 @@ from ..core.task_status import ACTIVE
 from ..prompts.language import Language, accepted_language, language_named
 from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence, render_over_http
 from .log_config import logger
-from .sse.truncation import encoded, readable
+from .sse.truncation import encoded, parts, readable
 from .tenants import Tenant
 
 SHOWN = 100
@@ -87,6 +87,28 @@ class JsonResponse(JSONResponse):
             return readable(content).encode("utf-8")
         except UnicodeEncodeError:
             return encoded(content).encode("ascii")
+
+
+_CHUNK = 64 * 1024
+
+
+class LongJsonResponse(StreamingResponse):
+    """JSON that may be long: it is encoded piece by piece beside the event loop while it is sent."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: Any) -> None:
+        super().__init__(_chunks(content))
+
+
+def _chunks(content: Any) -> Iterator[bytes]:
+    chunk = bytearray()
+    for part in parts(content):
+        chunk += part
+        if len(chunk) >= _CHUNK:
+            yield bytes(chunk)
+            chunk.clear()
+    yield bytes(chunk)
 
 
 _STATUS: Sequence[tuple[type[errors.SegueError], int]] = (
@@ -201,9 +223,15 @@ async def answer_invalid(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, dict) and isinstance(tag := error.body.get("language"), str):
         request.scope["segue_language"] = language_named(tag)
+    _release(error)
     scope = request.scope
     found = error.errors()[:10]
     return respond(scope, 422, "InvalidRequest", invalid_request(found, language_of(scope)), param=_param(found[0]))
+
+
+def _release(error: Exception) -> None:
+    """Let go of the frames of an error, which hold it and the request's body until the next garbage collection."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
 def _param(error: Mapping[str, Any]) -> str:
@@ -214,6 +242,7 @@ def _param(error: Mapping[str, Any]) -> str:
 async def answer_http(request: Request, error: Exception) -> JsonResponse:
     """For what the framework refuses: an unknown path, a wrong method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
+    _release(error)
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")
     name = kind if kind in PROBLEMS else "Http"
     refused = Problem(error.status_code, kind, error.headers, name=name, detail=error.detail.rstrip("."))

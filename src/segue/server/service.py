@@ -166,7 +166,7 @@ class Service:
 
     async def take_up(self, tenant: Tenant, task: Json, key: RequestKey | None, **options: Any) -> Begun:
         """Go on with a task of the tenant's."""
-        after = max((form["seq"] for form in await self.app.events(task["task_id"])), default=0)
+        after = await self.app.queries.last_event(task["task_id"])
         with self.starting_task(tenant, task["thread_id"]):
             row, _ = await self.app.control.resume(task["task_id"], key=key, **options)
         return await self.known(key) or (row.json(), after)

@@ -1,14 +1,14 @@
 """The bodies of responses: tasks, events, rounds and sessions, with names as the tenant knows them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
 from ..app import App
-from ..core.events import Event
-from ..core.records import Json
-from ..runtime.projection import PlanItem, Projection
+from ..core.events import Event, to_dict
+from ..core.records import Json, TaskTrace
+from ..runtime.projection import PlanItem, Projection, Round
 from .markdown import render
 from .sse.frames import flatten
 from .tenants import Tenant
@@ -121,6 +121,13 @@ class CallView(BaseModel):
     finished_at: float | None
 
 
+class TracePlace(BaseModel):
+    """Where the next page of a trace begins."""
+
+    after_event: int
+    after_call: int
+
+
 class TraceView(BaseModel):
     """A task with its events and tool calls."""
 
@@ -128,6 +135,7 @@ class TraceView(BaseModel):
     events: list[EventView]
     calls: list[CallView]
     question: dict[str, Any] | None = Field(description="what a person is asked, while it waits")
+    next: TracePlace | None = Field(description="the parameters of the next page; null at the end")
 
 
 class CallMade(BaseModel):
@@ -259,13 +267,21 @@ def call_view(row: Mapping[str, Any]) -> Json:
     return {name: row[name] for name in CallView.model_fields}
 
 
-def trace_view(trace: Mapping[str, Any], tenant: Tenant, question: Json | None) -> Json:
-    """The fields of a `TraceView`."""
+def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Tenant, question: Json | None) -> Json:
+    """The fields of a `TraceView` of at most `limit` events and calls; the trace was read with one more of each.
+
+    `after` are the number of the last event, and of calls, of the page before.
+    """
+    events, calls = trace.events[:limit], trace.calls[:limit]
+    is_last = (len(events), len(calls)) == (len(trace.events), len(trace.calls))
+    last_event, calls_before = after
+    place = {"after_event": events[-1].seq if events else last_event, "after_call": calls_before + len(calls)}
     return {
-        "task": task_view(trace["task"], tenant),
-        "events": [event_view(form, tenant) for form in trace["events"]],
-        "calls": [call_view(call) for call in trace["calls"]],
+        "task": task_view(trace.task.json(), tenant),
+        "events": [event_view(to_dict(event), tenant) for event in events],
+        "calls": [call_view(call.json()) for call in calls],
         "question": question,
+        "next": None if is_last else place,
     }
 
 
@@ -287,8 +303,8 @@ def _own_model(app: App, agent_id: str) -> str:
     return app.registry.model_name(agent) if agent else ""
 
 
-def recursion_views(task: Projection) -> list[Json]:
-    """The rounds in their order."""
+def recursion_views(rounds: Iterable[Round]) -> list[Json]:
+    """The rounds as `Recursion`s."""
     return [
         {
             "trace_id": each.trace_id,
@@ -302,7 +318,7 @@ def recursion_views(task: Projection) -> list[Json]:
             "results": [_fields(CallEnded, result) for result in each.results],
             "errors": each.errors,
         }
-        for each in task.rounds.values()
+        for each in rounds
     ]
 
 

@@ -3,12 +3,13 @@
 from typing import Annotated, Any, Self
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
 from ...core.records import Json
 from ...core.retention import Retention
-from ..errors import JsonResponse
+from ..errors import JsonResponse, LongJsonResponse
+from ..request_body import RequestBody
 from ..tenants import Tenant
 from ..views import Origin, TaskView, origin_view, task_view
 from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
@@ -74,10 +75,8 @@ class DifferenceView(BaseModel):
     prompt: list[str]
 
 
-class SnapshotRequest(BaseModel):
+class SnapshotRequest(RequestBody):
     """A snapshot."""
-
-    model_config = ConfigDict(extra="forbid")
 
     checkpoint_id: str = SNAPSHOT
 
@@ -96,10 +95,8 @@ class EditRequest(SnapshotRequest):
         return self
 
 
-class PruneRequest(BaseModel):
+class PruneRequest(RequestBody):
     """Which snapshots to keep; the older ones are merged into the oldest of them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     retention: str = Field(max_length=20, description="An age, a number of snapshots, or both: 30d, 100, 30d,100.")
     dry_run: bool = Field(default=False, description="Only say how many would be removed.")
@@ -118,10 +115,8 @@ class UndoneList(BaseModel):
     effects: list[EffectView]
 
 
-class ImportRequest(BaseModel):
+class ImportRequest(RequestBody):
     """An exported session, and the name of the new one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     document: dict[str, Any]
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
@@ -136,7 +131,7 @@ class ImportView(BaseModel):
 
 
 @router.get("/api/sessions/{session_id}/timeline", response_model=TimelineView, responses=CONFLICT)
-async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
     """One snapshot for each turn, recursion and step, with what happened and the external effects."""
     entries = await service.app.timeline(await service.own_session(tenant, session_id))
     items = [
@@ -147,7 +142,7 @@ async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep
         }
         for entry in entries
     ]
-    return JsonResponse({"items": items})
+    return LongJsonResponse({"items": items})
 
 
 @router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)
@@ -209,11 +204,11 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
 
 
 @router.get("/api/sessions/{session_id}/export", response_model=dict[str, Any], responses=CONFLICT)
-async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
     """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
     document = await service.app.export(await service.own_session(tenant, session_id))
     rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
-    return JsonResponse({**document, **rows, "thread": _shown(document["thread"], tenant)})
+    return LongJsonResponse({**document, **rows, "thread": _shown(document["thread"], tenant)})
 
 
 @router.post("/api/sessions/import", status_code=201, response_model=ImportView, responses=CONFLICT)

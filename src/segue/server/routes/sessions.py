@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ...core.records import Json, Session
-from ..errors import JsonResponse
+from ..errors import JsonResponse, LongJsonResponse
+from ..request_body import RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
@@ -34,10 +35,8 @@ Search = Annotated[str, Query(max_length=200, description="A text in the title o
 KeepMemory = Annotated[bool, Query(description="Keep what its tasks wrote to memory files.")]
 
 
-class ForkRequest(BaseModel):
+class ForkRequest(RequestBody):
     """Where to fork, and what to call the new session."""
-
-    model_config = ConfigDict(extra="forbid")
 
     checkpoint_id: str = Field(max_length=64)
     session_id: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
@@ -52,10 +51,8 @@ class ForkView(BaseModel):
     effects: list[EffectView]
 
 
-class Choices(BaseModel):
+class Choices(RequestBody):
     """What messages to the session use that name no agent or model of their own; an empty text takes it back."""
-
-    model_config = ConfigDict(extra="forbid")
 
     title: str | None = Field(default=None, max_length=200)
     agent_id: str | None = Field(default=None, max_length=64)
@@ -116,13 +113,13 @@ async def history(
     tenant: TenantDep,
     limit: Limit = 100,
     before: Annotated[int | Unset, Query(ge=0, le=2**53, description="The `next` of the page before.")] = None,
-) -> JsonResponse:
+) -> LongJsonResponse:
     """The messages in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
     thread_id = await service.own_session(tenant, session_id)
     messages = await service.app.history(thread_id) if await service.app.tasks(session_id=thread_id, limit=1) else []
     end = len(messages) if before is None else min(before, len(messages))
     start = max(0, end - limit)
-    return JsonResponse({"items": messages[start:end], "next": start or None})
+    return LongJsonResponse({"items": messages[start:end], "next": start or None})
 
 
 @router.get("/api/sessions/{session_id}/snapshots", response_model=Page[SnapshotView], responses=CONFLICT)

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import Query
 
 from ...core.errors import StorageError, TaskError
-from ..errors import JsonResponse
+from ...core.task_status import TaskStatus
+from ..errors import JsonResponse, LongJsonResponse
 from ..views import (
     EventView,
     Page,
@@ -27,21 +28,33 @@ from ..views import (
 from .dependencies import Html, Limit, ServiceDep, TaskId, TenantDep, routes
 
 router = routes("tasks")
+TraceLimit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of events, and of calls.")]
 
 
 @router.get("/api/tasks/{task_id}", response_model=TraceView)
-async def task(task_id: TaskId, service: ServiceDep, tenant: TenantDep, html: Html = False) -> JsonResponse:
-    """A task with its events, its tool calls, and the question that it waits with."""
+async def task(
+    task_id: TaskId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    html: Html = False,
+    after_event: Annotated[int, Query(ge=0, le=2**53, description="From the `next` of the page before.")] = 0,
+    after_call: Annotated[int, Query(ge=0, le=2**53, description="From the `next` of the page before.")] = 0,
+    limit: TraceLimit = 1000,
+) -> LongJsonResponse:
+    """A task with its events, its tool calls, and the question that it waits with.
+
+    Of a long task this is the first page; `next` leads to the other events and calls.
+    """
     await service.own_task(tenant, task_id)
-    trace = await service.app.trace(task_id)
+    trace = await service.app.queries.recorded(task_id, after_event, after_call, limit + 1)
     question = None
-    if trace["task"]["status"] == "waiting":
+    if trace.task.status == TaskStatus.WAITING:
         with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
             question = await service.app.question(task_id)
-    view = trace_view(trace, tenant, question)
+    view = trace_view(trace, (after_event, after_call), limit, tenant, question)
     if html:
         view["task"] = await asyncio.to_thread(with_html, view["task"])
-    return JsonResponse(view)
+    return LongJsonResponse(view)
 
 
 @router.get("/api/waiting", response_model=Page[WaitingView])
@@ -58,20 +71,27 @@ async def events(
     tenant: TenantDep,
     after: Annotated[int, Query(ge=0, le=2**53, description="The seq of the last event that is known.")] = 0,
     limit: Limit = 100,
-) -> JsonResponse:
+) -> LongJsonResponse:
     """The task's events, whole, in their order; `next` is the `after` of the next page."""
     await service.own_task(tenant, task_id)
     forms = await service.app.events(task_id, after, limit + 1)
     items = [event_view(form, tenant) for form in forms[:limit]]
-    return JsonResponse({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
+    return LongJsonResponse({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
 
 
 @router.get("/api/tasks/{task_id}/recursions", response_model=Page[Recursion])
-async def recursions(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+async def recursions(
+    task_id: TaskId,
+    service: ServiceDep,
+    tenant: TenantDep,
+    after: Annotated[int, Query(ge=0, le=2**53, description="The `next` of the page before.")] = 0,
+    limit: Limit = 100,
+) -> LongJsonResponse:
     """The task's recursions: observation, thought, decision, calls and results."""
     await service.own_task(tenant, task_id)
-    found = recursion_views(await service.app.queries.projection(task_id))
-    return JsonResponse({"items": found, "next": None})
+    rounds = [*(await service.app.queries.projection(task_id)).rounds.values()]
+    found, end = recursion_views(rounds[after : after + limit]), after + limit
+    return LongJsonResponse({"items": found, "next": end if len(rounds) > end else None})
 
 
 @router.get("/api/tasks/{task_id}/states", response_model=Page[StatusChange])

@@ -27,6 +27,30 @@ def readable(value: Any) -> str:
     return encoded(value, _READABLE)
 
 
+def parts(value: Any, levels: int = 2) -> Iterator[bytes]:
+    """The value as JSON in UTF-8, in parts: the fields and items of its upper levels one by one.
+
+    A text that is stored but not valid Unicode is written in ASCII.
+    """
+    if levels and isinstance(value, Mapping):
+        yield b"{"
+        for place, (name, item) in enumerate(value.items()):
+            yield b"," * bool(place) + encoded(str(name)).encode() + b":"
+            yield from parts(item, levels - 1)
+        yield b"}"
+    elif levels and isinstance(value, list | tuple):
+        yield b"["
+        for place, item in enumerate(value):
+            yield b"," * bool(place)
+            yield from parts(item, levels - 1)
+        yield b"]"
+    else:
+        try:
+            yield readable(value).encode()
+        except UnicodeEncodeError:
+            yield encoded(value).encode()
+
+
 def _plain(value: Any, levels: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value

@@ -18,7 +18,8 @@ function Trace({ task }) {
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
   const rows = rowsOf(loaded.value.events);
   const axis = axisOf(rows);
-  return html`<${Totals} rows=${rows} />
+  return html`${loaded.value.next && html`<p class="about">${t("trace.first", { n: loaded.value.events.length })}</p>`}
+    <${Totals} rows=${rows} />
     <ol class="trace">
       ${rows.map((row) => html`<${SpanRow} key=${row.key} row=${row} axis=${axis} />`)}
     </ol>`;

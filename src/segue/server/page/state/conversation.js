@@ -51,7 +51,7 @@ async function load(session) {
  * @param {string} taskId
  */
 export async function openTask(taskId) {
-  const trace = await attempt(() => get(`/api/tasks/${encodeURIComponent(taskId)}`));
+  const trace = await attempt(() => get(`/api/tasks/${encodeURIComponent(taskId)}?limit=1`));
   if (!trace) return goTo("");
   store.focus.value = taskId;
   goTo(trace.task.session_id);

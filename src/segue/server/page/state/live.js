@@ -1,10 +1,11 @@
 // @ts-check
 /** The turns whose tasks run: each follows its task's stream until it ends. */
-import { ApiError, get } from "./api.js";
+import { ApiError } from "./api.js";
 import { attempt } from "./failures.js";
 import { renderSoon } from "./markdown.js";
 import { refreshLists } from "./sessions.js";
 import { follow, pause } from "./stream.js";
+import { readTrace } from "./trace.js";
 import { ACTIVE, foldAll, joined, turnOfTrace } from "./turn.js";
 
 /** @import { Frame } from "./types.js" */
@@ -29,8 +30,7 @@ export function leaveAll() {
  * @param {TurnSignal} turn
  */
 export async function refresh(turn) {
-  const trace = await get(`/api/tasks/${encodeURIComponent(turn.value.id)}?html=true`);
-  const fresh = turnOfTrace(trace);
+  const fresh = turnOfTrace(await readTrace(turn.value.id));
   const { thinking, pending } = turn.value;
   const live = fresh.thoughts.length ? {} : { thinking, mark: thinking.length };
   turn.value = { ...fresh, ...live, pending: pending.filter((note) => !fresh.notes.includes(note)) };

@@ -12,7 +12,8 @@
  * @typedef {{ digest: string, name: string, media_type: string, size: number }} Attachment
  * @typedef {{ name: string, upload: (Attachment & { upload_id: string }) | null }} NextFile
  * @typedef {{ scope: string, idx: number, name: string, outcome: Json | null }} LedgerCall
- * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null }} Trace
+ * @typedef {{ task: TaskRow, events: Frame[], calls: LedgerCall[], question: Question | null,
+ *   next: { after_event: number, after_call: number } | null }} Trace
  * @typedef {{ session_id: string, title: string, message: string, turns: number, status: string,
  *   updated_at: number, default_agent: string }} SessionRow
  * @typedef {{ agent_id: string, description: string, mode: string, modes: string[], model: string, default: boolean,

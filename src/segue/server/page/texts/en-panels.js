@@ -23,6 +23,7 @@ export default {
   "graph.ended": "The task has ended. The nodes that ran are marked.",
   "graph.noDrawing": "There is no drawing of {name}.",
   "graph.none": "No snapshot of this task yet.",
+  "trace.first": "The first {n} events; the API has the others.",
   "trace.active": "Active",
   "trace.rounds": "Rounds",
   "trace.models": "Model calls",

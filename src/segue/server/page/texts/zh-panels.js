@@ -23,6 +23,7 @@ export default {
   "graph.ended": "任务已结束，运行过的节点已标出。",
   "graph.noDrawing": "没有 {name} 的图。",
   "graph.none": "此任务还没有快照。",
+  "trace.first": "前 {n} 个事件；其余的可通过 API 读取。",
   "trace.active": "运行",
   "trace.rounds": "轮次",
   "trace.models": "模型调用",

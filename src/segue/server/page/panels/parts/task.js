@@ -1,13 +1,13 @@
 // @ts-check
 /** The task that a panel shows: the one in focus, else the session's latest. */
-import { get } from "../../state/api.js";
 import { useRead } from "../../state/signals.js";
 import { shownTask, turnOf } from "../../state/store.js";
+import { readTrace } from "../../state/trace.js";
 import { t, textOf } from "../../texts/index.js";
 import { html } from "../../vendor/htm-preact.js";
 import { useLoaded } from "./loaded.js";
 
-/** @import { Trace, Turn } from "../../state/types.js" */
+/** @import { Turn } from "../../state/types.js" */
 
 export function useTask() {
   return useRead(() => turnOf(shownTask())?.value);
@@ -38,6 +38,5 @@ export function taskPanel(View) {
  * @param {Turn} task
  */
 export function useTrace(task) {
-  const load = () => /** @type {Promise<Trace>} */ (get(`/api/tasks/${encodeURIComponent(task.id)}`));
-  return useLoaded(load, [task.id, task.seq, task.status]);
+  return useLoaded(() => readTrace(task.id), [task.id, task.seq, task.status]);
 }
