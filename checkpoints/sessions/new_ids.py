@@ -8,7 +8,7 @@ from segue.core.errors import TaskError
 from segue.core.ids import Ids
 from segue.core.records import Json
 
-from ..state.compression import Undecodable, compressed, decompressed
+from ..state.compression import Undecodable, decompressed
 from ..state.rows import CheckpointRow, WriteRow
 from ..state.serializer import checksummed, without_key
 
@@ -58,7 +58,7 @@ class Renaming:
     def typed(self, kind: str, data: bytes) -> tuple[str, bytes]:
         """The type and bytes of a stored value with the new ids in it.
 
-        Its checksum is computed again, unless it was wrong before.
+        Its checksum is computed again, unless it was wrong before. It is compressed where it is stored.
         """
         try:
             plain_kind, plain = decompressed(kind, data)
@@ -67,7 +67,7 @@ class Renaming:
         if checksummed(plain_kind, plain) != without_key(plain_kind):
             return kind, self.of(data)
         renamed = self.of(plain)
-        return compressed(str(checksummed(plain_kind, renamed)), renamed)
+        return str(checksummed(plain_kind, renamed)), renamed
 
     def checkpoint(self, row: CheckpointRow) -> CheckpointRow:
         """A checkpoint with the new ids in its state and metadata."""
