@@ -41,7 +41,8 @@ def is_sound_event(form: Json) -> bool:
         data = form["data"]
         if type(data) is not dict or not data.keys().isdisjoint(form):
             return False
-        values = _shape(TYPES[form["type"]], IDS).validate_python(data | form)
+        kind: type = TYPES[form["type"]]
+        values = _shape(kind, IDS).validate_python(data | form)
     except (ValidationError, TypeError, LookupError):
         return False
     return bool(0 <= values["timestamp"] < LAST)
@@ -59,6 +60,6 @@ def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Jso
         has_default = field.default is not MISSING or field.default_factory is not MISSING
         may_lack = needed is not None and has_default and field.name not in needed
         types[field.name] = NotRequired[hints[field.name]] if may_lack else hints[field.name]
-    shape = TypedDict(kind.__name__, types)  # type: ignore[misc]
-    shape.__pydantic_config__ = ConfigDict(strict=True)  # type: ignore[attr-defined]
+    shape: Any = TypedDict(kind.__name__, types)  # type: ignore[operator]
+    shape.__pydantic_config__ = ConfigDict(strict=True)
     return TypeAdapter(shape)

@@ -79,12 +79,13 @@ class Rewind:
     async def _stored(self, session_id: str, limit: int = -1) -> _Stored:
         ids = await self._task_ids(session_id)
         snapshots, before = await self._snapshots(session_id, limit)
-        after = before.created_at if before else 0.0
-        oldest = next((each.task_id for each in (before, *reversed(snapshots)) if each and each.task_id), None)
-        records = await self._records(session_id, oldest if before else None, after)
+        pruned = next((each.since for each in reversed(snapshots) if each.since), 0.0)
+        after = before.created_at if before else pruned
+        oldest = next((each.task_id for each in reversed(snapshots) if each.task_id), None) if after else None
+        records = await self._records(session_id, oldest, after)
         effect_of = await self._effects.reader(session_id, [record.task for record in records], after)
         turns = {task_id: turn for turn, task_id in enumerate(ids, start=1)}
-        entries = timeline(snapshots, records, turns, effect_of, after if before else None)
+        entries = timeline(snapshots, records, turns, effect_of, after)
         return _Stored(session_id, snapshots, records, entries[-limit:] if limit > 0 else entries)
 
     async def _snapshots(self, session_id: str, limit: int = -1) -> tuple[list[Snapshot], Snapshot | None]:

@@ -57,20 +57,19 @@ def timeline(
     tasks: Sequence[TaskRecord],
     turns: Mapping[str, int],
     effect_of: Effects,
-    after: float | None = None,
+    after: float,
 ) -> list[TimelineEntry]:
     """The entries, oldest first; `snapshots` are the newest first, `turns` numbers the session's tasks.
 
-    `tasks` are those of the snapshots and all later ones in their order. With `after` the snapshots are the newest ones
-    only, and the one before them was made then.
+    `tasks` are those of the snapshots and all later ones in their order; `after` is when the listed snapshot before
+    those was made.
     """
     every = listed(snapshots)
     events = sorted((event for record in tasks for event in record.shown_events), key=lambda event: event.timestamp)
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
     happened_at, called_at = [event.timestamp for event in events], [call.started_at for call in calls]
-    before = next((each.since for each in reversed(every) if each.since), 0.0) if after is None else after
-    every_effect = [effect_of(call) if call.started_at > before else None for call in calls]
-    entries = []
+    every_effect = [effect_of(call) if call.started_at > after else None for call in calls]
+    entries, before = [], after
     for snapshot in reversed(every):
         upto = snapshot.created_at
         here = events[bisect_right(happened_at, before) : bisect_right(happened_at, upto)]
