@@ -98,4 +98,5 @@ def _replaced(value: AnyStr, places: re.Pattern[AnyStr], new: Mapping[AnyStr, An
         if (replacement := new.get(value[begin:until])) is not None:
             parts += [value[end:begin], replacement]
             end = until
-    return value[:0].join([*parts, value[end:]]) if parts else value
+    parts.append(value[end:])
+    return value[:0].join(parts)

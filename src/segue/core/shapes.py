@@ -13,6 +13,8 @@ from .events import TYPES
 
 Json = dict[str, Any]
 
+_typed_dict: Any = TypedDict  # with fields that are known at run time only
+
 LAST: Final = 2.5e11
 """Unix seconds, in the year 9892: a later time cannot be shown."""
 IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
@@ -60,6 +62,6 @@ def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Jso
         has_default = field.default is not MISSING or field.default_factory is not MISSING
         may_lack = needed is not None and has_default and field.name not in needed
         types[field.name] = NotRequired[hints[field.name]] if may_lack else hints[field.name]
-    shape: Any = TypedDict(kind.__name__, types)  # type: ignore[operator]
+    shape = _typed_dict(kind.__name__, types)
     shape.__pydantic_config__ = ConfigDict(strict=True)
     return TypeAdapter(shape)
