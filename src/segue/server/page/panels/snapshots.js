@@ -60,7 +60,9 @@ function Snapshots({ session }) {
     ${origin && html`<${Forked} from=${origin.session_id} compare=${() => toOrigin(origin.session_id)} />`}
     ${first && html`<${Marked} first=${first} session=${session} />`}
     ${loaded.value.more &&
-    html`<button type="button" class="quiet older" onClick=${() => setLimit(2 * limit)}>${t("snapshots.older")}</button>`}
+    html`<button type="button" class="quiet older" onClick=${() => setLimit(2 * limit)}>
+      ${t("snapshots.older")}
+    </button>`}
     <ol class="snapshots">
       ${entries.map(
         (entry, place) => html`<${Entry}
