@@ -185,6 +185,14 @@ Ctrl-C       while a task runs: pause it; twice: stop it now""",
     "turn": ("第 {n} 轮对话", "turn {n}"),
     "next_node": ("下一个节点：{nodes}", "next: {nodes}"),
     "fork_from": ("从某个快照开始新会话：", "start a new session from one of them:"),
+    "older_snapshots": (
+        "更早的快照没有列出：用 --limit 可列出更多。",
+        "Older snapshots are not listed: --limit lists more.",
+    ),
+    "more_sessions": (
+        "还有 {n} 个会话没有列出：用 --limit 可列出更多。",
+        "Sessions that are not listed: {n}. --limit lists more.",
+    ),
     "no_difference": ("两个快照没有差别。", "The two snapshots do not differ."),
     "forked": ("新会话是 {session}。", "The new session is {session}."),
     "effects_stay": (

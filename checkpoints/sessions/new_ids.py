@@ -2,19 +2,24 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, AnyStr
 
 from segue.core.errors import TaskError
 from segue.core.ids import Ids
 from segue.core.records import Json
 
-from ..state.compression import Undecodable, compressed, decompressed
+from ..state.compression import Undecodable, decompressed
 from ..state.rows import CheckpointRow, WriteRow
 from ..state.serializer import checksummed, without_key
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-# A whole id, or its beginning where it names a tool's result: `<task>.<scope>.<index>`.
-_PLACES = r"[0-9a-f]{8}(?:-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=\.[^\s.]{1,64}\.\d))"
+# What follows the first digits of a whole id, or of its beginning where it names a tool's result,
+# `<task>.<scope>.<index>`: a hyphen or a dot is found several times sooner than digits.
+_PLACES = (
+    r"-(?<=[0-9a-f]{8}-)[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|\.(?<=[0-9a-f]{8}\.)(?=[^\s.]{1,64}\.\d)"
+)
+_DIGITS = 8
 _IN_TEXT = re.compile(_PLACES)
 _IN_BYTES = re.compile(_PLACES.encode())
 
@@ -46,9 +51,9 @@ class Renaming:
     def of(self, value: Any) -> Any:
         """The value of a column with the new ids in it; numbers and None stay."""
         if isinstance(value, str):
-            return _IN_TEXT.sub(lambda found: self._texts.get(found[0], found[0]), value)
+            return _replaced(value, _IN_TEXT, self._texts)
         if isinstance(value, bytes):
-            return _IN_BYTES.sub(lambda found: self._bytes.get(found[0], found[0]), value)
+            return _replaced(value, _IN_BYTES, self._bytes)
         return value
 
     def row(self, columns: Mapping[str, Any]) -> Json:
@@ -58,7 +63,7 @@ class Renaming:
     def typed(self, kind: str, data: bytes) -> tuple[str, bytes]:
         """The type and bytes of a stored value with the new ids in it.
 
-        Its checksum is computed again, unless it was wrong before.
+        Its checksum is computed again, unless it was wrong before. It is compressed where it is stored.
         """
         try:
             plain_kind, plain = decompressed(kind, data)
@@ -67,7 +72,7 @@ class Renaming:
         if checksummed(plain_kind, plain) != without_key(plain_kind):
             return kind, self.of(data)
         renamed = self.of(plain)
-        return compressed(str(checksummed(plain_kind, renamed)), renamed)
+        return str(checksummed(plain_kind, renamed)), renamed
 
     def checkpoint(self, row: CheckpointRow) -> CheckpointRow:
         """A checkpoint with the new ids in its state and metadata."""
@@ -78,3 +83,20 @@ class Renaming:
         """A write with the new ids in its value."""
         value = self.typed(*row.value) if row.value else None
         return WriteRow(row.inside, row.checkpoint_id, row.task_id, row.task_path, row.idx, row.channel, value)
+
+
+def _replaced(value: AnyStr, places: re.Pattern[AnyStr], new: Mapping[AnyStr, AnyStr]) -> AnyStr:
+    """The value with each id that has a new one replaced by that."""
+    parts: list[AnyStr] = []
+    passed = end = 0
+    for place in places.finditer(value):
+        begin = place.start() - _DIGITS
+        until = place.end() if place.end() - place.start() > 1 else place.start()  # without the dot
+        if begin < passed:  # its digits end another one
+            continue
+        passed = until
+        if (replacement := new.get(value[begin:until])) is not None:
+            parts += [value[end:begin], replacement]
+            end = until
+    parts.append(value[end:])
+    return value[:0].join(parts)

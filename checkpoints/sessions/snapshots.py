@@ -2,9 +2,9 @@
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, UnknownSnapshot, UnknownThread
@@ -36,10 +36,22 @@ _PAGE = """
     ) AS page USING (checkpoint_ns, checkpoint_id)
     WHERE thread_id = :thread ORDER BY checkpoint_id DESC
 """
+_WRITTEN_UPON_PAGE = """
+    SELECT writes.checkpoint_ns, writes.checkpoint_id, channel, type, CASE WHEN channel = :sent THEN value END AS value
+    FROM (
+        SELECT checkpoint_ns, checkpoint_id FROM checkpoints
+        WHERE thread_id = :thread AND checkpoint_id < :before
+        ORDER BY checkpoint_id DESC LIMIT :limit
+    ) AS page JOIN writes USING (checkpoint_ns, checkpoint_id)
+    WHERE writes.thread_id = :thread
+    ORDER BY writes.checkpoint_ns, writes.checkpoint_id, task_path, task_id, idx
+"""
 _ONE = """
     SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, CAST(metadata AS TEXT) AS metadata
     FROM checkpoints WHERE thread_id = :thread AND checkpoint_id = :checkpoint
 """
+# The namespace comes between the two in the primary key: without it every key of the thread is looked at.
+_EXACT = f"{_ONE} AND checkpoint_ns = :inside"
 # Of the same snapshot in several threads the one that has it longest is the original.
 _FIND = """
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
@@ -79,6 +91,34 @@ class Checkpoint:
         return seconds_of(self.checkpoint_id)
 
 
+@dataclass(frozen=True)
+class Page:
+    """The rows of a page of snapshots and what was written upon them, by namespace and id: a query for each is slow."""
+
+    checkpoints: Mapping[tuple[str, str], Row] = field(default_factory=dict)
+    writes: Mapping[tuple[str, str], Sequence[Row]] = field(default_factory=dict)
+
+    @classmethod
+    def around(cls, connection: Connection, rows: Sequence[Row], values: Mapping[str, Any]) -> "Page":
+        """What was written upon the rows that a query of a page gave; what is no text is left to a query of its own."""
+        writes: dict[tuple[str, str], list[Row]] = {_key(row): [] for row in rows}
+        for row in connection.fetched(_WRITTEN_UPON_PAGE, {**values, "sent": _SENT}):
+            writes.setdefault(_key(row), []).append(row)
+        readable = {key: found for key, found in writes.items() if all(map(_is_readable, found))}
+        return cls({_key(row): row for row in rows}, readable)
+
+
+_ALONE = Page()
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return row["checkpoint_ns"], row["checkpoint_id"]
+
+
+def _is_readable(row: Row) -> bool:
+    return isinstance(row["channel"], str) and isinstance(row["type"], str | None)
+
+
 def seconds_of(checkpoint_id: str) -> float:
     """When a checkpoint was made, in Unix seconds, from its id."""
     fields = uuid.UUID(checkpoint_id).int
@@ -97,10 +137,29 @@ async def snapshots(
 
     def read(connection: Connection) -> list[Snapshot]:
         values = {"thread": thread_id, "before": before or _LATEST, "limit": limit if limit >= 0 else ALL}
-        rows = connection.fetched(_PAGE, values)
+        with connection.state.view():
+            rows = connection.fetched(_PAGE, values)
+            if not rows:
+                refuse_unknown(connection, thread_id)
+            page = Page.around(connection, rows, values) if len(rows) > 1 else _ALONE
+            return [_described(connection, thread_id, row, page) for row in rows]
+
+    return await database.read(read)
+
+
+async def snapshot(database: Database[Connection], place: Place) -> Snapshot:
+    """One snapshot.
+
+    Raises:
+        UnknownSnapshot.
+    """
+
+    def read(connection: Connection) -> Snapshot:
+        values = {"thread": place.thread_id, "checkpoint": place.checkpoint_id, "inside": place.inside}
+        rows = connection.fetched(_EXACT, values)
         if not rows:
-            refuse_unknown(connection, thread_id)
-        return [_described(connection, thread_id, row) for row in rows]
+            raise UnknownSnapshot(place.thread_id, place.checkpoint_id)
+        return _described(connection, place.thread_id, rows[0], _ALONE)
 
     return await database.read(read)
 
@@ -164,16 +223,16 @@ def _checkpoint(thread_id: str, row: Row) -> Checkpoint:
         return Checkpoint(thread_id, row["checkpoint_ns"], row["checkpoint_id"], row["parent_checkpoint_id"], metadata)
 
 
-def _described(connection: Connection, thread_id: str, row: Row) -> Snapshot:
+def _described(connection: Connection, thread_id: str, row: Row, page: Page) -> Snapshot:
     try:
         with decoding(thread_id):
-            return _details(connection, _checkpoint(thread_id, row))
+            return _details(connection, _checkpoint(thread_id, row), page)
     except (DamagedCheckpoint, UnknownSnapshot, ValueError) as error:
         why = error.reason if isinstance(error, DamagedCheckpoint) else str(error)
         return Snapshot(checkpoint_id=str(row["checkpoint_id"]), created_at=0.0, damaged=why)
 
 
-def _details(connection: Connection, found: Checkpoint) -> Snapshot:
+def _details(connection: Connection, found: Checkpoint, page: Page) -> Snapshot:
     return Snapshot(
         checkpoint_id=found.checkpoint_id,
         created_at=found.created_at,
@@ -181,8 +240,8 @@ def _details(connection: Connection, found: Checkpoint) -> Snapshot:
         step=found.metadata.get("step"),
         inside="/".join(part.partition(":")[0] for part in found.inside.split("|")),
         task_id=task_of(connection, found),
-        nodes=ran(connection, found),
-        next=following(connection, found),
+        nodes=ran(connection, found, page),
+        next=following(connection, found, page),
         forked_from=found.metadata.get("segue_fork"),
         since=found.metadata.get("segue_since"),
     )
@@ -200,7 +259,7 @@ def task_of(connection: Connection, found: Checkpoint) -> str | None:
     return None
 
 
-def following(connection: Connection, found: Checkpoint) -> list[str]:
+def following(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:
     """The nodes that would run next, one entry for each time; none where the graph has ended."""
     if (kept := found.metadata.get("segue_next")) is not None:
         return list(kept)
@@ -208,14 +267,16 @@ def following(connection: Connection, found: Checkpoint) -> list[str]:
         case "input":
             return ["__start__"]
         case "loop":
-            return _called(connection, found)
+            return _called(connection, found, page)
     return _triggered(connection, found)
 
 
-def _called(connection: Connection, found: Checkpoint) -> list[str]:
+def _called(connection: Connection, found: Checkpoint, page: Page) -> list[str]:
     """The nodes that the writes of a snapshot trigger."""
-    place = (_SENT, found.thread_id, found.inside, found.parent_id)
-    rows = connection.execute(_WRITTEN, place).fetchall()
+    rows = page.writes.get((found.inside, found.parent_id or ""))
+    if rows is None:
+        place = (_SENT, found.thread_id, found.inside, found.parent_id)
+        rows = connection.execute(_WRITTEN, place).fetchall()
     with decoding(found.thread_id):
         values = (
             connection.state.whole(found.thread_id, (row["type"], row["value"]))
@@ -238,10 +299,18 @@ def _branches(channels: Iterable[str]) -> list[str]:
     return [name.removeprefix(_BRANCH) for name in dict.fromkeys(channels) if name.startswith(_BRANCH)]
 
 
-def ran(connection: Connection, found: Checkpoint) -> list[str]:
+def ran(connection: Connection, found: Checkpoint, page: Page = _ALONE) -> list[str]:
     """The nodes whose work led to a snapshot; of one whose predecessor was pruned they were noted then."""
     if (kept := found.metadata.get("segue_ran")) is not None:
         return list(kept)
     if found.metadata.get("source") != "loop" or found.parent_id is None:
         return []
-    return following(connection, find(connection, found.thread_id, found.parent_id))
+    return following(connection, _parent_of(connection, found, found.parent_id, page), page)
+
+
+def _parent_of(connection: Connection, found: Checkpoint, parent_id: str, page: Page) -> Checkpoint:
+    row = page.checkpoints.get((found.inside, parent_id))
+    if row is None:
+        values = {"thread": found.thread_id, "checkpoint": parent_id, "inside": found.inside}
+        row = next(iter(connection.fetched(_EXACT, values)), None)
+    return find(connection, found.thread_id, parent_id) if row is None else _checkpoint(found.thread_id, row)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from .export import IMPORTED, export, import_
 from .fork import fork, refuse_taken
 from .origins import origins
 from .retention import Values, prune
-from .snapshots import find_place, snapshots
+from .snapshots import find_place, seconds_of, snapshot, snapshots
 from .transfer import WholeThread, read_thread, store_thread, threads_of
 
 _GET = "SELECT * FROM sessions WHERE thread_id = ?"
@@ -31,6 +32,7 @@ _KNOWN = "SELECT 1 FROM tasks WHERE thread_id = ? LIMIT 1"
 _IMPORTED = f"""
     SELECT 1 FROM checkpoints WHERE thread_id = ? AND CAST(metadata AS TEXT) LIKE '%"{IMPORTED}"%' LIMIT 1
 """
+_OLDEST = "SELECT min(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
 _PUT = """
     INSERT INTO sessions (thread_id, agent_id, model, metadata, created_at)
     VALUES (:thread_id, :agent_id, :model, :metadata, :created_at)
@@ -121,8 +123,18 @@ class Threads:
     async def find_place(self, text: str, thread_id: str | None = None) -> Place:
         return await find_place(self._database, text, thread_id)
 
-    async def origins(self, thread_id: str) -> Mapping[tuple[str, str, int], CallOrigin]:
-        return await self._database.read(partial(origins, thread_id))
+    async def began(self, thread_id: str) -> float:
+        """When the thread's oldest checkpoint was made; 0 where that is not known, or there is none."""
+        rows = await self._database.read(lambda connection: connection.fetched(_OLDEST, (thread_id,)))
+        with suppress(ValueError, TypeError, AttributeError):
+            return seconds_of(rows[0][0])
+        return 0.0
+
+    async def snapshot(self, place: Place) -> Snapshot:
+        return await snapshot(self._database, place)
+
+    async def origins(self, thread_id: str, after: float = 0.0) -> Mapping[tuple[str, str, int], CallOrigin]:
+        return await self._database.read(partial(origins, thread_id, after))
 
     async def fork(
         self,

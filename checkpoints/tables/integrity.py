@@ -54,13 +54,20 @@ class ReadRow:
 
 
 def rows_of(
-    connection: Connection, table: str, thread_id: str | None = None, own: Mapping[str, str] = _OF_SESSION
+    connection: Connection,
+    table: str,
+    thread_id: str | None = None,
+    own: Mapping[str, str] = _OF_SESSION,
+    *,
+    damaged_only: bool = False,
 ) -> Iterator[ReadRow]:
     """The rows of a session in a table, or of all."""
     where = "" if thread_id is None else f"WHERE {own[table]}"
     statement = f"SELECT * FROM {_READ_FROM[table]} {where} ORDER BY {_ORDER[table]}"
     for row in connection.fetched(statement, {} if thread_id is None else {"thread": thread_id}):
         values, faults = read(_KINDS[table], row)
+        if damaged_only and not faults:
+            continue
         if thread_id is not None and values.get("thread_id", thread_id) != thread_id:
             continue
         yield ReadRow(table, dict(row), values, faults)
@@ -68,7 +75,7 @@ def rows_of(
 
 def damaged_rows(connection: Connection, thread_id: str | None = None) -> list[ReadRow]:
     """The damaged ones among a session's rows, or among all."""
-    return [row for table in _KINDS for row in rows_of(connection, table, thread_id) if row.faults]
+    return [row for table in _KINDS for row in rows_of(connection, table, thread_id, damaged_only=True)]
 
 
 def refuse_damaged(connection: Connection, thread_id: str) -> None:
@@ -78,9 +85,8 @@ def refuse_damaged(connection: Connection, thread_id: str) -> None:
         DamagedRow: one cannot.
     """
     for table in _KINDS:
-        for row in rows_of(connection, table, thread_id, _QUICKLY):
-            if row.faults:
-                raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
+        for row in rows_of(connection, table, thread_id, _QUICKLY, damaged_only=True):
+            raise damaged(_KINDS[table], {**row.values, "thread_id": thread_id}, row.faults)
 
 
 def session_of(connection: Connection, row: ReadRow) -> str:

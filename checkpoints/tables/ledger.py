@@ -36,6 +36,7 @@ _WITHDRAW = """
     WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ? AND state = 'running' AND fence = ?
 """
 _OF_TASK = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? ORDER BY position LIMIT ? OFFSET ?"
+_LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY position"
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
 
@@ -132,6 +133,15 @@ class ToolLedger:
     async def calls(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Call]:
         """Return a task's calls in the order of their intents, without the first `after`, at most `limit`."""
         return await calls_of(self._database, self._thread_id, task_id, after, limit)
+
+    async def calls_after(self, moment: float) -> list[Call]:
+        """Return the thread's calls that began after a moment, in the order of their intents.
+
+        Raises:
+            DamagedRow: one of them cannot be read.
+        """
+        rows = await self._database.read(lambda db: db.fetched(_LATER, (self._thread_id, moment)))
+        return [from_row(Call, row) for row in rows]
 
     async def settle_all(self, task_id: str, outcome_of: Callable[[str], Mapping[str, Any]]) -> list[Call]:
         """Give each call of a task that is still under way the outcome for its name; return the task's calls.

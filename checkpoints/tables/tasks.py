@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -41,6 +41,16 @@ _UPDATE = """
         answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
+"""
+_COUNT_THREADS = """
+    SELECT count(*) AS threads FROM (SELECT thread_id FROM tasks UNION SELECT thread_id FROM sessions) AS every
+"""
+_NUMBERED = "SELECT task_id FROM tasks WHERE thread_id = ? ORDER BY position"
+_SINCE = """
+    SELECT * FROM tasks WHERE thread_id = :thread_id AND (
+        updated_at > :moment
+        OR position >= coalesce((SELECT position FROM tasks WHERE task_id = CAST(:task_id AS TEXT)), 0)
+    ) ORDER BY position
 """
 _WILDCARD = re.compile("[!%_]")
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
@@ -331,12 +341,30 @@ class Tasks:
         values = {"agent_id": agent_id, "thread_id": thread_id, "limit": most, "before": before, "prefix": prefix}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_LIST, values))]
 
+    async def of_thread(self, thread_id: str) -> Sequence[str]:
+        """Return the ids of a thread's tasks, oldest first."""
+        rows = await self._database.read(lambda db: db.fetched(_NUMBERED, (thread_id,)))
+        return [str(row["task_id"]) for row in rows]
+
+    async def since(self, thread_id: str, task_id: str | None, moment: float) -> _Tasks:
+        """Return one of a thread's tasks, the later ones and those that changed since a moment, oldest first.
+
+        All of them where there is no task of that id.
+        """
+        values = {"thread_id": thread_id, "task_id": task_id, "moment": moment}
+        return [shown(row) for row in await self._database.read(lambda db: db.fetched(_SINCE, values))]
+
     async def threads(self, limit: int = 50, prefix: str = "", search: str = "") -> _Threads:
         """Return the threads with that prefix whose title or first message contains `search`, last used first."""
         pattern = "%" + _WILDCARD.sub(r"!\g<0>", search) + "%"
         values = {"limit": _most(limit), "prefix": prefix, "search": search, "pattern": pattern}
         rows = await self._database.read(lambda connection: connection.fetched(_THREADS, values))
         return [_shown_thread(row) for row in rows]
+
+    async def count_threads(self) -> int:
+        """Count the threads."""
+        (row,) = await self._database.read(lambda connection: connection.fetched(_COUNT_THREADS))
+        return int(row["threads"])
 
     async def thread(self, thread_id: str) -> Thread:
         """Return one thread.

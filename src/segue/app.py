@@ -346,13 +346,13 @@ class App:
 
     # Going back. A snapshot's id may be shortened to its last six characters.
 
-    async def timeline(self, session_id: str) -> list[Json]:
-        """One snapshot for each turn, recursion and step, oldest first, with what happened and the external effects.
+    async def timeline(self, session_id: str, *, limit: int = -1) -> list[Json]:
+        """The `limit` newest snapshots of turns, recursions and steps, oldest first: what happened, and the effects.
 
         Raises:
             UnknownThread, DamagedSession.
         """
-        return [entry.json() for entry in await self.rewind.timeline(session_id)]
+        return [entry.json() for entry in await self.rewind.timeline(session_id, limit)]
 
     async def find_snapshot(self, text: str) -> Json:
         """{"session_id", "checkpoint_id"} of SESSION/ID, of ID, or of SESSION, which stands for its newest snapshot.

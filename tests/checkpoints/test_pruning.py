@@ -1,6 +1,7 @@
 """Pruning: whatever is kept reads as before, wherever the cut is."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,32 @@ async def test_a_pruned_session_is_forked_and_exported_as_before(here: World) ->
     assert [m["content"] for m in await here.app.history("i")] == [m["content"] for m in await here.app.history("s")]
     with pytest.raises(TaskError, match="were pruned"):
         await here.app.edit("s", oldest["id"], session_id="e", message="turn 2, again")
+
+
+async def test_a_limit_gives_the_end_of_the_timeline_also_of_a_pruned_session_a_fork_and_a_damaged_one(
+    here: World,
+) -> None:
+    here.register("a", note_the_turn, "react")
+    for turn in range(1, 16):
+        await here.run(f"turn {turn}", agent="a")
+    whole = await here.app.timeline("s")
+    await check_limits(here, "s", (1, 2, 3, 7, len(whole) - 1, len(whole), 1000))
+    assert [effect["task_id"] for entry in whole[-20:] for effect in entry["effects"]]
+    await here.app.fork("s", whole[-5]["id"], session_id="f")
+    await check_limits(here, "f", (1, 6, 50))
+    await here.app.prune(12, session_id="s")
+    await check_limits(here, "s", range(1, 14))
+    damaged = whole[-6]["checkpoint_id"]
+    broken = "UPDATE checkpoints SET metadata = '[]' WHERE thread_id = 's' AND checkpoint_id = ?"
+    await here.database.write(lambda connection: connection.execute(broken, (damaged,)))
+    assert any(entry["damaged"] for entry in await here.app.timeline("s"))
+    await check_limits(here, "s", range(1, 14))
+
+
+async def check_limits(here: World, session: str, limits: Iterable[int]) -> None:
+    whole = await here.app.timeline(session)
+    for limit in limits:
+        assert await here.app.timeline(session, limit=limit) == whole[-limit:], limit
 
 
 async def test_a_session_whose_task_runs_is_left_as_it_is(here: World) -> None:

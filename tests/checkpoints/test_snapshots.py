@@ -56,6 +56,8 @@ async def test_pages_follow_each_other_without_gap_or_repeat(here: World) -> Non
     for turn in (1, 2):
         await here.run(f"turn {turn}", agent="a")
     whole, pages, before = await snapshots(here.database, "s"), [], None
+    afters = [None, *(snapshot["checkpoint_id"] for snapshot in whole[:-1])]
+    assert [(await snapshots(here.database, "s", 1, after))[0] for after in afters] == whole
     while page := await snapshots(here.database, "s", 5, before):
         pages.append(page)
         before = page[-1]["checkpoint_id"]

@@ -205,6 +205,10 @@ def test_the_last_session_is_continued_and_the_last_task_needs_no_id() -> None:
     assert run("chat", "-c", "and again").exit_code == 0
     rows = json.loads(run("sessions", "--json").stdout)
     assert [(row["thread_id"], row["turns"]) for row in rows] == [("last", 2), ("first", 1)]
+    limited = run("sessions", "--limit", "1")
+    assert ("last" in limited.stdout, "first" in limited.stdout) == (True, False)
+    assert limited.stderr.strip() == "Sessions that are not listed: 1. --limit lists more."
+    assert run("sessions", "--limit", "2").stderr == ""
     assert json.loads(run("trace", "--last", "--json").stdout)["task"]["message"] == "and again"
     assert "hello last" in run("history", "--last").stdout
     assert "there is nothing to resume" in run("resume", "--last").stderr

@@ -72,6 +72,15 @@ def test_one_goes_back_before_a_call_undoes_it_and_compares() -> None:
     assert run("diff", "s", "s").stdout.endswith("The two snapshots do not differ.\n")
 
 
+def test_a_limit_lists_the_newest_and_says_that_there_are_older_ones() -> None:
+    whole = json.loads(run("timeline", "s", "--json").stdout)
+    limited = run("timeline", "s", "--json", "--limit", "2")
+    assert json.loads(limited.stdout) == whole[-2:]
+    assert limited.stderr.strip() == "Older snapshots are not listed: --limit lists more."
+    assert run("timeline", "s", "--limit", str(len(whole))).stderr == ""
+    assert run("timeline", "s", "--limit", "0").exit_code == 2
+
+
 def test_an_edited_message_continues_in_a_new_session() -> None:
     edited = run("edit", f"s/{first_id()}", "--message", "hello", "--to", "e", "--undo")
     assert edited.exit_code == 0

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from segue.core.errors import DamagedRow, DatabaseUnavailable
-from segue.core.events import Paused, to_dict
-from segue.core.records import Call, StoredEvent, Task, from_row, to_row
+from segue.core.events import Paused, ToolResult, to_dict
+from segue.core.records import Call, StoredEvent, Task, from_row, read, to_row
 
 TASK: dict[str, Any] = {
     **{
@@ -75,3 +75,52 @@ def test_a_damaged_column_is_named(
 ) -> None:
     with pytest.raises((DamagedRow, DatabaseUnavailable), match=f"{column} .*{fault}"):
         from_row(kind, to_row(kind, values) | {column: stored})
+
+
+ODD: list[Any] = [
+    *(None, "", "x", b"x", b"\xff", 0, 1, -1, 2**64, 1.5, -1.0, 1e12, float("nan"), True),
+    *("null", "[]", "{}", "[1]", '["x"]', '{"a": 1}', "{", "NaN", '"x"', "1", "[" * 100_000, '{"a": 1, "a": 2}'),
+    *('{"interrupt_id": "i", "value": 1}', '[{"name": "a"}]', '["\\ud800"]'),
+]
+OTHER = {Task: ("rating", 9), Call: ("orphaned", 9), StoredEvent: ("ordinal", -1)}
+"""A damaged column of each: then every other column is looked at by itself."""
+
+
+@pytest.mark.parametrize(("kind", "values"), [(Task, TASK), (Call, CALL), (StoredEvent, EVENT)])
+def test_a_row_reads_the_same_at_once_and_column_by_column(kind: type[Any], values: dict[str, Any]) -> None:
+    name, damage = OTHER[kind]
+    for column in values.keys() - {name}:
+        for odd in ODD:
+            row = to_row(kind, values) | {column: odd}
+            assert _read(kind, row, name) == _read(kind, row | {name: damage}, name), (column, odd)
+
+
+def _read(kind: type[Any], row: dict[str, Any], without: str) -> str:
+    return repr([{key: each[key] for key in sorted(each) if key != without} for each in read(kind, row)])
+
+
+TOLD = to_dict(ToolResult(task_id="t", index=0, name="add", arguments={}, result={"success": 1}, timestamp=1.0))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        TOLD,
+        {**TOLD, "parent_id": "p"},
+        {**TOLD, "data": {key: value for key, value in TOLD["data"].items() if key != "seconds"}},
+        {**TOLD, "data": {key: value for key, value in TOLD["data"].items() if key != "name"}},
+        {**TOLD, "data": {**TOLD["data"], "of_a_later_version": 1}},
+        {**TOLD, "data": [*TOLD["data"]]},
+        {key: value for key, value in TOLD.items() if key != "trace_id"},
+        *({**TOLD, key: odd} for key in TOLD for odd in (None, "", "x", -1, 1e12, [], {})),
+        *({**TOLD, "data": {**TOLD["data"], key: odd}} for key in TOLD["data"] for odd in (None, "", 1, -1.5, [], {})),
+    ],
+)
+def test_an_event_reads_the_same_at_once_and_field_by_field(form: dict[str, Any]) -> None:
+    looked_at = form  # what is named twice is looked at field by field
+    if isinstance(form["data"], dict):
+        looked_at = {**form, "data": {**form["data"], "of_both": 1}, "of_both": 1}
+    (_, faults), (_, by_field) = (
+        read(StoredEvent, EVENT | {"event": each}, stored=False) for each in (form, looked_at)
+    )
+    assert faults == by_field

@@ -47,6 +47,10 @@ def timeline(client: httpx.Client) -> Sequence[Json]:
 
 def test_the_timeline_and_the_difference(client: httpx.Client, timeline: Sequence[Json], served: Served) -> None:
     assert [entry["effects_since"] for entry in timeline] == [1, 1, 0, 0]
+    path = "/api/sessions/s/timeline"
+    assert client.get(path, params={"limit": 3}).json() == {"items": timeline[-3:], "more": True}
+    assert client.get(path, params={"limit": 4}).json() == {"items": timeline, "more": False}
+    assert client.get(path, params={"limit": 0}).status_code == 422
     found = client.get("/api/sessions/s/diff", params={"a": timeline[0]["id"], "b": timeline[-1]["id"]}).json()
     assert (found["a"]["session_id"], found["results"]["b"][0]["name"]) == ("s", "send")
     assert client.get("/api/sessions/s/diff", params={"a": "ffffff", "b": "ffffff"}).status_code == 422

@@ -6,6 +6,7 @@ Durable events are kept in the event log and numbered per task from 1 (`seq`); d
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, get_args
 
 from .deltas import AttemptRestarted as AttemptRestarted
@@ -424,7 +425,13 @@ def to_dict(event: Event) -> dict[str, Any]:
 
 def from_dict(form: Mapping[str, Any]) -> Event:
     """The event that `to_dict` wrote; a field that a later version added is left out."""
-    kind = TYPES[form["type"]]
-    known = {f.name for f in dataclasses.fields(kind)}
+    kind: type = TYPES[form["type"]]
+    known = _fields_of(kind)
     values = {**form, **form["data"]}
-    return kind(**{name: value for name, value in values.items() if name in known})
+    event: Event = kind(**{name: value for name, value in values.items() if name in known})
+    return event
+
+
+@cache
+def _fields_of(kind: type) -> frozenset[str]:
+    return frozenset(f.name for f in dataclasses.fields(kind))

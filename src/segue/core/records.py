@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict
+from .shapes import IDS, LAST, is_sound_event, sound_values
 from .task_status import TaskStatus
 
 Json = dict[str, Any]
@@ -18,16 +19,13 @@ R = TypeVar("R")
 
 BEST: Final = 5
 """The highest rating; the lowest is 1."""
-_LAST = 2.5e11
-"""Unix seconds, in the year 9892: a later time cannot be shown."""
 STORED_AS_JSON: Final = "stored as JSON text"
 """Marks the fields whose columns hold JSON."""
 
 Name = Annotated[str, Field(min_length=1)]
-Moment = Annotated[float, Field(ge=0, lt=_LAST)]
+Moment = Annotated[float, Field(ge=0, lt=LAST)]
 """Unix seconds."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-_IDS = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 Status = Annotated[TaskStatus, Field(strict=False)]
 
 
@@ -42,13 +40,15 @@ def _attachments(forms: list[Json]) -> list[Json]:
 
 
 def _event(form: Json) -> Json:
+    if is_sound_event(form):
+        return form
     try:
         kind: type = TYPES[form["type"]]
-        values = {**vars(from_dict(form)), **{field: form[field] for field in _IDS}}
+        values = {**vars(from_dict(form)), **{field: form[field] for field in IDS}}
     except (TypeError, LookupError):
         raise ValueError("should be an event of a type that this Segue knows") from None
     faults = read(kind, values, stored=False)[1]
-    if "timestamp" not in faults and not 0 <= values["timestamp"] < _LAST:
+    if "timestamp" not in faults and not 0 <= values["timestamp"] < LAST:
         faults["timestamp"] = "should be Unix seconds"
     if faults:
         raise ValueError(f"should be an event, its {listed_faults(faults)}")
@@ -393,17 +393,31 @@ def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, 
 
     `stored` rows hold JSON as text, those of a JSON document as values.
     """
+    columns = _columns(kind)
+    faults: dict[str, str] = {}
+    values = sound_values(kind, {name: row[name] for name in columns}, _texts(kind) if stored else ())
+    if values is None:
+        values, faults = _each_value(columns, row, stored)
+    if kind is Call and values.get("state") == "done":
+        faults |= {name: "is missing" for name in ("outcome", "finished_at") if row[name] is None}
+    return values, faults
+
+
+@cache
+def _texts(kind: type) -> tuple[str, ...]:
+    return tuple(name for name, column in _columns(kind).items() if column.stored_as_json)
+
+
+def _each_value(columns: Mapping[str, Column], row: Row, stored: bool) -> tuple[Json, dict[str, str]]:
     values: Json = {}
     faults: dict[str, str] = {}
-    for name, column in _columns(kind).items():
+    for name, column in columns.items():
         try:
             values[name] = _value(column, row[name], stored)
         except ValidationError as error:
             faults[name] = str(error.errors()[0]["msg"]).removeprefix("Input ").removeprefix("Value error, ")
         except (ValueError, TypeError, RecursionError):
             faults[name] = "is not valid JSON"
-    if kind is Call and values.get("state") == "done":
-        faults |= {name: "is missing" for name in ("outcome", "finished_at") if row[name] is None}
     return values, faults
 
 

@@ -70,6 +70,10 @@ class Queries:
         """The sessions with that prefix whose title or first message contains `search`, the last used first."""
         return await self._runner.tasks.threads(limit, prefix, search)
 
+    async def count_threads(self) -> int:
+        """How many sessions there are."""
+        return await self._runner.tasks.count_threads()
+
     async def thread(self, session_id: str) -> Thread:
         """One session, as `threads` shows it.
 

@@ -401,7 +401,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
     """
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
-        for session in [row["thread_id"] for row in await app.threads()][:most]:
+        for session in [row["thread_id"] for row in await app.threads(limit=most)]:
             try:
                 await app.history(session)
             except UnknownThread:  # nothing was stored of what was said last

@@ -25,14 +25,21 @@ if TYPE_CHECKING:
     from ...core.tools import Tool
 
 
-def sessions(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
+def sessions(
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of sessions.")] = 50,
+    db: options.Database = DEFAULT_DATABASE,
+    as_json: options.JsonOfList = False,
+) -> None:
     """List the sessions, most recently used first."""
     from ..views.tables import print_sessions
 
     settings = Settings(db)
 
     async def listed(opened: "App") -> "list[Json]":
-        return await _with_interruption(opened, settings, await opened.threads())
+        rows = await opened.threads(limit=limit)
+        if len(rows) == limit and (more := await opened.queries.count_threads() - limit) > 0:
+            remark(settings.say("more_sessions", n=more))
+        return await _with_interruption(opened, settings, rows)
 
     rows = ask(settings, listed)
     write_json(rows, indent=2) if as_json else print_sessions(output(), rows, settings.language_for(""))

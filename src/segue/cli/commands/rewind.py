@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..exits import FAILED, USAGE, complain, report_errors, sentence_of
+from ..exits import FAILED, USAGE, complain, remark, report_errors, sentence_of
 from ..latest import find_session, named
 from ..remembered import for_session, for_snapshot
 from ..settings import DEFAULT_DATABASE, Settings
@@ -33,6 +33,7 @@ Undo = Annotated[bool, typer.Option("--undo", help="First undo the calls after t
 def timeline(
     session: options.AnySession = None,
     last: options.LastSession = False,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of snapshots: the newest.")] = 100,
     agents: options.TaskAgents = "",
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOfList = False,
@@ -45,7 +46,10 @@ def timeline(
 
     async def listed(opened: "App") -> "tuple[str, list[Json]]":
         found = await find_session(opened, name)
-        return found, await opened.timeline(found)
+        entries = await opened.timeline(found, limit=limit + 1)
+        if len(entries) > limit:
+            remark(settings.say("older_snapshots"))
+        return found, entries[-limit:]
 
     found, entries = ask(settings, listed)
     write_json(entries, indent=2) if as_json else print_timeline(output(), found, entries, settings)

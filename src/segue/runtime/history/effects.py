@@ -37,9 +37,11 @@ class SessionEffects:
         self._runner = runner
         self._registry = registry
 
-    async def reader(self, thread_id: str, tasks: Sequence[Task]) -> Callable[[Call], Effect | None]:
-        """The function that gives the effect of one of the session's calls."""
-        origins = await self._storage.sessions.origins(thread_id)
+    async def reader(
+        self, thread_id: str, tasks: Sequence[Task], after: float = 0.0
+    ) -> Callable[[Call], Effect | None]:
+        """The function that gives the effect of one of the session's calls that began after a moment."""
+        origins = await self._storage.sessions.origins(thread_id, after)
         tools = {task.task_id: self._tools(task) for task in tasks}
 
         def effect_of(call: Call) -> Effect | None:

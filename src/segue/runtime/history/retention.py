@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...checkpoints.storage import Storage
@@ -13,8 +14,8 @@ from ...core.retention import Pruned, Retention
 from ...core.timeline import Place
 from ..runner import Runner
 from ..thread_state import state_at
+from .listing import listed_snapshots
 from .rewind import config_of
-from .timeline import listed
 
 logger = logging.getLogger(__name__)
 
@@ -79,32 +80,35 @@ class Pruning:
         return Pruned(sum(counts), sum(map(bool, counts)), tuple(busy))
 
     async def _one(self, thread_id: str, retention: Retention, dry_run: bool) -> int:
-        if _place(listed(await self._snapshots(thread_id)), retention) is None:
+        if await self._bound(thread_id, retention) is None:
             return 0  # as most often: no lease is needed for that
         async with self._runner.leased(thread_id):
-            entries = listed(await self._snapshots(thread_id))
-            place = _place(entries, retention)
-            if place is None:
+            bound = await self._bound(thread_id, retention)
+            if bound is None:
                 return 0
-            before = entries[place + 1].created_at
+            kept, before = bound
             fence = self._runner.saver.fence(thread_id)
             return await self._storage.sessions.prune(
-                thread_id, entries[place].checkpoint_id, fence, self._values, before, dry_run=dry_run
+                thread_id, kept.checkpoint_id, fence, self._values, before.created_at, dry_run=dry_run
             )
 
-    async def _snapshots(self, thread_id: str) -> list[Snapshot]:
-        return await self._storage.sessions.snapshots(thread_id, -1)
+    async def _bound(self, thread_id: str, retention: Retention) -> tuple[Snapshot, Snapshot] | None:
+        """The oldest listed snapshot that is kept, and the one before it; None if there is none before."""
+        sessions = self._storage.sessions
+        since = math.inf if retention.seconds is None else time.time() - retention.seconds
+        if await sessions.began(thread_id) >= since:
+            return None
+        bound, oldest, place = None, None, 0
+        async for each in listed_snapshots(sessions, thread_id, retention.last or 0):
+            if place == 0 or place < (retention.last or 0) or each.created_at >= since:
+                bound, oldest = None, each
+            elif oldest and bound is None:
+                bound = oldest, each
+            if bound and not each.damaged:  # all that come now are older
+                break
+            place += 1
+        return bound
 
     async def _values(self, place: Place) -> Mapping[str, Any]:
         values: Mapping[str, Any] = (await state_at(self._runner.graph, config_of(place))).values
         return values
-
-
-def _place(entries: Sequence[Snapshot], retention: Retention) -> int | None:
-    """The place of the oldest entry that is kept, of those from the newest on; None if none is older."""
-    since = None if retention.seconds is None else time.time() - retention.seconds
-    oldest = 0
-    for place, entry in enumerate(entries):
-        if place < (retention.last or 0) or (since is not None and entry.created_at >= since):
-            oldest = place
-    return oldest if oldest + 1 < len(entries) else None

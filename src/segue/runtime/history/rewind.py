@@ -12,7 +12,7 @@ from ...checkpoints.storage import Storage
 from ...core.attachments import read_attachment
 from ...core.context import AppContext
 from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
-from ...core.records import Json, RequestKey, Snapshot, Task
+from ...core.records import Call, Json, RequestKey, Snapshot, Task
 from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
 from ...nodes.shared.context import NodeContext
 from ...registry import Registry, services_of
@@ -23,6 +23,7 @@ from ..sessions import Sessions, check_session
 from ..thread_state import state_at
 from .difference import View, difference, prompt_of
 from .effects import SessionEffects
+from .listing import newest
 from .state_edit import checked_edit
 from .timeline import TaskRecord, timeline
 
@@ -63,35 +64,51 @@ class Rewind:
         if separator:
             return await self._storage.sessions.find_place(checkpoint_id, session_id)
         if await self._storage.tasks.list(thread_id=text, limit=1):
-            newest = await self._storage.sessions.snapshots(text, 1)
-            return await self._storage.sessions.find_place(newest[0].checkpoint_id, text)
+            (last,) = await self._storage.sessions.snapshots(text, 1)
+            return await self._storage.sessions.find_place(last.checkpoint_id, text)
         return await self._storage.sessions.find_place(text)
 
-    async def timeline(self, session_id: str) -> list[TimelineEntry]:
-        """The session's snapshots, one for each turn, recursion and step, oldest first.
+    async def timeline(self, session_id: str, limit: int = -1) -> list[TimelineEntry]:
+        """The session's snapshots, one for each turn, recursion and step, oldest first; the newest `limit` of them.
 
         Raises:
             UnknownThread, DamagedSession.
         """
-        return (await self._stored(session_id)).entries
+        return (await self._stored(session_id, limit)).entries
 
-    async def _stored(self, session_id: str) -> _Stored:
-        records = await self._records(session_id)
-        effect_of = await self._effects.reader(session_id, [record.task for record in records])
-        snapshots = await self._snapshots(session_id)
-        return _Stored(session_id, snapshots, records, timeline(snapshots, records, effect_of))
+    async def _stored(self, session_id: str, limit: int = -1) -> _Stored:
+        ids = await self._task_ids(session_id)
+        snapshots, before = await self._snapshots(session_id, limit)
+        pruned = next((each.since for each in reversed(snapshots) if each.since), 0.0)
+        after = before.created_at if before else pruned
+        oldest = next((each.task_id for each in reversed(snapshots) if each.task_id), None) if after else None
+        records = await self._records(session_id, oldest, after)
+        effect_of = await self._effects.reader(session_id, [record.task for record in records], after)
+        turns = {task_id: turn for turn, task_id in enumerate(ids, start=1)}
+        entries = timeline(snapshots, records, turns, effect_of, after)
+        return _Stored(session_id, snapshots, records, entries[-limit:] if limit > 0 else entries)
 
-    async def _snapshots(self, session_id: str) -> list[Snapshot]:
-        return await self._storage.sessions.snapshots(session_id, -1)
+    async def _snapshots(self, session_id: str, limit: int = -1) -> tuple[list[Snapshot], Snapshot | None]:
+        """All of a session's snapshots, or the newest listed ones and the one before them."""
+        if limit > 0:
+            return await newest(self._storage.sessions, session_id, limit)
+        return await self._storage.sessions.snapshots(session_id, -1), None
 
-    async def _records(self, session_id: str) -> list[TaskRecord]:
-        """The session's tasks, oldest first."""
-        tasks = await self._storage.tasks.list(thread_id=session_id, limit=-1)
-        if not tasks:
+    async def _task_ids(self, session_id: str) -> Sequence[str]:
+        ids = await self._storage.tasks.of_thread(session_id)
+        if not ids:
             raise UnknownThread(session_id)
+        return ids
+
+    async def _records(self, session_id: str, task_id: str | None, after: float) -> list[TaskRecord]:
+        """The session's tasks from one on, or that changed after a moment, oldest first."""
         ledger, log = self._storage.ledger(session_id), self._storage.events
+        calls: dict[str, list[Call]] = {}
+        for call in await ledger.calls_after(after):
+            calls.setdefault(call.task_id, []).append(call)
         return [
-            TaskRecord(task, await log.read(task.task_id), await ledger.calls(task.task_id)) for task in reversed(tasks)
+            TaskRecord(task, await log.read(task.task_id), calls.get(task.task_id, ()))
+            for task in await self._storage.tasks.since(session_id, task_id, after)
         ]
 
     async def effects(self, session_id: str, checkpoint_id: str) -> list[Effect]:
@@ -101,15 +118,16 @@ class Rewind:
             UnknownThread, UnknownSnapshot.
         """
         snapshot = await self._snapshot(session_id, checkpoint_id)
-        records = await self._records(session_id)
-        effect_of = await self._effects.reader(session_id, [record.task for record in records])
-        calls = [call for record in records for call in record.calls if call.started_at > snapshot.created_at]
+        await self._task_ids(session_id)
+        after = snapshot.created_at
+        tasks = await self._storage.tasks.since(session_id, snapshot.task_id, after)
+        effect_of = await self._effects.reader(session_id, tasks, after)
+        calls = await self._storage.ledger(session_id).calls_after(after)
         return [effect for call in calls if (effect := effect_of(call))]
 
     async def _snapshot(self, session_id: str, checkpoint_id: str) -> Snapshot:
         place = await self._storage.sessions.find_place(checkpoint_id, session_id)
-        found = await self._snapshots(session_id)
-        return next(each for each in found if each.checkpoint_id == place.checkpoint_id)
+        return await self._storage.sessions.snapshot(place)
 
     async def undo(self, session_id: str, checkpoint_id: str) -> list[tuple[Effect, Json]]:
         """Undo the calls that were made after a snapshot, newest first, as far as their tools declare how.
@@ -212,7 +230,7 @@ class Rewind:
     ) -> Started:
         """Start the snapshot's turn again with another message."""
         snapshot = await self._snapshot(session_id, checkpoint_id)
-        tasks = [record.task for record in await self._records(session_id)]
+        tasks = await self._storage.tasks.since(session_id, None, 0.0)
         turn = _turn_of(snapshot, tasks, session_id)
         check_session(new_session)
         request = replace(_request(tasks[turn], new_session, message), key=key)
@@ -238,7 +256,8 @@ class Rewind:
             raise
 
     async def _end_of(self, session_id: str, task: Task) -> Snapshot:
-        found = [each for each in await self._snapshots(session_id) if each.task_id == task.task_id]
+        every, _ = await self._snapshots(session_id)
+        found = [each for each in every if each.task_id == task.task_id]
         if not found or found[0].inside:
             raise TaskError(
                 "The snapshots before this turn of session '{thread_id}' were pruned: edit a later message.",

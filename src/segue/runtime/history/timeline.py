@@ -1,6 +1,7 @@
 """The timeline of a session: one entry for each turn, recursion and step, from its snapshots, events and calls."""
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,26 +52,37 @@ class TaskRecord:
         return [event for event in self.events if not (is_talk and isinstance(event, TaskStarted))]
 
 
-def timeline(snapshots: Iterable[Snapshot], tasks: Sequence[TaskRecord], effect_of: Effects) -> list[TimelineEntry]:
-    """The entries, oldest first; `tasks` are all of the session's in their order, `snapshots` the newest first."""
+def timeline(
+    snapshots: Iterable[Snapshot],
+    tasks: Sequence[TaskRecord],
+    turns: Mapping[str, int],
+    effect_of: Effects,
+    after: float,
+) -> list[TimelineEntry]:
+    """The entries, oldest first; `snapshots` are the newest first, `turns` numbers the session's tasks.
+
+    `tasks` are those of the snapshots and all later ones in their order; `after` is when the listed snapshot before
+    those was made.
+    """
     every = listed(snapshots)
-    turns = {record.task.task_id: turn for turn, record in enumerate(tasks, start=1)}
     events = sorted((event for record in tasks for event in record.shown_events), key=lambda event: event.timestamp)
     calls = sorted((call for record in tasks for call in record.calls), key=lambda call: call.started_at)
-    entries, before = [], next((each.since for each in reversed(every) if each.since), 0.0)
+    happened_at, called_at = [event.timestamp for event in events], [call.started_at for call in calls]
+    every_effect = [effect_of(call) if call.started_at > after else None for call in calls]
+    entries, before = [], after
     for snapshot in reversed(every):
         upto = snapshot.created_at
-        here = [event for event in events if before < event.timestamp <= upto]
-        effects = [effect_of(call) for call in calls if before < call.started_at <= upto]
+        here = events[bisect_right(happened_at, before) : bisect_right(happened_at, upto)]
+        effects = every_effect[bisect_right(called_at, before) : bisect_right(called_at, upto)]
         entry = _entry(snapshot, turns.get(snapshot.task_id or "", 0), here)
         entries.append(replace(entry, effects=[effect for effect in effects if effect]))
         before = upto or before
-    return _counted(entries, sum(effect_of(call) is not None for call in calls if call.started_at > before))
+    return _counted(entries, sum(effect is not None for effect in every_effect[bisect_right(called_at, before) :]))
 
 
 def listed(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
     """The snapshots that a timeline lists, in their order; the first one given is the newest."""
-    return [each for place, each in enumerate(snapshots) if place == 0 or _is_listed(each)]
+    return [each for place, each in enumerate(snapshots) if place == 0 or is_listed(each)]
 
 
 def _counted(entries: Sequence[TimelineEntry], since: int) -> list[TimelineEntry]:
@@ -81,7 +93,7 @@ def _counted(entries: Sequence[TimelineEntry], since: int) -> list[TimelineEntry
     return counted[::-1]
 
 
-def _is_listed(snapshot: Snapshot) -> bool:
+def is_listed(snapshot: Snapshot) -> bool:
     """Whether a turn, a recursion, a step or a round begins or ends with the snapshot."""
     if snapshot.damaged:
         return True

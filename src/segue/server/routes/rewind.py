@@ -19,6 +19,7 @@ SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or i
 SnapshotQuery = Annotated[
     str, Query(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")
 ]
+Newest = Annotated[int, Query(ge=1, le=100_000, description="How many snapshots: the newest.")]
 OtherSession = Annotated[str | Unset, Query(max_length=LONGEST, pattern=NAME, description="The session of `b`.")]
 
 
@@ -58,9 +59,10 @@ class TimelineEntryView(BaseModel):
 
 
 class TimelineView(BaseModel):
-    """A session's snapshots, oldest first."""
+    """A session's newest snapshots, oldest first."""
 
     items: list[TimelineEntryView]
+    more: bool = Field(description="whether there are older ones: a larger limit gives them")
 
 
 class DifferenceView(BaseModel):
@@ -131,18 +133,20 @@ class ImportView(BaseModel):
 
 
 @router.get("/api/sessions/{session_id}/timeline", response_model=TimelineView, responses=CONFLICT)
-async def timeline(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
+async def timeline(
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, limit: Newest = 500
+) -> LongJsonResponse:
     """One snapshot for each turn, recursion and step, with what happened and the external effects."""
-    entries = await service.app.timeline(await service.own_session(tenant, session_id))
+    entries = await service.app.timeline(await service.own_session(tenant, session_id), limit=limit + 1)
     items = [
         {
             **_of(TimelineEntryView, entry),
             "effects": [_of(EffectView, effect) for effect in entry["effects"]],
             "forked_from": origin_view(entry["forked_from"], tenant),
         }
-        for entry in entries
+        for entry in entries[-limit:]
     ]
-    return LongJsonResponse({"items": items})
+    return LongJsonResponse({"items": items, "more": len(entries) > limit})
 
 
 @router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)

@@ -17,6 +17,9 @@ import { Entry } from "./parts/snapshot-entry.js";
 /** @import { Snapshot } from "./parts/snapshot-entry.js" */
 /** @typedef {{ session: string, snapshot: Snapshot }} Place */
 
+/** How many snapshots are loaded at first, of which a long session has far more. */
+const FIRST = 500;
+
 /** The snapshot to compare with; it stays when another session is opened, so that two sessions can be compared. */
 const marked = signal(/** @type {Place | null} */ (null));
 
@@ -29,8 +32,9 @@ export default function Panel() {
 /** @param {{ session: string }} props */
 function Snapshots({ session }) {
   const latest = useRead(() => store.turns.value.at(-1)?.value);
-  const load = () => get(`/api/sessions/${encodeURIComponent(session)}/timeline`);
-  const loaded = useLoaded(load, [latest?.id, latest?.seq, latest?.status]);
+  const [limit, setLimit] = useState(FIRST);
+  const load = () => get(`/api/sessions/${encodeURIComponent(session)}/timeline?limit=${limit}`);
+  const loaded = useLoaded(load, [latest?.id, latest?.seq, latest?.status, limit]);
   const first = useRead(() => marked.value);
   const [pair, compare] = useState(/** @type {[Place, Place] | null} */ (null));
   if (!loaded.value) return html`<${Pending} loaded=${loaded} />`;
@@ -45,7 +49,7 @@ function Snapshots({ session }) {
     else compare([first, { session, snapshot }]);
   };
   const toOrigin = async (/** @type {string} */ other) => {
-    const its = await attempt(() => get(`/api/sessions/${encodeURIComponent(other)}/timeline`));
+    const its = await attempt(() => get(`/api/sessions/${encodeURIComponent(other)}/timeline?limit=1`));
     if (!its) return;
     compare([
       { session: other, snapshot: its.items.at(-1) },
@@ -55,6 +59,10 @@ function Snapshots({ session }) {
   return html`<p class="about">${t("snapshots.about")}</p>
     ${origin && html`<${Forked} from=${origin.session_id} compare=${() => toOrigin(origin.session_id)} />`}
     ${first && html`<${Marked} first=${first} session=${session} />`}
+    ${loaded.value.more &&
+    html`<button type="button" class="quiet older" onClick=${() => setLimit(2 * limit)}>
+      ${t("snapshots.older")}
+    </button>`}
     <ol class="snapshots">
       ${entries.map(
         (entry, place) => html`<${Entry}

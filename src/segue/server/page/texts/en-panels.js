@@ -53,6 +53,7 @@ export default {
   "verdict.edit": "Edited",
   "verdict.reject": "Rejected",
   "snapshots.about": "Fork starts a new session as it was at that moment. Compare shows what differs between two.",
+  "snapshots.older": "Load earlier snapshots",
   "snapshots.turn": "Message {n}",
   "snapshots.step": "Step {n}",
   "snapshots.steps": "Steps {n}",

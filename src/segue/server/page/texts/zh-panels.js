@@ -53,6 +53,7 @@ export default {
   "verdict.edit": "已修改",
   "verdict.reject": "已拒绝",
   "snapshots.about": "分叉会从那一刻的状态开始一个新会话，比较会显示两个快照的差异。",
+  "snapshots.older": "加载更早的快照",
   "snapshots.turn": "消息 {n}",
   "snapshots.step": "步骤 {n}",
   "snapshots.steps": "步骤 {n}",

@@ -1,0 +1,67 @@
+"""Validators of whole records, all fields in one call: for rows with which nothing is wrong, as most."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Final, NotRequired, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic takes no other with Python 3.11
+
+from .events import TYPES
+
+Json = dict[str, Any]
+
+_typed_dict: Any = TypedDict  # with fields that are known at run time only
+
+LAST: Final = 2.5e11
+"""Unix seconds, in the year 9892: a later time cannot be shown."""
+IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
+"""What every stored event has beside its type."""
+
+
+def sound_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:
+    """The values of a row of a dataclass, of which `texts` are JSON; None where something is wrong with one."""
+    values = {**columns}
+    try:
+        for name in texts:
+            text = values[name]
+            if text is not None:
+                if type(text) is not str:
+                    return None
+                values[name] = _decoded(text)
+        found: Json = _shape(kind).validate_python(values)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found
+
+
+def is_sound_event(form: Json) -> bool:
+    """Whether nothing is wrong with an event in the form of `events.to_dict`."""
+    try:
+        data = form["data"]
+        if type(data) is not dict or not data.keys().isdisjoint(form):
+            return False
+        kind: type = TYPES[form["type"]]
+        values = _shape(kind, IDS).validate_python(data | form)
+    except (ValidationError, TypeError, LookupError):
+        return False
+    return bool(0 <= values["timestamp"] < LAST)
+
+
+_decoded = json.JSONDecoder().decode  # json.loads builds and checks more than it needs for a text
+
+
+@cache
+def _shape(kind: type, needed: Collection[str] | None = None) -> TypeAdapter[Json]:
+    """The validator of a dict with the fields of a dataclass; with `needed`, others that have a default may lack."""
+    hints = get_type_hints(kind, include_extras=True)
+    types: dict[str, Any] = {}
+    for field in fields(kind):
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        may_lack = needed is not None and has_default and field.name not in needed
+        types[field.name] = NotRequired[hints[field.name]] if may_lack else hints[field.name]
+    shape = _typed_dict(kind.__name__, types)
+    shape.__pydantic_config__ = ConfigDict(strict=True)
+    return TypeAdapter(shape)
