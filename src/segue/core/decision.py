@@ -104,7 +104,8 @@ def _shown(step: Step) -> dict[str, Any]:
     return {"step_id": step.step_id, "description": step.description, "status": step.status.value, **named}
 
 
-_FENCE = re.compile(r"^\s*```[\w-]*\s*\n?|\n?\s*```\s*$")
+_FENCE = "```"
+_OPENING_FENCE = re.compile(rf"\s*{_FENCE}[\w-]*\s*")
 _OPENING = re.compile(r'\{(?=\s*["}])')
 _BRACE = re.compile(r"[{}]")
 _GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
@@ -241,11 +242,18 @@ _SAID_IN = {ActionType.ANSWER: "answer", ActionType.REFLECT: "summary"}
 def _inside(text: str) -> Any:
     """The JSON value that a string holds, or None."""
     try:
-        value = json.loads(_FENCE.sub("", text), strict=False)
+        value = json.loads(_unfenced(text), strict=False)
         check_storable(value)
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def _unfenced(text: str) -> str:
+    opening = _OPENING_FENCE.match(text)
+    inner = text[opening.end() :] if opening else text
+    ended = inner.rstrip()
+    return ended.removesuffix(_FENCE).rstrip() if ended.endswith(_FENCE) else inner
 
 
 def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:
