@@ -16,7 +16,7 @@ from .text import CJK
 
 MOST_ROWS = 20
 _SAMPLES = 3
-_NOTICES = re.compile(r"\s*(?:" + "|".join(map(re.escape, SENTENCES["notice"])) + r")\s*")
+_NOTICES = re.compile("|".join(map(re.escape, SENTENCES["notice"])))
 _GREETING = re.compile(
     r"(?:你好|您好|嗨|哈喽|在吗|早上好|上午好|下午好|晚上好|大家好|你是谁|你能做什么|你会什么|帮助|[啊呀哦呢吗]|\W"
     r"|hello|hi|hey|good (?:morning|afternoon|evening|day)|there|everyone|who are you|what can you do|help)+",
@@ -115,7 +115,7 @@ def _asked(parameter: Parameter, language: Language) -> str:
 
 def result_text(result: str, language: Language) -> str:
     """An earlier result, without the planner's notice."""
-    return rendered(_NOTICES.sub("\n\n", result).strip(), language)
+    return rendered("\n\n".join(map(str.strip, _NOTICES.split(result))).strip(), language)
 
 
 def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:
