@@ -110,6 +110,8 @@ _OPENING = re.compile(r'\{(?=\s*["}])')
 _BRACE = re.compile(r"[{}]")
 _GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
 _DECODER = json.JSONDecoder(strict=False)
+_MOST_BROKEN = 1000
+"""Broken objects that are passed over; each of them costs up to the length of the text."""
 
 
 def holds_object(text: str) -> bool:
@@ -132,15 +134,15 @@ def find_object(text: str) -> tuple[dict[str, Any], str]:
     Raises:
         UnreadableReply: there is no object, it is cut or broken, or it goes on after its last brace.
     """
-    start, empty, refusal = 0, False, None
-    while opening := _OPENING.search(text, start):
+    start, empty, broken, refusal = 0, False, 0, None
+    while broken < _MOST_BROKEN and (opening := _OPENING.search(text, start)):
         try:
             found, start = _DECODER.raw_decode(text, opening.start())
             check_storable(found)
         except (ValueError, RecursionError) as error:
             begins = text[opening.start() : opening.start() + 200]
             refusal = refusal or UnreadableReply(f"The reply's JSON cannot be read ({error}): {begins!r}.")
-            start = _end_of_braces(text, opening.start())
+            start, broken = _end_of_braces(text, opening.start()), broken + 1
             continue
         if _GOES_ON.match(text, start):
             after = text[start : start + 100]

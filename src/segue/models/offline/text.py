@@ -30,6 +30,7 @@ _OPERATOR = (
     r"|(?:divided|multiplied) by|to the power of|square root of|根号|的[平立]方|次方"
 )
 _ARITHMETIC = re.compile(rf"(?:(?:{_OPERATOR}|{_PLAIN_NUMBER}|[()（）]|的(?=\s*\d))\s*)+", re.IGNORECASE)
+_OPEN_END = re.compile(r"(?<![-+*/^×÷\s])[-+*/^×÷\s]+$")
 _DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
 _FILLING_ENGLISH = frozenset(
@@ -140,7 +141,7 @@ def _chinese(numeral: str) -> int:
 
 def arithmetic(text: str) -> Found | None:
     """The longest arithmetic expression of a text, with its numbers in digits; a date or a range is not one."""
-    hits = [(hit.start(), _without_open_end(hit[0])) for hit in _ARITHMETIC.finditer(text)]
+    hits = [(hit.start(), _OPEN_END.sub("", hit[0])) for hit in _ARITHMETIC.finditer(text)]
     hits = [hit for hit in hits if re.search(_OPERATOR, hit[1], re.IGNORECASE) and _NUMBER.search(hit[1])]
     start, written = max(hits, key=lambda hit: len(hit[1]), default=(0, ""))
     end = start + len(written)
@@ -148,14 +149,6 @@ def arithmetic(text: str) -> Found | None:
         return None
     digits = _NUMBER.sub(lambda number: number[0] if number[1] else str(_value(number)), written)
     return Found(start, end, re.sub(r"%\s*of", "/100*", digits, flags=re.IGNORECASE))
-
-
-def _without_open_end(expression: str) -> str:
-    """The expression without the operators that it ends with."""
-    end = len(expression)
-    while end and (expression[end - 1].isspace() or expression[end - 1] in "-+*/^×÷"):
-        end -= 1
-    return expression[:end]
 
 
 def unused(text: str, used: Iterable[int]) -> list[Found]:
