@@ -21,7 +21,22 @@ _NAME = re.compile(r"[^A-Z]*[A-Z].*|.")
 
 def own_words(text: str) -> str:
     """The text without code, quotations, titles, addresses and file names."""
-    return _NOT_THEIR_OWN.sub(" ", text)
+    kept, start = list[str](), 0
+    for other in _NOT_THEIR_OWN.finditer(only_closed(text)):
+        kept.append(text[start : other.start()])
+        start = other.end()
+    return " ".join([*kept, text[start:]])
+
+
+def only_closed(text: str) -> str:
+    """The text with a null character for each opening quotation mark that is never closed.
+
+    A search for quotations would read to the end of the text from each of them.
+    """
+    for opening, closing in ("“”", "「」", "『』", "《》"):
+        last = text.rfind(closing) + 1
+        text = text[:last] + text[last:].replace(opening, "\0")
+    return text
 
 
 def language_of(text: str) -> Language:

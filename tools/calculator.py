@@ -30,11 +30,11 @@ _WORDS = {
     **{"的平方": "**2", "的立方": "**3"},
 }
 _REWRITES = (
-    (re.compile(r"(?:根号|square root of)\s*(\d+\.?\d*)"), r"sqrt(\1)"),
-    (re.compile(r"的?\s*(\d+)\s*次方"), r"**\1"),
+    (re.compile(r"(?:根号|square root of)\s*(\d+(?:\.\d*)?)"), r"sqrt(\1)"),
+    (re.compile(r"(?:的|(?<!\s))\s*+(?<!\d)(\d++)\s*+次方"), r"**\1"),
     *((re.compile(re.escape(word)), sign) for word, sign in _WORDS.items()),
     (re.compile(r"\^"), "**"),
-    (re.compile(r"(?<![\w.])(\d+\.?\d*|\.\d+)\s*%(?!\s*[\w.(])"), r"(\1/100)"),
+    (re.compile(r"(?<![\w.])(\d++(?:\.\d*+)?|\.\d++)\s*+%(?!\s*[\w.(])"), r"(\1/100)"),
 )
 _THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _TOKEN = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|.", re.DOTALL)

@@ -14,8 +14,7 @@ from segue.prompts.phrases import phrase
 from ..completion import complete, model_context, random_of
 
 _NAME = re.compile(r"\A\s*(?:\[USER\]|(?:User|用户)\s*[:：])\s*", re.IGNORECASE)
-_OTHER = re.compile(r"^\s*(?:\[BOT\]|(?:Assistant|助手)\s*[:：]).*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
-_LAST_WORD = re.compile(r"[ \t]*\[END\]\W*\Z")
+_OTHER = re.compile(r"^[^\S\n]*(?:\[BOT\]|(?:Assistant|助手)\s*[:：])", re.IGNORECASE | re.MULTILINE)
 
 
 class SimulatedUser:
@@ -82,8 +81,12 @@ def _read(text: str) -> str:
     Raises:
         UnreadableReply: it is empty.
     """
-    said = _OTHER.sub("", _NAME.sub("", text))
-    said = _LAST_WORD.sub(f"\n{END}", said).strip()
-    if not said:
+    said = _NAME.sub("", text)
+    if other := _OTHER.search(said):
+        said = said[: other.start()]
+    before, end, after = said.rpartition(END)
+    if end and not re.search(r"\w", after):
+        said = before.rstrip(" \t") + f"\n{END}"
+    if not said.strip():
         raise UnreadableReply("The message is empty.")
-    return said
+    return said.strip()

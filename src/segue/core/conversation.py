@@ -22,7 +22,6 @@ USER_LIMIT, ACTION_LIMIT, RETRY_LIMIT = 20, 5, 3
 END = "[END]"
 """Alone on a line, it ends the conversation."""
 _END_LINE = re.compile(r"(?m)^[ \t]*\[END\][ \t]*$")
-_END_OF_TEXT = re.compile(r"(?:\s*\[END\])+\s*\Z")
 
 
 def bot_session(conversation_id: str) -> str:
@@ -37,7 +36,12 @@ def conversation_of_bot(session_id: str) -> str:
 
 def without_end(text: str) -> str:
     """A text without the [END] that it may close with, where it must not end the conversation."""
-    return _END_OF_TEXT.sub("", text)
+    end, found = len(text.rstrip()), False
+    while text.endswith(END, 0, end):
+        end, found = end - len(END), True
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end] if found else text
 
 
 class Role(StrEnum):

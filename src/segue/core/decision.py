@@ -104,11 +104,14 @@ def _shown(step: Step) -> dict[str, Any]:
     return {"step_id": step.step_id, "description": step.description, "status": step.status.value, **named}
 
 
-_FENCE = re.compile(r"^\s*```[\w-]*\s*\n?|\n?\s*```\s*$")
+_FENCE = "```"
+_OPENING_FENCE = re.compile(rf"\s*{_FENCE}[\w-]*\s*")
 _OPENING = re.compile(r'\{(?=\s*["}])')
 _BRACE = re.compile(r"[{}]")
 _GOES_ON = re.compile(r'\s*,\s*"[^"]*"\s*:')
 _DECODER = json.JSONDecoder(strict=False)
+_MOST_BROKEN = 1000
+"""Broken objects that are passed over; each of them costs up to the length of the text."""
 
 
 def holds_object(text: str) -> bool:
@@ -131,15 +134,15 @@ def find_object(text: str) -> tuple[dict[str, Any], str]:
     Raises:
         UnreadableReply: there is no object, it is cut or broken, or it goes on after its last brace.
     """
-    start, empty, refusal = 0, False, None
-    while opening := _OPENING.search(text, start):
+    start, empty, broken, refusal = 0, False, 0, None
+    while broken < _MOST_BROKEN and (opening := _OPENING.search(text, start)):
         try:
             found, start = _DECODER.raw_decode(text, opening.start())
             check_storable(found)
         except (ValueError, RecursionError) as error:
             begins = text[opening.start() : opening.start() + 200]
             refusal = refusal or UnreadableReply(f"The reply's JSON cannot be read ({error}): {begins!r}.")
-            start = _end_of_braces(text, opening.start())
+            start, broken = _end_of_braces(text, opening.start()), broken + 1
             continue
         if _GOES_ON.match(text, start):
             after = text[start : start + 100]
@@ -241,11 +244,18 @@ _SAID_IN = {ActionType.ANSWER: "answer", ActionType.REFLECT: "summary"}
 def _inside(text: str) -> Any:
     """The JSON value that a string holds, or None."""
     try:
-        value = json.loads(_FENCE.sub("", text), strict=False)
+        value = json.loads(_unfenced(text), strict=False)
         check_storable(value)
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def _unfenced(text: str) -> str:
+    opening = _OPENING_FENCE.match(text)
+    inner = text[opening.end() :] if opening else text
+    ended = inner.rstrip()
+    return ended.removesuffix(_FENCE).rstrip() if ended.endswith(_FENCE) else inner
 
 
 def _details(kind: ActionType, output: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 import re
 from typing import Any
 
-_NUMBER = r"\d+(?:\.\d+)*|[一二三四五六七八九十]+"
+_NUMBER = r"(?>\d+(?:\.\d+)*|[一二三四五六七八九十]+(?!\d))"
 _NUMBERED = re.compile(
     rf"""[\s\-*\#>•]*(?:
-        (?: step\s*({_NUMBER}) | 步骤\s*({_NUMBER}) | 第\s*({_NUMBER})\s*步骤? )(?!\d)\s*[.)）、:：．，,-]?
+        (?: step\s*({_NUMBER}) | 步骤\s*({_NUMBER}) | 第\s*({_NUMBER})\s*步骤? )(?!\d)\s*+[.)）、:：．，,-]?
       | [(（]?({_NUMBER})(?: [)）、:：．] | [.] )(?!\d)
       | (\d+(?:\.\d+)+)(?=\s)
-    )\s*(.*)$""",
+    )\s*+(.*)$""",
     re.VERBOSE | re.IGNORECASE,
 )
 _BOLD = re.compile(r"^([\s\-#>•]*)\*\*(.+?)\*\*")
@@ -18,17 +18,18 @@ _CHINESE = {"": 0} | {digit: value for value, digit in enumerate("一二三四�
 
 def lines_of(text: str) -> list[Any]:
     """A plan in text: its numbered lines with what follows each, or every line where none is numbered."""
-    steps: list[dict[str, str]] = []
+    steps: list[tuple[str, list[str]]] = []
     plain: list[str] = []
     for line in text.splitlines():
         if numbered := numbered_line(line):
-            steps.append(numbered)
-        elif content := line.strip(" \t-*•"):
-            if steps:
-                steps[-1]["description"] = f"{steps[-1]['description']} {content}".strip()
-            else:
-                plain.append(content)
-    return [*steps] or [*plain]
+            steps.append((numbered["step_id"], [numbered["description"]]))
+        elif not (content := line.strip(" \t-*•")):
+            continue
+        elif not steps:
+            plain.append(content)
+        elif content.strip():
+            steps[-1][1].append(content.rstrip())
+    return [{"step_id": step_id, "description": " ".join(parts).strip()} for step_id, parts in steps] or [*plain]
 
 
 def numbered_plan(text: str) -> list[dict[str, str]]:

@@ -60,9 +60,10 @@ def _cut(text: str, most: int) -> Iterator[str]:
             yield part
             part = ""
         part += paragraph
-        while len(part) > most:
-            yield part[:most]
-            part = part[most:]
+        whole = max(0, (len(part) - 1) // most * most)
+        for start in range(0, whole, most):
+            yield part[start : start + most]
+        part = part[whole:]
     yield part
 
 

@@ -1,8 +1,10 @@
 """Reasoning that a model writes into its reply, between `<think>` and `</think>` or before a lone `</think>`."""
 
+import re
 from typing import Literal
 
 OPENING, CLOSING = "<think>", "</think>"
+_OBJECT = re.compile(r"\s*\{")
 
 
 class ThinkTags:
@@ -15,9 +17,15 @@ class ThinkTags:
     def __init__(self, opened: bool = False) -> None:
         self._opened = opened
         self._state: Literal["begin", "thought", "between", "text"] = "begin"
+        self._blank: list[str] = []
+        """Spaces before what is buffered, while it is open what begins there."""
         self._buffer = ""
         self._untagged = ""
         """What arrived before any tag."""
+        self._searched = 0
+        """How far it was searched for an opening tag."""
+        self._tagged = False
+        """Whether there is one in it."""
         self.withdrawn = False
         self.lone = False
         """Whether a closing tag came without an opening one."""
@@ -46,22 +54,34 @@ class ThinkTags:
 
     def close(self) -> tuple[str, str]:
         """Return what was held back, now that nothing follows."""
-        rest, self._buffer = self._buffer, ""
+        rest = self._spaces() + self._buffer
+        self._buffer = ""
         self._untagged += rest
         return (rest, "") if self._state == "thought" else ("", rest)
 
     def _begin(self) -> bool:
         """Distinguish a thought from a text, or return False until that is possible."""
         begun = self._buffer.lstrip()
+        if not begun:
+            self._blank.append(self._buffer)
+            self._buffer = ""
+            return False
         if begun.startswith(OPENING):
+            self._spaces()
             self._state, self._opened, self._buffer = "thought", False, begun.removeprefix(OPENING)
         elif OPENING.startswith(begun):
             return False
         elif self._state == "between":
+            self._spaces()
             self._state, self._buffer = "text", begun
         else:
+            self._buffer = self._spaces() + self._buffer
             self._state = "thought" if self._opened and not begun.startswith("{") else "text"
         return True
+
+    def _spaces(self) -> str:
+        blank, self._blank = "".join(self._blank), []
+        return blank
 
     def _take_thought(self) -> str:
         """Take the thought up to its end, or up to what may be the beginning of the closing tag."""
@@ -79,15 +99,19 @@ class ThinkTags:
 
     def _take_lone_thought(self) -> bool:
         """Whether a text turns out to be a thought; a closing tag in code, JSON or after a thought is just text."""
+        if self.lone:
+            return False
         since = max(0, len(self._untagged) - len(CLOSING))
         self._untagged += self._buffer
         end = self._untagged.find(CLOSING, since)
         if end < 0:
             return False
-        before, rest = self._untagged[:end], self._untagged[end + len(CLOSING) :]
-        inside = before.lstrip().startswith("{") and not before.endswith(("\n", "}"))
-        if self.lone or inside or OPENING in before or before.endswith("`"):
+        self._tagged = self._tagged or self._untagged.find(OPENING, self._searched, end) >= 0
+        self._searched = max(0, end - len(OPENING) + 1)
+        inside = _OBJECT.match(self._untagged) and not self._untagged.endswith(("\n", "}"), 0, end)
+        if self._tagged or inside or self._untagged.endswith("`", 0, end):
             return False
+        before, rest = self._untagged[:end], self._untagged[end + len(CLOSING) :]
         self._state, self._untagged, self._buffer = "between", before, rest
         self.lone = self.withdrawn = True
         return True

@@ -41,7 +41,8 @@ def printable(text: object) -> str:
 
 def _joiner(found: re.Match[str]) -> str:
     """A joiner between two emoji or two letters that are written with it; else nothing."""
-    before, after = found.string[: found.start()][-2:], found.string[found.end() :][:1]
+    before = found.string[max(0, found.start() - 2) : found.start()]
+    after = found.string[found.end() : found.end() + 1]
     if _is_emoji(before.rstrip("\ufe0f")[-1:]) and _is_emoji(after):
         return found[0]
     return found[0] if _JOINING.fullmatch(before[-1:]) and _JOINING.fullmatch(after) else ""

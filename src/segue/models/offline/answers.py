@@ -16,14 +16,14 @@ from .text import CJK
 
 MOST_ROWS = 20
 _SAMPLES = 3
-_NOTICES = re.compile(r"\s*(?:" + "|".join(map(re.escape, SENTENCES["notice"])) + r")\s*")
+_NOTICES = re.compile("|".join(map(re.escape, SENTENCES["notice"])))
 _GREETING = re.compile(
     r"(?:你好|您好|嗨|哈喽|在吗|早上好|上午好|下午好|晚上好|大家好|你是谁|你能做什么|你会什么|帮助|[啊呀哦呢吗]|\W"
     r"|hello|hi|hey|good (?:morning|afternoon|evening|day)|there|everyone|who are you|what can you do|help)+",
     re.IGNORECASE,
 )
 _THANKS = re.compile(r"(?:谢谢|多谢|感谢|thanks?|thank you|a lot|very much|so much|[你您啊啦]|\W)+", re.IGNORECASE)
-_TRUNCATED = re.compile(r"… \[\d+ more characters[^\]]*\]$")
+_TRUNCATED = re.compile(r"… \[\d+ more characters")
 
 
 def small_talk(text: str, cards: Sequence[Card], language: Language) -> str:
@@ -115,7 +115,7 @@ def _asked(parameter: Parameter, language: Language) -> str:
 
 def result_text(result: str, language: Language) -> str:
     """An earlier result, without the planner's notice."""
-    return rendered(_NOTICES.sub("\n\n", result).strip(), language)
+    return rendered("\n\n".join(map(str.strip, _NOTICES.split(result))).strip(), language)
 
 
 def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:
@@ -132,6 +132,15 @@ def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language
     return "\n\n".join([*parts, *(["\n".join(failures)] if failures else [])])
 
 
+def _without_mark(text: str) -> str:
+    """The text without the brackets at its end that say how much was left out."""
+    last = text.rfind("]")
+    if text[last:] not in ("]", "]\n"):
+        return text
+    mark = _TRUNCATED.search(text, text.rfind("]", 0, last) + 1)
+    return text[: mark.start()] + text[last + 1 :] if mark else text
+
+
 def short_error(error: str) -> str:
     """The line of an error that says what went wrong: the last of a stack trace, else the first."""
     lines = [line.strip() for line in error.splitlines() if line.strip()] or [error]
@@ -142,7 +151,7 @@ def rendered(value: Any, language: Language) -> str:
     """A result's `summary` where it has one, else its values, a line each; a truncated one as far as it goes."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            value = from_json(_TRUNCATED.sub("", value), allow_partial="trailing-strings")
+            value = from_json(_without_mark(value), allow_partial="trailing-strings")
         except ValueError:
             return str(value)
     if isinstance(value, Mapping):

@@ -24,7 +24,7 @@ _READ = 2_000
 _PIECES = re.compile(rf"\s*[^\s{CJK}]{{1,16}}|\s*[{CJK}]{{1,3}}|\s+")
 _RECAP = re.compile(r"总结|概括|回顾|结果|\b(?:summar\w+|recap|repeat|results?)\b", re.IGNORECASE)
 _BRIEF = re.compile(r"\A.*^#+ [^\n]+\n", re.DOTALL | re.MULTILINE)
-_CALL_LINE = re.compile(r"^- (.+?): \w+\(\{.*?\}\): ", re.MULTILINE)
+_CALL_LINE = re.compile(r"^- (?>(.+?): \w+\(\{).*?\}\): ", re.MULTILINE)
 
 
 class OfflinePlanner:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ...prompts.language import only_closed
+
 CJK = r"\u3400-\u9fff"
-_QUOTED = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|“([^”]+)”|\"([^\"]+)\"")
+_QUOTED = re.compile(r"「[^」]+」|『[^』]+』|《[^》]+》|“[^”]+”|\"[^\"]+\"")
 _NEGATED = re.compile(
     r"(?:\b(?:not|don't|never|without|no)\b(?!\s+(?:more|less|fewer|over|only))(?:\s+[\w']+){0,2}\s+"
     rf"|(?:不要|不用|不需要|不想|无需|不含|不包括|(?<![特分区级类个])别)(?!忘)[{CJK}]{{0,3}})$",
@@ -28,6 +30,7 @@ _OPERATOR = (
     r"|(?:divided|multiplied) by|to the power of|square root of|根号|的[平立]方|次方"
 )
 _ARITHMETIC = re.compile(rf"(?:(?:{_OPERATOR}|{_PLAIN_NUMBER}|[()（）]|的(?=\s*\d))\s*)+", re.IGNORECASE)
+_OPEN_END = re.compile(r"(?<![-+*/^×÷\s])[-+*/^×÷\s]+$")
 _DATE = re.compile(r"[\d.]+(?:\s*[-/]\s*[\d.]+)+")
 
 _FILLING_ENGLISH = frozenset(
@@ -105,7 +108,8 @@ def masked(text: str, covered: Iterable[int]) -> str:
 
 def quotations(text: str) -> list[Found]:
     """The quoted texts; a place includes its quotation marks."""
-    return [Found(hit.start(), hit.end(), next(filter(None, hit.groups())).strip()) for hit in _QUOTED.finditer(text)]
+    spans = (hit.span() for hit in _QUOTED.finditer(only_closed(text)))
+    return [Found(start, end, text[start + 1 : end - 1].strip()) for start, end in spans]
 
 
 def numbers(text: str) -> list[Found]:
@@ -137,7 +141,7 @@ def _chinese(numeral: str) -> int:
 
 def arithmetic(text: str) -> Found | None:
     """The longest arithmetic expression of a text, with its numbers in digits; a date or a range is not one."""
-    hits = [(hit.start(), re.sub(r"\s*(?:[-+*/^×÷]\s*)*$", "", hit[0])) for hit in _ARITHMETIC.finditer(text)]
+    hits = [(hit.start(), _OPEN_END.sub("", hit[0])) for hit in _ARITHMETIC.finditer(text)]
     hits = [hit for hit in hits if re.search(_OPERATOR, hit[1], re.IGNORECASE) and _NUMBER.search(hit[1])]
     start, written = max(hits, key=lambda hit: len(hit[1]), default=(0, ""))
     end = start + len(written)

@@ -186,4 +186,4 @@ def _key(arguments: Mapping[str, Any]) -> str:
 
 def _error(data: Any) -> str:
     found = data.get("error") if isinstance(data, Mapping) else data
-    return re.sub(r"[.\s]*$", ".", str(found))
+    return re.sub(r"(?<![.\s])[.\s]*$", ".", str(found))

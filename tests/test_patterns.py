@@ -1,0 +1,102 @@
+"""What reads the texts of others takes twice as long for twice the length, whatever the text repeats."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from segue.cli.views.sanitize import markdown_text, one_line, printable, visible
+from segue.core.conversation import without_end
+from segue.core.decision import find_object, read_steps
+from segue.core.errors import UnreadableReply
+from segue.core.plan_text import lines_of, numbered_line, numbered_plan
+from segue.memory.entries import blocks_of
+from segue.memory.excerpt import pieces_of
+from segue.models.offline import answers, text
+from segue.models.think_tags import ThinkTags
+from segue.nodes.chat.select_mode import rule_for
+from segue.nodes.conversation.participants import action_text, simulated_user
+from segue.nodes.shared.json_strings import JsonStrings
+from segue.passages.markdown import passages_of, rules_of
+from segue.prompts.language import accepted_language, language_of, own_words
+from tests.adversarial import SHAPES, Shape, grows, patterns
+
+BY_THEIR_READER = {
+    "segue.prompts.language._NOT_THEIR_OWN": "own_words gives it closed quotation marks only",
+    "segue.models.offline.text._QUOTED": "quotations gives it closed quotation marks only",
+}
+"""Patterns that are quadratic by themselves, and why no text makes them so."""
+
+
+def think(given: str) -> None:
+    tags = ThinkTags()
+    for start in range(0, len(given), 500):
+        tags.feed(given[start : start + 500])
+
+
+def lenient(read: Callable[[str], object]) -> Callable[[str], object]:
+    def run(given: str) -> None:
+        with suppress(UnreadableReply):
+            read(given)
+
+    return run
+
+
+READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
+    (lambda given: list(passages_of(given, "name")), (Shape("# a\n"), Shape("#", "# "), Shape("```\n"))),
+    (rules_of, (Shape("a\n"), Shape("- a\n"), Shape("#", "# "))),
+    (without_end, (Shape("[END]"), Shape(" [END]"), Shape(" ", after=""))),
+    (lenient(find_object), (Shape('{"}'), Shape('{"}":['), Shape('{"a":'), Shape('{},"'))),
+    (lenient(read_steps), (Shape("```"), Shape("\n", "```"), Shape("1. a\n"))),
+    (lines_of, (Shape("a\n", "1. a\n"), Shape("1. a\n"))),
+    (numbered_plan, (Shape("1. a\n"),)),
+    (numbered_line, tuple(Shape(unit, "step 1", "\n\0") for unit in (" ", ".1", "1", "一"))),
+    (lambda given: list(JsonStrings().feed(given)), (Shape('{"'), Shape('{"a":"'), Shape("\\ud83d", '{"a":"'))),
+    (think, (Shape("<think>"), Shape("</think>"), Shape("</thin", "<think>"), Shape("\u3000"))),
+    (own_words, tuple(map(Shape, "“「『《`'\"/"))),
+    (language_of, (Shape("“"), Shape("中"))),
+    (accepted_language, (Shape("en;q=0.5,"), Shape("-"))),
+    (printable, (Shape("👩\u200d"), Shape("\u0301"), Shape("\ufe0f"), Shape("\x1b["), Shape("\U000e0061"))),
+    (one_line, (Shape("中"), Shape("\u200d"))),
+    (visible, (Shape("\u200d"),)),
+    (markdown_text, (Shape("```\n"),)),
+    (text.quotations, (Shape("“"), Shape("「"), Shape("「」"))),
+    (text.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
+    (lambda given: text.unused(given, ()), (Shape("中"), Shape("ab "))),
+    (lambda given: answers.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
+    (lenient(simulated_user._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
+    (lenient(action_text.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
+    (rule_for, (Shape("“"), Shape("plan "))),
+    (lambda given: list(blocks_of(given)), (Shape("## 2026-01-01 00:00:00 UTC · round 1 · b\n\nTask t\n"),)),
+    (lambda given: pieces_of([("name", given)], 8000), (Shape("a\n\n"), Shape("\\"))),
+]
+"""Functions that read what users, models, tools and documents say, each with shapes of its own."""
+
+
+def test_no_pattern_is_quadratic() -> None:
+    found = patterns()
+    assert len(found) > 150
+    slow = [
+        f"{used.name} ({used.method}) on {shape}"
+        for used in found
+        if used.name not in BY_THEIR_READER
+        for shape in used.shapes()
+        if grows(used.read, shape)
+    ]
+    assert not slow, "\n".join(slow)
+
+
+@pytest.mark.parametrize(("read", "own"), READERS)
+def test_no_reader_is_quadratic(read: Callable[[str], object], own: tuple[Shape, ...]) -> None:
+    assert not [shape for shape in (*SHAPES, *own) if grows(read, shape)]
+
+
+@pytest.mark.parametrize("slow", [r"\s+x", r"“[^”]*”"])
+def test_the_judge_notices_a_quadratic_pattern(slow: str) -> None:
+    shape = Shape("“" if slow[0] == "“" else " ")
+    assert grows(re.compile(slow).search, shape, size=8_000)
+
+
+def test_the_judge_lets_a_linear_pattern_pass() -> None:
+    assert not grows(re.compile(r"(?<!\s)\s++x").search, Shape(" "))
