@@ -22,6 +22,7 @@ from segue.passages.markdown import passages_of, rules_of
 from segue.prompts.language import accepted_language, language_of, own_words
 from tests.adversarial import SHAPES, Shape, grows, patterns
 
+pytestmark = pytest.mark.slow
 BY_THEIR_READER = {
     "segue.prompts.language._NOT_THEIR_OWN": "own_words gives it closed quotation marks only",
     "segue.models.offline.text._QUOTED": "quotations gives it closed quotation marks only",

@@ -1,7 +1,10 @@
 """Idempotency keys: the same request twice starts one task."""
 
 import asyncio
+import itertools
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +12,7 @@ import segue
 from segue.app import App
 from segue.core.agents import Agent
 from segue.core.errors import KeyUsed
+from segue.core.records import Task
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.polling import until
 
@@ -88,6 +92,46 @@ async def test_a_message_that_steers_twice_at_once_is_taken_once(shop: Shop) -> 
         await until(lambda: _pausing(app, task["task_id"]))
         shop.gate.set()
         assert {steered["task_id"] for steered in await asyncio.gather(*steering)} == {task["task_id"]}
+        ended = await _ended(app, task["task_id"])
+        assert (ended["status"], ended["notes"]) == ("done", ["green"])
+
+
+async def test_the_second_of_two_equal_messages_that_steer_leaves_the_task_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gates, entered = defaultdict(asyncio.Event), defaultdict(asyncio.Event)
+
+    async def order(item: str) -> str:
+        """Order an item."""
+        entered[item].set()
+        await gates[item].wait()
+        return f"{item} is ordered"
+
+    replies = [call_tool(("order", {"item": item})) for item in ("tea", "milk")]
+    agent = Agent(agent_id="shop", tools=[order], model=ScriptedChatModel([*replies, answer("Done.")]), mode="react")
+    async with asyncio.timeout(60), segue.open(":memory:", agents=[agent]) as app:
+        pausing, first_is_taken, comers = app.control._paused, asyncio.Event(), itertools.count()
+
+        async def paused(row: Task) -> Task:
+            if next(comers):
+                await first_is_taken.wait()
+            return await pausing(row)
+
+        def steer() -> "asyncio.Task[dict[str, Any]]":
+            return asyncio.create_task(app.start("green", session_id="s", steer=True, idempotency_key="k"))
+
+        monkeypatch.setattr(app.control, "_paused", paused)
+        task = await app.start("order tea and milk", session_id="s", agent="shop")
+        await entered["tea"].wait()
+        first, second = steer(), steer()
+        await until(lambda: _pausing(app, task["task_id"]))
+        gates["tea"].set()
+        await first
+        await entered["milk"].wait()
+        first_is_taken.set()
+        await until(lambda: _pausing(app, task["task_id"]))
+        gates["milk"].set()
+        assert (await second)["task_id"] == task["task_id"]
         ended = await _ended(app, task["task_id"])
         assert (ended["status"], ended["notes"]) == ("done", ["green"])
 

@@ -10,7 +10,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
 from ..core.agents import Agent
-from ..core.errors import InvalidMessage, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
+from ..core.errors import InvalidMessage, KeyUsed, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
 from ..core.events import Event, Resumed, Steered
 from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, NewTask, RequestKey, Session, Task
@@ -391,7 +391,11 @@ class Control:
             return None
         await self._check_resumable(row, None)
         steered = Steered(task_id=row.task_id, message=request.message)
-        await self._runner.add_note(row, request.message, steered, request.key)
+        try:
+            await self._runner.add_note(row, request.message, steered, request.key)
+        except KeyUsed:  # the same request came twice at once: this one has only paused the task again
+            await self.resume(row.task_id, wait=STOP_SECONDS)
+            raise
         return await self.resume(row.task_id, wait=STOP_SECONDS)
 
     async def _paused(self, row: Task) -> Task:
