@@ -52,10 +52,14 @@ _ONE = """
 """
 # The namespace comes between the two in the primary key: without it every key of the thread is looked at.
 _EXACT = f"{_ONE} AND checkpoint_ns = :inside"
-# Of the same snapshot in several threads the one that has it longest is the original.
-_FIND = """
+_ENDING_WITH = """
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
     WHERE substr(checkpoint_id, length(checkpoint_id) - length(:text) + 1) = :text
+"""
+_FIND_IN = f"{_ENDING_WITH} AND thread_id = :thread"
+# Of the same snapshot in several threads the one that has it longest is the original.
+_FIND = f"""
+    {_ENDING_WITH}
     ORDER BY (SELECT min(position) FROM tasks WHERE tasks.thread_id = checkpoints.thread_id), thread_id
 """
 _WRITTEN = """
@@ -175,11 +179,10 @@ async def find_place(database: Database[Connection], text: str, thread_id: str |
     def read(connection: Connection) -> list[tuple[str, str, str]]:
         if thread_id is not None:
             refuse_unknown(connection, thread_id)
-        return [tuple(row) for row in connection.fetched(_FIND, {"text": text.lower()})]
+        statement = _FIND if thread_id is None else _FIND_IN
+        return [tuple(row) for row in connection.fetched(statement, {"text": text.lower(), "thread": thread_id or ""})]
 
     found = [Place(*row) for row in await database.read(read) if len(text) >= SHORT]
-    if thread_id is not None:
-        found = [place for place in found if place.thread_id == thread_id]
     if not found and thread_id is None:
         raise UnknownPlace(text)
     if not found:
