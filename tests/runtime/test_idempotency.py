@@ -1,7 +1,6 @@
 """Idempotency keys: the same request twice starts one task."""
 
 import asyncio
-import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -110,21 +109,23 @@ async def test_the_second_of_two_equal_messages_that_steer_leaves_the_task_runni
     replies = [call_tool(("order", {"item": item})) for item in ("tea", "milk")]
     agent = Agent(agent_id="shop", tools=[order], model=ScriptedChatModel([*replies, answer("Done.")]), mode="react")
     async with asyncio.timeout(60), segue.open(":memory:", agents=[agent]) as app:
-        pausing, first_is_taken, comers = app.control._paused, asyncio.Event(), itertools.count()
+        pausing, second_came, first_is_taken = app.control._paused, asyncio.Event(), asyncio.Event()
 
-        async def paused(row: Task) -> Task:
-            if next(comers):
-                await first_is_taken.wait()
+        async def paused_later(row: Task) -> Task:
+            second_came.set()
+            await first_is_taken.wait()
             return await pausing(row)
 
         def steer() -> "asyncio.Task[dict[str, Any]]":
             return asyncio.create_task(app.start("green", session_id="s", steer=True, idempotency_key="k"))
 
-        monkeypatch.setattr(app.control, "_paused", paused)
         task = await app.start("order tea and milk", session_id="s", agent="shop")
         await entered["tea"].wait()
-        first, second = steer(), steer()
+        first = steer()
         await until(lambda: _pausing(app, task["task_id"]))
+        monkeypatch.setattr(app.control, "_paused", paused_later)
+        second = steer()
+        await second_came.wait()
         gates["tea"].set()
         await first
         await entered["milk"].wait()

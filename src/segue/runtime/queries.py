@@ -214,6 +214,10 @@ class Queries:
         """A task's durable events in their dict form."""
         return [to_dict(event) for event in await self._runner.log.read(task_id, after, limit)]
 
+    async def log(self, task_id: str) -> list[Event]:
+        """A task's durable events."""
+        return await self._runner.log.read(task_id)
+
     async def projection(self, task_id: str) -> Projection:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""
         projection = Projection()

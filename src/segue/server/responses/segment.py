@@ -11,7 +11,6 @@ from ...core.events import (
     QuestionAsked,
     StateChanged,
     Steered,
-    from_dict,
 )
 from ...core.records import Json
 from ..errors import Problem, not_found
@@ -144,7 +143,7 @@ def approval_id(task_id: str, interrupt_id: str, index: int) -> str:
 
 async def segment_of(service: Service, row: Json, start: int) -> Segment:
     """The response that begins after an event of a task."""
-    log = [from_dict(form) for form in await service.app.events(row["task_id"])]
+    log = await service.app.queries.log(row["task_id"])
     known = await service.app.queries.continuation(row["task_id"], start)
     return Segment(row, start, known.about if known else {}, log)
 

@@ -1,5 +1,6 @@
 """A response as its clients read it, what it answers, and its stream."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -63,7 +64,7 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
     return {
         **head_of(segment, tenant),
         "status": status,
-        "output": items_of(segment),
+        "output": await asyncio.to_thread(items_of, segment),
         "completed_at": int(segment.events[-1].timestamp) if status == "completed" and segment.events else None,
         "error": {"code": "server_error", "message": failure} if status == "failed" else None,
         "incomplete_details": {"reason": reason} if reason else None,

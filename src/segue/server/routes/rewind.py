@@ -1,5 +1,6 @@
 """Going back in a session: its timeline, differences, edits, undoing, and documents of whole sessions."""
 
+import asyncio
 from typing import Annotated, Any, Self
 
 from fastapi import Query
@@ -211,8 +212,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
 async def export(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> LongJsonResponse:
     """The session as a document that `POST /api/sessions/import` takes, here or elsewhere."""
     document = await service.app.export(await service.own_session(tenant, session_id))
-    rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
-    return LongJsonResponse({**document, **rows, "thread": _shown(document["thread"], tenant)})
+    return LongJsonResponse(await asyncio.to_thread(_shown_document, document, tenant))
 
 
 @router.post("/api/sessions/import", status_code=201, response_model=ImportView, responses=CONFLICT)
@@ -223,6 +223,11 @@ async def import_session(body: ImportRequest, service: ServiceDep, tenant: Tenan
         user = tenant.stored("default") if tenant.name else None
         await service.once(key, service.app.sessions.import_(body.document, new, user, key))
     return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new)}, 201)
+
+
+def _shown_document(document: Json, tenant: Tenant) -> Json:
+    rows = {name: [_shown(row, tenant) for row in document[name]] for name in ("tasks", "events", "calls")}
+    return {**document, **rows, "thread": _shown(document["thread"], tenant)}
 
 
 def _shown(row: Json, tenant: Tenant) -> Json:
