@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-slow test-postgres crash mutants check e2e types studio bench bench-serve bench-storage bench-workers lock clean
+.PHONY: help demo docs test test-slow test-postgres crash mutants check e2e types studio bench bench-serve bench-scale bench-storage bench-workers lock clean
 
 help: ## list these targets
 	@awk -F ':.* ## ' '/^[a-z0-9-]+:.* ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench: $(VENV)/.bench ## what a round, a prompt, a task and a start cost, beside
 
 bench-serve: $(VENV)/.dev ## a thousand clients of the service, beside the same from bare Starlette
 	$(BIN)/python benchmarks/serve.py
+
+bench-scale: $(VENV)/.dev ## what commands take over twice as many sessions, and over a session twice as long
+	$(BIN)/python -m benchmarks.scale
 
 bench-storage: $(VENV)/.dev ## what storing a task costs on PostgreSQL, beside SQLite
 	$(BIN)/python -m benchmarks.storage
