@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 import segue
@@ -24,7 +22,6 @@ from segue.core.agents import Budget, McpServer
 from segue.core.errors import ConfigurationError, ToolServerUnavailable
 from segue.prompts.errors import render
 from segue.registry import EXAMPLES, Registry
-from segue.tools.adapters import mcp_limits
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
 from segue.tools.adapters.mcp_limits import CODEC, MOST_BYTES, MOST_VALUES, over_limit
 from segue.tools.adapters.mcp_session import Tail
@@ -34,24 +31,6 @@ from tests.hostile_mcp_server import CALLS
 PROGRAM = str(Path(__file__).parents[1] / "hostile_mcp_server.py")
 VALUES = "more than 100,000 JSON values, the most that is read: ask it for less"
 BYTES = "more than 20,000,000 bytes, the most that is read: ask it for less"
-JSON = st.recursive(
-    st.none() | st.integers() | st.text('a,[{}]"\\é', max_size=6),
-    lambda value: st.lists(value, max_size=4) | st.dictionaries(st.text('k,"\\{', max_size=3), value, max_size=4),
-)
-
-
-def values_of(value: Any) -> int:
-    """The values of a decoded message."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(values_of, inner))
-
-
-@given(JSON)
-def test_values_are_counted_whatever_is_in_strings(value: Any) -> None:
-    text = json.dumps(value, ensure_ascii=False).encode()
-    empty = text.count(b"[]") + text.count(b"{}")
-    assert values_of(value) - 1 <= mcp_limits._values(text) <= values_of(value) + empty + len(text)
-    assert mcp_limits._values(text) == mcp_limits._values(json.dumps(value).encode())
 
 
 def test_a_message_has_the_limits_of_its_bytes_and_values() -> None:
@@ -59,7 +38,6 @@ def test_a_message_has_the_limits_of_its_bytes_and_values() -> None:
     assert over_limit(b'"' + rb"\"," * 300_000 + b'"') == ""
     assert over_limit(b"[" + b"0," * (MOST_VALUES - 2) + b"0]") == ""
     assert "100,000 JSON values" in over_limit(b"[" + b"0," * MOST_VALUES + b"0]")
-    assert "100,000 JSON values" in over_limit(b"," * 50_001 + b'"' + b"[" * 50_000 + b'",' + b'""' * 300_000)
     assert "20,000,000 bytes" in over_limit(b" " * (MOST_BYTES + 1))
 
 

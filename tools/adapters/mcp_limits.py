@@ -11,6 +11,8 @@ import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCNotification
 
+from segue.core.json_depth import Outline
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from typing import TextIO
@@ -32,31 +34,13 @@ COMPRESSED = "the server sent a compressed message: have it send plain ones, as 
 _FIRST_LOOK = 250_000
 """Bytes of a message after which its values are counted first; then each time that it is twice as long."""
 _REFUSAL = "notifications/segue/refused"
-_STRUCTURAL = (b",", b"[", b"{")
 
 
 def over_limit(message: bytes | bytearray) -> str:
     """What a message, or the beginning of one, has too much of; empty where it may be decoded."""
     if len(message) > MOST_BYTES:
         return TOO_LONG
-    if sum(map(message.count, _STRUCTURAL)) > MOST_VALUES and _values(message) > MOST_VALUES:
-        return TOO_MANY
-    return ""
-
-
-def _values(message: bytes | bytearray) -> int:
-    """Count what is outside of strings, no further than MOST_VALUES."""
-    plain = message.replace(rb"\\", b"").replace(rb"\"", b"")
-    count = strings = end = 0
-    while count <= MOST_VALUES and strings <= 2 * MOST_VALUES:  # a value has at most a name and a text
-        start = plain.find(b'"', end)
-        outside = end, start if start >= 0 else len(plain)
-        count += sum(plain.count(sign, *outside) for sign in _STRUCTURAL)
-        end = plain.find(b'"', start + 1) + 1
-        if start < 0 or not end:
-            return count
-        strings += 1
-    return MOST_VALUES + 1
+    return TOO_MANY if Outline.of(message, MOST_VALUES).values > MOST_VALUES else ""
 
 
 class _Message:

@@ -19,7 +19,7 @@ class Outline:
     values: int = 0
 
     @classmethod
-    def of(cls, text: bytes, most: int) -> "Outline":
+    def of(cls, text: bytes | bytearray, most: int) -> "Outline":
         """The outline of a text, valid or not, without decoding it; counting ends after `most` values."""
         if b"\0" in text[:4]:  # UTF-16 or UTF-32, which `json.loads` reads as well
             text = text.decode(json.detect_encoding(text), "replace").encode("utf-8", "replace")
@@ -30,7 +30,7 @@ class Outline:
         return cls._counted(text, most)
 
     @classmethod
-    def _counted(cls, text: bytes, most: int) -> "Outline":
+    def _counted(cls, text: bytes | bytearray, most: int) -> "Outline":
         level = deepest = values = 0
         for number, token in enumerate(_TOKEN.finditer(text)):
             match token[0][:1]:
