@@ -170,6 +170,8 @@ class AnswerMessage(BaseModel):
 
     role: Literal["assistant"]
     content: str | None
+    refusal: None
+    annotations: list[Any]
     reasoning_content: str | None = None
     tool_calls: list[CallView] | None = None
 
@@ -179,6 +181,7 @@ class Choice(BaseModel):
 
     index: Literal[0]
     message: AnswerMessage
+    logprobs: None
     finish_reason: Literal["stop", "tool_calls"]
 
 

@@ -98,7 +98,7 @@ class Completion:
         return reply_notice(result["question"], language)
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return {**self._head("chat.completion.chunk"), "choices": [choice], **more}
 
     def usage_chunk(self, result: Json) -> Json:
@@ -107,10 +107,12 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        message: Json = {"role": "assistant", "content": self._text(result), **reasoning}
+        content = {"content": self._text(result), "refusal": None, "annotations": []}
+        message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
             message |= {"content": message["content"].strip() or None, "tool_calls": calls}
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        reason = "tool_calls" if calls else "stop"
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         about = {"usage": _usage(result), "segue": task_of(result)}
         return {**self._head("chat.completion"), "choices": [choice], **about}
 

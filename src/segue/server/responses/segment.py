@@ -36,6 +36,8 @@ class Segment:
     """What the client said of its request."""
     log: Sequence[Event]
     """Every durable event of the task."""
+    temperature: float = 1.0
+    """That of its agent, else OpenAI's default."""
 
     @property
     def task_id(self) -> str:
@@ -145,7 +147,9 @@ async def segment_of(service: Service, row: Json, start: int) -> Segment:
     """The response that begins after an event of a task."""
     log = await service.app.queries.log(row["task_id"])
     known = await service.app.queries.continuation(row["task_id"], start)
-    return Segment(row, start, known.about if known else {}, log)
+    agent = service.app.agents.get(row["agent_id"])  # it may be gone by now
+    temperature = 1.0 if agent is None or agent.temperature is None else agent.temperature
+    return Segment(row, start, known.about if known else {}, log, temperature)
 
 
 async def last_segment(service: Service, row: Json) -> Segment:

@@ -18,7 +18,9 @@ from ..tenants import Tenant
 from .output import Output, items_of
 from .segment import ASKING, Segment, segment_of
 
-_UNUSED = ("max_output_tokens", "max_tool_calls", "temperature", "top_p", "prompt", "safety_identifier", "service_tier")
+_SAMPLING = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_logprobs": 0}
+"""OpenAI's defaults of what an agent does not set; the schema requires numbers."""
+_UNUSED = ("max_output_tokens", "max_tool_calls", "prompt", "safety_identifier", "prompt_cache_key")
 _TERMINAL = {"completed": "completed", "failed": "failed", "incomplete": "incomplete", "cancelled": "incomplete"}
 
 
@@ -44,6 +46,9 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
         "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row["client_tools"]],
         "truncation": "disabled",
         "reasoning": {"effort": None, "summary": None},
+        "service_tier": "default",
+        "temperature": segment.temperature,
+        **_SAMPLING,
         **dict.fromkeys(_UNUSED),
     }
 

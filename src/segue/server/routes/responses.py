@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
@@ -70,6 +71,12 @@ async def create_response(
         return await _view(service, tenant, await service.app.task(segment.task_id), start)
     finally:
         service.close_stream(tenant)
+
+
+@router.post("/v1/responses/compact", include_in_schema=False)
+async def compact(_: TenantDep) -> Response:
+    """Responses cannot be compacted; without this route the path would be that of a response."""
+    raise HTTPException(404)
 
 
 @router.get("/v1/responses/{response_id}", response_model=ResponseView, responses={200: _STREAM})
