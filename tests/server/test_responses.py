@@ -162,6 +162,14 @@ def test_items_that_are_sent_back_name_the_response(client: openai.OpenAI, serve
     assert len(ids) == 1
 
 
+def test_a_call_of_the_agent_is_sent_back_with_its_nulls(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="a", input="please hold")
+    history: list[Any] = [{"role": "user", "content": "please hold"}, *(item.to_dict() for item in first.output)]
+    assert any("approval_request_id" in item and item["approval_request_id"] is None for item in history)
+    second = client.responses.create(model="a", input=[*history, {"role": "user", "content": "pears"}])
+    assert second.conversation == first.conversation
+
+
 def test_a_conversation_that_is_not_known_is_told(client: openai.OpenAI) -> None:
     messages: Any = [
         {"role": "developer", "content": "Be brief."},

@@ -79,7 +79,7 @@ class InputItem(BaseModel):
     id: str | None = None
     role: Literal["user", "assistant", "system", "developer"] = "user"
     content: str | Items[Part] | None = None
-    approval_request_id: str = ""
+    approval_request_id: str | None = Field(default=None, description="null in a call that nobody had to approve")
     approve: bool = False
     reason: str | None = None
     call_id: str = ""

@@ -101,7 +101,7 @@ class ResponseTasks:
         items = self._items
         known = [place for place, item in enumerate(items) if _response_of(item.id or "")]
         new = [item for item in items[known[-1] + 1 if known else 0 :] if item.type in _NEW]
-        decided = _response_of(new[0].approval_request_id) if new else ""
+        decided = _response_of(new[0].approval_request_id or "") if new else ""
         named = self.body.previous_response_id or decided or (_response_of(items[known[-1]].id or "") if known else "")
         if not named:
             return None, new
@@ -178,7 +178,7 @@ class ResponseTasks:
         verdicts: list[dict[str, Any]] = []
         asked = ""
         for decision in decisions:
-            named = _APPROVAL.fullmatch(decision.approval_request_id)
+            named = _APPROVAL.fullmatch(decision.approval_request_id or "")
             if named is None or named[1] != previous.task_id or asked not in ("", named[2]):
                 raise InvalidAnswer("The decisions are not on the calls of one response: send those of one.")
             asked, verdict = named[2], "approve" if decision.approve else "reject"
