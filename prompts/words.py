@@ -67,6 +67,7 @@ WORDS: Mapping[str, str] = {
     "task": "任务",
     "agent": "智能体",
     "mode": "模式",
+    "rating": "评分",
     "started": "开始时间",
     "message": "消息",
     "model": "模型",

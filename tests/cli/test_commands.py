@@ -319,6 +319,20 @@ def test_the_demo_speaks_the_language_of_the_terminal() -> None:
         assert place in run("demo", env={"SEGUE_LANGUAGE": language}).stdout
 
 
+def test_an_answer_is_rated_and_a_default_mode_is_set(here: Path) -> None:
+    run("chat", "What is 2 + 2?", "--mode", "react")
+    assert "is rated 4" in run("rate", "4", "--last").stdout
+    shown = run("preferences").stdout
+    assert "no default mode" in shown and "What is 2 + 2?" in shown
+    assert "Default mode: plan." in run("preferences", "--mode", "plan").stdout
+    kept = json.loads(run("preferences", "--json").stdout)
+    assert kept == {"default_mode": "plan", "mode_history": [{"query": "What is 2 + 2?", "mode": "react", "rating": 4}]}
+    assert json.loads(run("preferences", "--mode", "", "--json").stdout)["default_mode"] == ""
+    assert "No mode has answered" in run("preferences", "--user", "ann").stdout
+    assert "1 to 5" in sentence(run("rate", "9", "--last"))
+    assert "no mode 'bogus'" in sentence(run("preferences", "--mode", "bogus"))
+
+
 def test_lists_of_modes_agents_and_graphs(here: Path) -> None:
     (here / "a.toml").write_text('[[agent]]\nagent_id = "mine"\ndescription = "[red]"\n', encoding="utf-8")
     modes = run("modes", "--json")

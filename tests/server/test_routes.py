@@ -63,6 +63,18 @@ def test_events_page_by_page(client: httpx.Client, planned: Json) -> None:
     assert seen == whole["items"] and len(seen) > 14
 
 
+def test_modes_have_labels_and_descriptions_in_the_language_of_the_request(client: httpx.Client) -> None:
+    english = client.get("/api/modes").json()
+    assert [mode["name"] for mode in english["modes"]] == english["items"]
+    assert {
+        "name": "plan",
+        "label": "Plan",
+        "description": "writes a plan first, shows it, then executes it",
+    } in english["modes"]
+    chinese = client.get("/api/modes", headers={"Accept-Language": "zh"}).json()["modes"]
+    assert {"name": "direct", "label": "快速响应", "description": "一次模型调用，不用工具：问候、常识"} in chinese
+
+
 def test_a_task_page_by_page(client: httpx.Client, planned: Json) -> None:
     path = f"/api/tasks/{planned['task_id']}"
     whole = client.get(path).json()

@@ -15,6 +15,7 @@ from .commands.inbox import waiting
 from .commands.inspect import ask
 from .commands.memory import memory
 from .commands.permissions import permissions
+from .commands.preferences import preferences, rate
 from .commands.record import record, replay
 from .commands.report import report
 from .commands.simulate import simulate
@@ -344,6 +345,8 @@ for command in (
     inspect.sessions,
     inspect.tasks,
     waiting,
+    rate,
+    preferences,
     inspect.history,
     inspect.trace,
     rewind.timeline,

@@ -14,6 +14,8 @@ class ChatMode(StrEnum):
     """A plan first, then its steps."""
     PLAN_REACT = "plan_react"
     """A plan whose steps are carried out round by round."""
+    LIFECYCLE = "lifecycle"
+    """A goal broken down into subtasks, each of which runs on its own."""
     CONTROLLER = "controller"
     """A plan that a controller carries out branch by branch, with memory files."""
     AUTO = "auto"

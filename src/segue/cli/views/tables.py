@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.records import FORK_MARK
-from ...prompts.terminal import SENTENCES, sentence
+from ...prompts.modes import mode_description
+from ...prompts.terminal import sentence
 from ...prompts.words import word
 from .consoles import print_prose
 from .lines import STYLES
@@ -109,6 +110,7 @@ PERMISSION_COLUMNS = (
     Column("allowed in"),
     Column("since", 80),
 )
+USED_COLUMNS = (Column("mode"), Column("rating"), Column("message", flexible=True))
 MODE_COLUMNS = (Column("mode"), Column("description", flexible=True, folded=True))
 FILE_COLUMNS = (Column("file", folded=True), *(Column(name) for name in ("entries", "tasks", "bytes", "changed")))
 
@@ -240,11 +242,25 @@ def print_modes(console: Console, names: Iterable[str], language: str) -> None:
     cells = (
         {
             "mode": Text(one_line(name)),
-            "description": Text(sentence(f"mode_{name}" if f"mode_{name}" in SENTENCES else "own_mode", language)),
+            "description": Text(mode_description(name, language)),
         }
         for name in names
     )
     _print_table(console, language, MODE_COLUMNS, cells)
+
+
+def print_preferences(console: Console, found: Mapping[str, Any], language: str) -> None:
+    mode = found["default_mode"]
+    print_prose(console, Text(sentence("default_mode" if mode else "no_default_mode", language, mode=printable(mode))))
+    cells = (
+        {
+            "mode": Text(printable(used["mode"])),
+            "rating": Text("" if used["rating"] is None else str(used["rating"])),
+            "message": Text(message_text(used["query"], language, MESSAGE_WIDTH)),
+        }
+        for used in found["mode_history"]
+    )
+    _print_table(console, language, USED_COLUMNS, cells, "no_mode_used")
 
 
 def print_memory_files(console: Console, rows: Sequence[Mapping[str, Any]], language: str) -> None:

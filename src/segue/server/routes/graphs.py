@@ -7,22 +7,33 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from fastapi import Request
 from langgraph.graph.state import CompiledStateGraph
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ... import graphs
 from ...core.records import Json
-from ..errors import JsonResponse, not_found
+from ...prompts.modes import mode_description, mode_label
+from ..errors import JsonResponse, language_of, not_found
 from ..graph_layout import lay_out
 from .dependencies import ServiceDep, TenantDep, routes
 
 router = routes("graphs")
 
 
+class ModeView(BaseModel):
+    """A mode as a list of choices shows it, in the request's language."""
+
+    name: str = Field(examples=["react"])
+    label: str = Field(examples=["ReAct"])
+    description: str
+
+
 class Modes(BaseModel):
     """The modes that a message may ask for."""
 
     items: list[str]
+    modes: list[ModeView]
 
 
 class NodeView(BaseModel):
@@ -56,9 +67,14 @@ class Drawing(BaseModel):
 
 
 @router.get("/api/modes", response_model=Modes)
-async def modes(service: ServiceDep, _: TenantDep) -> JsonResponse:
+async def modes(service: ServiceDep, _: TenantDep, request: Request) -> JsonResponse:
     """The modes that a message may ask for."""
-    return JsonResponse({"items": service.app.modes})
+    names, language = service.app.modes, language_of(request.scope)
+    described = [
+        {"name": name, "label": mode_label(name, language), "description": mode_description(name, language)}
+        for name in names
+    ]
+    return JsonResponse({"items": names, "modes": described})
 
 
 @router.get("/api/graphs/{name}", response_model=Drawing)
