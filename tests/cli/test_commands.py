@@ -319,6 +319,13 @@ def test_the_demo_speaks_the_language_of_the_terminal() -> None:
         assert place in run("demo", env={"SEGUE_LANGUAGE": language}).stdout
 
 
+@pytest.mark.parametrize(
+    ("goal", "beginning"), [("plan 3 days in Beijing", "### Route\n"), ("规划北京3天的路线", "### 查询景点\n")]
+)
+def test_a_run_without_a_model_begins_with_its_result(here: Path, goal: str, beginning: str) -> None:
+    assert run("run", goal).stdout.startswith(beginning)
+
+
 def test_an_answer_is_rated_and_a_default_mode_is_set(here: Path) -> None:
     run("chat", "What is 2 + 2?", "--mode", "react")
     assert "is rated 4" in run("rate", "4", "--last").stdout

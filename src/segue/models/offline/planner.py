@@ -151,7 +151,8 @@ class Task:
             parts.insert(0, self.say("not_run", tools=tools))
         concluding = self.objective.startswith(self.say("conclude"))
         if not parts and (concluding or _RECAP.search(self.objective)) and (results := self._earlier()):
-            parts = [self.say("recap"), *(answers.result_text(result, self.language) for result in results)]
+            parts = [] if concluding else [self.say("recap")]
+            parts += [answers.result_text(result, self.language) for result in results]
             parts += [self.objective.removeprefix(self.say("conclude")).strip()] if concluding else []
         tools = answers.introduced(self.cards, self.language)
         return [part for part in parts if part] or [self.say("no_fit" if self.cards else "no_tools", tools=tools)]
