@@ -107,7 +107,7 @@ class Completion:
     def whole(self, result: Json) -> Json:
         """The completion of a request that does not stream."""
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        content = {"content": self._text(result), "refusal": None, "annotations": []}
+        content: Json = {"content": self._text(result), "refusal": None, "annotations": []}
         message: Json = {"role": "assistant", **content, **reasoning}
         if calls := self.calls(result):
             message |= {"content": message["content"].strip() or None, "tool_calls": calls}
