@@ -147,6 +147,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "最高：{high}（{most}）；最低：{low}（{least}）；从 {first} 到 {last}：{before} → {after}{change}。",
         "Highest: {high} ({most}); lowest: {low} ({least}); from {first} to {last}: {before} → {after}{change}.",
     ),
+    "no_shorter": (" 日期没有更短的周期。", " The dates have no shorter period."),
     "undated": (" 另有 {count:,} 行没有日期。", " {count:,} rows have no date."),
     "no_result": ("查询没有结果行。", "The query returned no rows."),
     "more_rows": ("\n\n结果不止这些行。", "\n\nThere are more rows than these."),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from segue.prompts.data import phrase
 from segue.prompts.language import Language
@@ -14,6 +14,8 @@ from .tables import EXACT, TABLE, Table
 
 Result = dict[str, Any]
 Every = Literal["day", "week", "month", "quarter", "year"]
+_LENGTHS: tuple[Every, ...] = get_args(Every)
+"""From the shortest period to the longest."""
 MOST_PERIODS = 120
 _SAFE = 2**53
 _LABELS = {
@@ -73,7 +75,8 @@ def groups_of(
 def periods_of(table: Table, column: str, value: str | None, every: Every | None, language: Language) -> Result:
     """Add up a column, or count the rows, for each day, week, month, quarter or year; those without rows are zero.
 
-    `undated` rows belong to no period.
+    Periods are not shorter than those of the dates: figures of months are not spread over days. `undated` rows belong
+    to no period.
 
     Raises:
         ValueError: no row has a date, or there are more than `MOST_PERIODS` such periods.
@@ -84,7 +87,7 @@ def periods_of(table: Table, column: str, value: str | None, every: Every | None
     )[0]
     if first is None:
         raise ValueError(phrase("no_date", language, name=column))
-    step = every or _fitting((last - first).days)
+    step = max(every or _fitting((last - first).days), _period_of(table, when, language), key=_LENGTHS.index)
     start = f"date_trunc('{step}', {when})::TIMESTAMP"
     many = f"SELECT date_diff('{step}', min({start}), max({start})) FROM {TABLE}"
     if table.ask(many, language=language)[0][0] >= MOST_PERIODS:
@@ -101,6 +104,21 @@ def periods_of(table: Table, column: str, value: str | None, every: Every | None
     rows = table.ask(sql, language=language)
     periods = [{"period": label, "rows": count, "figure": plain(figure)} for label, count, figure in rows]
     return {"every": step, "periods": periods, "undated": undated}
+
+
+def _period_of(table: Table, when: str, language: Language) -> Every:
+    """The period that the dates themselves have: month where each is the first day of one, or each the last."""
+    months, days = "date_diff('month', first.day, days.day)", "date_diff('day', first.day, days.day)"
+    sql = f"""
+        WITH days AS (SELECT DISTINCT {when}::DATE AS day FROM {TABLE} WHERE {when} IS NOT NULL),
+            first AS (SELECT min(day) AS day FROM days)
+        SELECT count(*) > 1, bool_and(day(days.day) = 1) OR bool_and(days.day = last_day(days.day)),
+            bool_and({months} % 12 = 0), bool_and({months} % 3 = 0), bool_and({days} % 7 = 0)
+        FROM days, first"""
+    several, monthly, yearly, quarterly, weekly = table.ask(sql, language=language)[0]
+    if several and monthly:
+        return "year" if yearly else "quarter" if quarterly else "month"
+    return "week" if several and weekly else "day"
 
 
 def _fitting(days: int) -> Every:

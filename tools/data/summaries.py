@@ -132,6 +132,8 @@ def trend_summary(result: Result, language: Language) -> str:
         shown = [*periods[:SHOWN], {"period": "…", "figure": "…"}, *periods[-SHOWN:]]
     body = [[period["period"], figure(period["figure"])] for period in shown]
     remarks = _extremes(periods, language)
+    if result["is_longer"]:
+        remarks += phrase("no_shorter", language)
     if result["undated"]:
         remarks += phrase("undated", language, count=result["undated"])
     return "\n\n".join([head, remarks, _table([phrase("period", language), what], body)])

@@ -216,11 +216,15 @@ def trend(
     *,
     folder: DataFolder,
 ) -> Result:
-    """Add up a column, or count the rows, for each day, week, month, quarter or year; a period without rows is 0."""
+    """Add up a column, or count the rows, for each day, week, month, quarter or year; a period without rows is 0.
+
+    Figures of months are not spread over days: where the dates have no shorter period, `is_longer` says so.
+    """
     table, reader = _opened(folder, file, (date_column, value), language)
     when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
     found = periods_of(table, when, summed, every, reader)
     result = {"file": table.file.name, "date_column": when, "value": summed, **found}
+    result["is_longer"] = every not in (None, found["every"])
     return {**result, "summary": trend_summary(result, reader)}
 
 

@@ -142,6 +142,30 @@ async def test_months_are_added_up_and_none_is_left_out(people: Folder) -> None:
 
 
 @pytest.mark.parametrize(
+    ("days", "every", "periods"),
+    [
+        (("2026-01-01", "2026-02-01"), "month", ["2026-01", "2026-02"]),
+        (("2026-01", "2026-03"), "month", ["2026-01", "2026-02", "2026-03"]),
+        (("2026-01-31", "2026-02-28"), "month", ["2026-01", "2026-02"]),
+        (("2025-03-31", "2025-06-30"), "quarter", ["2025-Q1", "2025-Q2"]),
+        (("2024-01-01", "2026-01-01"), "year", ["2024", "2025", "2026"]),
+        (("2026-01-05", "2026-01-12"), "week", ["2026-01-05", "2026-01-12"]),
+        (("2026-01-05", "2026-01-07"), "day", ["2026-01-05", "2026-01-06", "2026-01-07"]),
+        (("2026-01-01",), "day", ["2026-01-01"]),
+    ],
+)
+async def test_periods_are_not_shorter_than_those_of_the_dates(
+    folder: Folder, days: tuple[str, ...], every: str, periods: list[str]
+) -> None:
+    folder.put("a.csv", "\n".join(["when,amount", *(f"{day},5" for day in days)]))
+    found = await folder.call("trend")
+    assert (found["every"], [each["period"] for each in found["periods"]]) == (every, periods)
+    daily = await folder.call("trend", every="day")
+    assert daily["periods"] == found["periods"]
+    assert ("no shorter period" in daily["summary"]) == daily["is_longer"] == (every != "day")
+
+
+@pytest.mark.parametrize(
     ("every", "first", "last", "count"),
     [
         ("week", "2024-01-01", "2024-12-30", 53),
@@ -161,7 +185,7 @@ async def test_each_kind_of_period_covers_all_rows(
 
 @pytest.mark.parametrize(
     ("first", "last", "every"),
-    [("2024-01-01", "2024-02-01", "day"), ("2024-01-01", "2025-06-01", "month"), ("1990-01-01", "2024-01-01", "year")],
+    [("2024-01-01", "2024-02-02", "day"), ("2024-01-01", "2025-06-03", "month"), ("1990-01-01", "2024-01-01", "year")],
 )
 async def test_the_period_that_suits_is_chosen(folder: Folder, first: str, last: str, every: str) -> None:
     folder.put("x.csv", f"date,v\n{first},1\n{last},2\n")
