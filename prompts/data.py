@@ -125,6 +125,11 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "**按{by}汇总{what}**（{file}，{rows:,} 行）：合计 **{total}**",
         "**{what} by {by}** ({file}, {rows:,} rows): **{total}** in all",
     ),
+    "average_of": ("平均{what}", "average {what}"),
+    "group_averages": (
+        "**按{by}的{what}**（{file}，{rows:,} 行）：总体 **{total}**",
+        "**{what} by {by}** ({file}, {rows:,} rows): **{total}** over all rows",
+    ),
     "share": ("占比", "share"),
     "more_groups": ("\n\n另有 {count:,} 组。", "\n\nAnd {count:,} more."),
     "no_rows": ("{file} 里没有数据行。", "{file} has no rows."),

@@ -14,6 +14,7 @@ from .tables import EXACT, TABLE, Table
 
 Result = dict[str, Any]
 Every = Literal["day", "week", "month", "quarter", "year"]
+Measure = Literal["sum", "average"]
 _LENGTHS: tuple[Every, ...] = get_args(Every)
 """From the shortest period to the longest."""
 MOST_PERIODS = 120
@@ -44,26 +45,39 @@ def plain(value: Any) -> Any:
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
-def _sum(value: str | None) -> str:
-    return f"coalesce(sum({quoted(value)}), 0)" if value else "count(*)"
+def _figure(value: str | None, measure: Measure) -> str:
+    if value is None:
+        return "count(*)"
+    return f"avg({quoted(value)})" if measure == "average" else f"coalesce(sum({quoted(value)}), 0)"
 
 
 def groups_of(
-    table: Table, column: str, value: str | None, language: Language, *, most: int, lowest: bool = False
+    table: Table,
+    column: str,
+    value: str | None,
+    language: Language,
+    *,
+    most: int,
+    lowest: bool = False,
+    measure: Measure = "sum",
 ) -> Result:
     """Count the rows of each value of a column, or add up another column for each; the largest first, or the least.
 
-    `groups` are the first of `count`; `rest` is the figure of the others, `total` that of all.
+    `groups` are the first of `count`; `rest` is the sum of the others' figures, `total` the figure of all rows. An
+    average is None where a group has no value.
     """
+    figure = _figure(value, measure)
     sql = f"""
         WITH groups AS (
-            SELECT CAST({quoted(column)} AS VARCHAR) AS name, count(*) AS rows, {_sum(value)} AS figure
+            SELECT CAST({quoted(column)} AS VARCHAR) AS name, count(*) AS rows, {figure} AS figure
             FROM {TABLE} GROUP BY 1
         ), ranked AS (
-            SELECT *, row_number() OVER (ORDER BY figure {"ASC" if lowest else "DESC"}, name NULLS LAST) AS place
+            SELECT *, row_number() OVER (
+                ORDER BY figure {"ASC" if lowest else "DESC"} NULLS LAST, name NULLS LAST
+            ) AS place
             FROM groups
         )
-        SELECT name, rows, figure, count(*) OVER (), (SELECT {_sum(value)} FROM {TABLE}),
+        SELECT name, rows, figure, count(*) OVER (), (SELECT {figure} FROM {TABLE}),
             coalesce(sum(figure) FILTER (place > {most}) OVER (), 0)
         FROM ranked QUALIFY place <= {most} ORDER BY place"""
     found = table.ask(sql, language=language)
@@ -72,8 +86,12 @@ def groups_of(
     return {"groups": groups, "count": count, "total": total, "rest": rest}
 
 
-def periods_of(table: Table, column: str, value: str | None, every: Every | None, language: Language) -> Result:
+def periods_of(
+    table: Table, column: str, value: str | None, every: Every | None, language: Language, measure: Measure = "sum"
+) -> Result:
     """Add up a column, or count the rows, for each day, week, month, quarter or year; those without rows are zero.
+
+    The average of a period without values is None.
 
     Periods are not shorter than those of the dates: figures of months are not spread over days. `undated` rows belong
     to no period.
@@ -92,14 +110,15 @@ def periods_of(table: Table, column: str, value: str | None, every: Every | None
     many = f"SELECT date_diff('{step}', min({start}), max({start})) FROM {TABLE}"
     if table.ask(many, language=language)[0][0] >= MOST_PERIODS:
         raise ValueError(phrase("many_periods", language, first=first, last=last, every=step, most=MOST_PERIODS))
+    averaged = value is not None and measure == "average"
     sql = f"""
         WITH found AS (
-            SELECT {start} AS start, count(*) AS rows, {_sum(value)} AS figure
+            SELECT {start} AS start, count(*) AS rows, {_figure(value, measure)} AS figure
             FROM {TABLE} WHERE {when} IS NOT NULL GROUP BY 1
         ), starts AS (
             SELECT unnest(generate_series(min(start), max(start), INTERVAL 1 {step})) AS start FROM found
         )
-        SELECT {_LABELS[step]}, coalesce(rows, 0), coalesce(figure, 0)
+        SELECT {_LABELS[step]}, coalesce(rows, 0), {"figure" if averaged else "coalesce(figure, 0)"}
         FROM starts LEFT JOIN found USING (start) ORDER BY start"""
     rows = table.ask(sql, language=language)
     periods = [{"period": label, "rows": count, "figure": plain(figure)} for label, count, figure in rows]

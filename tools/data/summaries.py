@@ -49,8 +49,15 @@ def _share(value: Any, total: Any) -> str:
 
 
 def _what(result: Result, language: Language) -> str:
-    """What was added up or counted."""
-    return phrase("rows", language) if result["value"] is None else cell(result["value"])
+    """What was added up, averaged or counted."""
+    if result["value"] is None:
+        return phrase("rows", language)
+    what = cell(result["value"])
+    return phrase("average_of", language, what=what) if is_average(result) else what
+
+
+def is_average(result: Result) -> bool:
+    return bool(result["measure"] == "average" and result["value"] is not None)
 
 
 def describe_summary(result: Result, language: Language) -> str:
@@ -87,19 +94,21 @@ def groups_summary(result: Result, language: Language) -> str:
     """All groups' figures and shares, and the total."""
     by, what, total = cell(result["column"]), _what(result, language), result["total"]
     file, rows = cell(result["file"]), result["rows"]
-    head = phrase("groups", language, by=by, what=what, file=file, rows=rows, total=figure(total))
+    name = "group_averages" if is_average(result) else "groups"
+    head = phrase(name, language, by=by, what=what, file=file, rows=rows, total=figure(total))
     groups = result["groups"][:SHOWN]
-    body = [
-        [_name(group["name"], language), figure(group["figure"]), _share(group["figure"], total)] for group in groups
-    ]
+    heads, body = [by, what], [[_name(group["name"], language), figure(group["figure"])] for group in groups]
+    if not is_average(result):
+        heads.append(phrase("share", language))
+        body = [[*line, _share(group["figure"], total)] for line, group in zip(body, groups, strict=True)]
     rest = result["count"] - len(groups)
     more = phrase("more_groups", language, count=rest) if rest else ""
-    return f"{head}\n\n{_table([by, what, phrase('share', language)], body)}{more}"
+    return f"{head}\n\n{_table(heads, body)}{more}"
 
 
 def top_summary(result: Result, language: Language) -> str:
     """The largest or smallest groups, in order."""
-    groups, total = result["groups"], result["total"]
+    groups, total = result["groups"], 0 if is_average(result) else result["total"]
     if not groups:
         return phrase("no_rows", language, file=cell(result["file"]))
     head = phrase(
@@ -123,6 +132,7 @@ def _ranked(group: Result, total: Any, language: Language) -> str:
 
 def trend_summary(result: Result, language: Language) -> str:
     """The periods' figures, the highest and the lowest, and how the last one differs from the first."""
+    known = [period for period in result["periods"] if period["figure"] is not None]
     what, periods = _what(result, language), result["periods"]
     every = phrase(result["every"], language)
     by, file = cell(result["date_column"]), cell(result["file"])
@@ -131,7 +141,7 @@ def trend_summary(result: Result, language: Language) -> str:
     if len(periods) > 2 * SHOWN:
         shown = [*periods[:SHOWN], {"period": "…", "figure": "…"}, *periods[-SHOWN:]]
     body = [[period["period"], figure(period["figure"])] for period in shown]
-    remarks = _extremes(periods, language)
+    remarks = _extremes(known, language) if known else ""
     if result["is_longer"]:
         remarks += phrase("no_shorter", language)
     if result["undated"]:

@@ -20,7 +20,7 @@ from .columns import date_column as column_of_dates
 from .columns import group_column, value_column
 from .folder import DataFile, DataFolder
 from .png import draw, need_matplotlib
-from .questions import Every, Result, facts_of, groups_of, periods_of, sample_of
+from .questions import Every, Measure, Result, facts_of, groups_of, periods_of, sample_of
 from .sandbox import run_query
 from .sources import peek
 from .summaries import (
@@ -61,6 +61,10 @@ EVERY_WORDS = {
     "quarter": _words("每季, 每个季度, 按季, 季度, quarterly, by quarter, per quarter, each quarter, which quarter"),
     "year": _words("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, by year, per year, which year"),
 }
+MEASURE_WORDS = {
+    "average": _words("平均, 均值, average, averages, mean, avg"),
+    "sum": _words("总和, 总计, 合计, sum, total"),
+}
 KIND_WORDS = {
     "bar": _words("柱状图, 柱形图, 条形图, 柱图, bar chart, bar graph, bars, column chart"),
     "line": _words("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
@@ -89,6 +93,10 @@ ValueColumn = Annotated[
 DateColumn = Annotated[str | None, _argument("The column of dates (日期列); left out: the one there is.")]
 EveryPeriod = Annotated[
     Every | None, _argument("The length of a period (周期); left out: one that suits.", aliases=EVERY_WORDS)
+]
+Measured = Annotated[
+    Measure | None,
+    _argument("What is made of the values of a group (统计方式); left out: the sum.", aliases=MEASURE_WORDS),
 ]
 Kind = Annotated[
     ChartKind | None,
@@ -157,22 +165,24 @@ def count_by(
 @_reads(
     title="分组汇总 · Sum by group",
     keywords=ANALYSIS
-    + _words("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up"),
+    + _words("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up")
+    + MEASURE_WORDS["average"],
 )
 def sum_by(
     file: FileName = None,
     column: GroupColumn = None,
     value: ValueColumn = None,
+    measure: Measured = None,
     language: ReaderLanguage = None,
     *,
     folder: DataFolder,
 ) -> Result:
-    """Add up a numeric column for each value of another one, the largest sum first; a group's `figure` is its sum."""
+    """Add up, or average, a numeric column for each value of another one, the largest `figure` first."""
     table, reader = _opened(folder, file, (column, value), language)
     summed = value_column(table, value, reader)
     if summed is None:
         raise ValueError(phrase("no_numbers", reader, file=table.file.name))
-    result = _grouped(table, group_column(table, column, reader), summed, reader, most=GROUPS)
+    result = _grouped(table, group_column(table, column, reader), summed, reader, most=GROUPS, measure=measure)
     return {**result, "summary": groups_summary(result, reader)}
 
 
@@ -189,15 +199,16 @@ def top_n(
     value: ValueColumn = None,
     n: HowMany = 5,
     lowest: Lowest = False,
+    measure: Measured = None,
     language: ReaderLanguage = None,
     *,
     folder: DataFolder,
 ) -> Result:
-    """Name the groups of a column with the highest sums of another one; of the rows where there is nothing to sum."""
+    """Name the groups of a column with the highest sums, or averages, of another one; where there is none, of rows."""
     table, reader = _opened(folder, file, (column, value), language)
     summed = value_column(table, value, reader)
     chosen = group_column(table, column, reader, many=True)
-    result = {**_grouped(table, chosen, summed, reader, most=n, lowest=lowest), "lowest": lowest}
+    result = {**_grouped(table, chosen, summed, reader, most=n, lowest=lowest, measure=measure), "lowest": lowest}
     return {**result, "summary": top_summary(result, reader)}
 
 
@@ -212,18 +223,20 @@ def trend(
     date_column: DateColumn = None,
     value: ValueColumn = None,
     every: EveryPeriod = None,
+    measure: Measured = None,
     language: ReaderLanguage = None,
     *,
     folder: DataFolder,
 ) -> Result:
-    """Add up a column, or count the rows, for each day, week, month, quarter or year; a period without rows is 0.
+    """Add up or average a column, or count the rows, for each day, week, month, quarter or year.
 
-    Figures of months are not spread over days: where the dates have no shorter period, `is_longer` says so.
+    A period without rows has the sum 0, and no average. Figures of months are not spread over days: where the dates
+    have no shorter period, `is_longer` says so.
     """
     table, reader = _opened(folder, file, (date_column, value), language)
     when, summed = column_of_dates(table, date_column, reader), value_column(table, value, reader)
-    found = periods_of(table, when, summed, every, reader)
-    result = {"file": table.file.name, "date_column": when, "value": summed, **found}
+    found = periods_of(table, when, summed, every, reader, measure or "sum")
+    result = {"file": table.file.name, "date_column": when, "value": summed, "measure": measure or "sum", **found}
     result["is_longer"] = every not in (None, found["every"])
     return {**result, "summary": trend_summary(result, reader)}
 
@@ -306,12 +319,20 @@ def _columns(file: DataFile, language: Language) -> Result:
 
 
 def _grouped(
-    table: Table, column: str, value: str | None, language: Language, *, most: int, lowest: bool = False
+    table: Table,
+    column: str,
+    value: str | None,
+    language: Language,
+    *,
+    most: int,
+    lowest: bool = False,
+    measure: Measure | None = None,
 ) -> Result:
-    """The largest or smallest sums of a column by another one, or without a column the counts."""
-    found = groups_of(table, column, value, language, most=most, lowest=lowest)
+    """The largest or smallest figures of a column by another one, or without a column the counts."""
+    found = groups_of(table, column, value, language, most=most, lowest=lowest, measure=measure or "sum")
     del found["rest"]
-    return {"file": table.file.name, "column": column, "value": value, "rows": table.rows, **found}
+    about = {"column": column, "value": value, "measure": measure or "sum"}
+    return {"file": table.file.name, **about, "rows": table.rows, **found}
 
 
 def _path(path: Path) -> str:

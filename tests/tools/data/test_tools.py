@@ -141,6 +141,19 @@ async def test_months_are_added_up_and_none_is_left_out(people: Folder) -> None:
     assert "1 rows have no date" in result["summary"]
 
 
+async def test_an_average_is_not_a_sum(folder: Folder) -> None:
+    folder.put("a.csv", "day,kind,price\n2026-01-05,a,1\n2026-01-05,a,2\n2026-01-07,b,6\n2026-01-08,c,\n")
+    about = {"column": "kind", "value": "price", "measure": "average"}
+    grouped = await folder.call("sum_by", **about)
+    assert [(group["name"], group["figure"]) for group in grouped["groups"]] == [("b", 6), ("a", 1.5), ("c", None)]
+    assert grouped["total"] == 3 and "| c | — |" in grouped["summary"] and "share" not in grouped["summary"]
+    top = await folder.call("top_n", **about, lowest=True)
+    assert "The kind with the lowest average price is **a**: 1.50." in top["summary"] and "%" not in top["summary"]
+    trend = await folder.call("trend", value="price", measure="average")
+    assert [period["figure"] for period in trend["periods"]] == [1.5, None, 6, None]
+    assert "from 2026-01-05 to 2026-01-07: 1.50 → 6" in trend["summary"]
+
+
 @pytest.mark.parametrize(
     ("days", "every", "periods"),
     [
