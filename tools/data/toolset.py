@@ -26,6 +26,8 @@ _BY = {
     "top_n": ("哪个{}", "哪些{}", "哪种{}", "哪家{}", "which {}", "what {}"),
 }
 """How a sentence asks for groups of a column."""
+_OF = {"sum_by": ("how many {}", "how much {}", "number of {}", "多少{}")}
+"""How a sentence asks for the values of a column of numbers: "how many units" does not count rows."""
 _KINDS: Mapping[str, Kind] = {"column": "text", "value": "number", "date_column": "date"}
 
 
@@ -76,8 +78,13 @@ def _knowing(bound: BoundTool, words: Words, tables: str) -> BoundTool:
     if tables and "sql" in properties:
         sql = properties["sql"]
         properties["sql"] = {**sql, "description": f"{sql['description']} The tables are: {tables}."}
+    forms = ((_BY, "column"), (_OF, "value"))
     asked = [
-        form.format(word) for form in _BY.get(bound.name, ()) for said in words["column"].values() for word in said
+        form.format(word)
+        for form_of, argument in forms
+        for form in form_of.get(bound.name, ())
+        for said in words[argument].values()
+        for word in said
     ]
     spec = {
         **bound.spec,

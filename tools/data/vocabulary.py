@@ -34,7 +34,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 }
 """Words for the same kind of column; any of them names a column if it is the only one of its family."""
 VERBS: Mapping[str, Sequence[str]] = {"amount": ("卖得", "卖的", "sold", "sell", "earned", "earn")}
-"""Further words for a family that are never a column's name."""
+"""Further words for a family that are never a column's name; in a sentence they may be about another column."""
 MAIN_VALUES = ("amount", "profit", "quantity")
 """The families that a question without a value is about, the most likely first."""
 
@@ -80,7 +80,7 @@ def words_for(names: Sequence[str]) -> dict[str, list[str]]:
     return {
         name: [
             word
-            for word in (name, *(word for word in _family_words(family.get(name, "")) if key(word) not in taken))
+            for word in (name, *(word for word in FAMILIES.get(family.get(name, ""), ()) if key(word) not in taken))
             if len(word) > 1
         ]
         for name in names
