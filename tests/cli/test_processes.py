@@ -49,6 +49,15 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
 
 
 @pytest.mark.slow
+def test_the_engine_of_the_data_tools_reports_no_leaks(shell: Shell) -> None:
+    (shell.folder / "data").mkdir()
+    (shell.folder / "data" / "sales.csv").write_text("city,units\nRome,2\nParis,3\nRome,4\n", encoding="utf-8")
+    ran = shell("chat", "units by city", "--agent", "data", "--mode", "react")
+    assert "| Rome | 6 |" in ran.stdout.decode()
+    assert b"leak" not in ran.stderr + shell("doctor").stderr
+
+
+@pytest.mark.slow
 def test_bytes_that_are_no_text_a_plain_locale_and_a_reader_that_goes_away_stop_nothing(shell: Shell) -> None:
     odd = shell.process(
         "chat", "北京\udcff".encode("utf-8", "surrogateescape"), LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
