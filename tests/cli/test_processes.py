@@ -52,9 +52,9 @@ def test_a_plan_from_the_message_to_the_trace(shell: Shell) -> None:
 def test_the_engine_of_the_data_tools_reports_no_leaks(shell: Shell) -> None:
     (shell.folder / "data").mkdir()
     (shell.folder / "data" / "sales.csv").write_text("city,units\nRome,2\nParis,3\nRome,4\n", encoding="utf-8")
-    ran = shell("chat", "units by city", "--agent", "data", "--mode", "react")
+    ran = shell.process("chat", "units by city", "--agent", "data", "--mode", "react")
     assert "| Rome | 6 |" in ran.stdout.decode()
-    assert b"leak" not in ran.stderr + shell("doctor").stderr
+    assert b"leak" not in ran.stderr + shell.process("doctor").stderr
 
 
 @pytest.mark.slow
