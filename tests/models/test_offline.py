@@ -83,6 +83,18 @@ CASES: list[tuple[Any, str, Calls]] = [
     (TOOLS, "推荐一些适合美食游的城市", [("search_cities", {"interests": ["美食"]})]),
     (TOOLS, "预算在300到500元的城市", [("search_cities", {"budget_min": 300, "budget_max": 500})]),
     (TOOLS, "推荐北京的美食", [("get_city_info", {"city": "北京"})]),
+    (TOOLS, "Is Beijing expensive?", [("get_city_info", {"city": "Beijing"})]),
+    (TOOLS, "成都贵不贵", [("get_city_info", {"city": "成都"})]),
+    (
+        TOOLS,
+        "3 days in Beijing and 2 days in Chengdu",
+        [("generate_route", {"city": "Beijing", "days": 3}), ("generate_route", {"city": "Chengdu", "days": 2})],
+    ),
+    (
+        TOOLS,
+        "a route for Beijing and Chengdu, 3 days each",
+        [("generate_route", {"city": "Beijing", "days": 3}), ("generate_route", {"city": "Chengdu", "days": 3})],
+    ),
     (TOOLS, "北京的行程，不要预算，三天", [call for call in trip("北京") if call[0] != "calculate_budget"]),
     (TOOLS, "12的5次方是多少？", [("calculate", {"expression": "12的5次方"})]),
     (TOOLS, "5 plus 3", [("calculate", {"expression": "5 plus 3"})]),

@@ -117,6 +117,7 @@ def query_attractions(cities: CityNames) -> dict[str, Any]:
         *("最佳季节", "什么时候去", "什么季节", "几月去"),
         *("food", "cuisine", "dish", "eat", "specialty", "tell me about", "introduce", "introduction"),
         *("information about", "info about", "info on", "best time to", "best season", "when to visit"),
+        *("expensive", "cheap", "price level", "贵不贵", "贵吗", "便宜吗", "物价"),
     ],
 )
 def get_city_info(city: CityName) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def get_city_info(city: CityName) -> dict[str, Any]:
     keywords=[
         *TRIP,
         *("预算", "费用", "花费", "多少钱", "开销", "花多少", "要花", "计算"),
-        *("budget", "cost", "expense", "how much money", "how expensive", "calculate"),
+        *("budget", "cost", "expense", "how much money", "calculate"),
     ],
 )
 def calculate_budget(city: CityName, days: Days) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def calculate_budget(city: CityName, days: Days) -> dict[str, Any]:
     read_only=True,
     idempotent=True,
     title="生成路线 · Route",
-    keywords=[*TRIP, "路线", "线路", "日程", "怎么安排", "怎么玩", "route", "schedule", "days in"],
+    keywords=[*TRIP, "路线", "线路", "日程", "怎么安排", "怎么玩", "route", "schedule", "days in", "天游"],
 )
 def generate_route(city: CityName, days: Days) -> dict[str, Any]:
     """Spread a city's sights over the days of a stay, at most 8 hours of sights a day, and name a food for each day.

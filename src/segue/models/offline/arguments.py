@@ -21,6 +21,9 @@ _SIDES = {
 """What comes before and after a number that is the end of a range."""
 _RANGE = re.compile(r"\s*(?:-|~|–|至|到|to|and)\s*", re.IGNORECASE)
 _UNIT = re.compile(rf"[\s-]*[A-Za-z{CJK}]")
+_JOINT = re.compile(r"\b(?:and|then)\b|(?<!\d),|,(?!\d)|[，;；、。\n]|和|然后|再|以及", re.IGNORECASE)
+"""What stands between two clauses."""
+_MOST_CLAUSES = 10
 _NEAR = 12
 """Characters between a number and the word that says which argument it is."""
 
@@ -42,6 +45,22 @@ def read_arguments(card: Card, text: str) -> Reading:
         elif quoted and parameter.is_free and parameter.required and not found[parameter.name]:
             found[parameter.name] = [quoted.pop(0)]
     return {name: hits for name, hits in found.items() if hits}
+
+
+def readings(card: Card, text: str) -> list[Reading]:
+    """What a text says of a tool's arguments, for each of its clauses where each gives the same ones.
+
+    "3 days in Beijing and 2 days in Chengdu" gives two readings, "Beijing and Chengdu for 3 days" one.
+    """
+    if len(joints := [*_JOINT.finditer(text)]) >= _MOST_CLAUSES:
+        return [read_arguments(card, text)]
+    ends = [0, *(at for joint in joints for at in joint.span()), len(text)]
+    clauses = [range(start, end) for start, end in zip(ends[::2], ends[1::2], strict=True)]
+    each = [read_arguments(card, masked(text, {*range(len(text))} - {*clause})) for clause in clauses]
+    names = {frozenset(reading) for reading in each}
+    if len(each) > 1 and len(names) == 1 and len(each[0]) > 1 and all(p.name in each[0] for p in card.required):
+        return each
+    return [read_arguments(card, text)]
 
 
 def _values(parameter: Parameter, card: Card, text: str) -> list[Found]:

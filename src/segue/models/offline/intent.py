@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .arguments import Reading, read_arguments
+from .arguments import Reading, read_arguments, readings
 from .card import Card, Parameter
 from .text import Found, arithmetic, masked, occurrences, places, quotations, unused
 
@@ -174,7 +174,8 @@ def _named(card: Card, text: str) -> frozenset[int]:
 def _fits(cards: Sequence[Card], text: str, before: Sequence[str], turns: Sequence[str]) -> list[Fit]:
     """The tools that a passage names, without those that give way to another."""
     spoken = masked(text, places(quotations(text)))
-    fits = [Fit(card, text, named, read_arguments(card, text)) for card in cards if (named := _named(card, spoken))]
+    named = {card.name: _named(card, spoken) for card in cards}
+    fits = [Fit(card, text, named[card.name], r) for card in cards if named[card.name] for r in readings(card, text)]
     fits = [_with_known(fit, before, turns) for fit in fits]
     return [fit for fit in fits if not any(_gives_way(fit, other) for other in fits)]
 
