@@ -62,6 +62,11 @@ _FAULTS: Mapping[str, str] = {
 """What can be wrong in the file of a workflow, by the English reason."""
 
 ERRORS: Mapping[str, str] = {
+    "The workflow {workflow} has no scenarios: name a file of them in its front matter, such as "
+    "'scenarios: mine.yaml', or choose another user, such as --user llm_profile.": (
+        "工作流 {workflow} 没有场景：请在它的前置元数据中指定场景文件，例如 'scenarios: mine.yaml'，"
+        "或选择其他用户，例如 --user llm_profile。"
+    ),
     "--say gives lines to scripted_user, and the user is {mode}: add --user scripted_user, or leave it out.": (
         "--say 是给 scripted_user 的台词，而当前用户是 {mode}：请加上 --user scripted_user，或去掉 --say。"
     ),

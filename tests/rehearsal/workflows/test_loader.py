@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from segue.core.errors import InvalidWorkflow, UnknownScenario, UnknownWorkflow
+from segue.core.errors import ConfigurationError, InvalidWorkflow, UnknownScenario, UnknownWorkflow
 from segue.prompts.errors import render
 from segue.rehearsal.workflows import find_scenario, load_scenarios, load_workflow, shipped_names, workflow_file
+from segue.rehearsal.workflows.questions import Questions
 
 WORKFLOW = """\
 ---
@@ -45,6 +46,13 @@ Be brief.
 """
 
 
+SECOND_SLOT = """slots:
+  card:
+    description: the number of the reader's card
+    ask: Which card?
+"""
+
+
 def written(folder: Path, text: str, name: str = "lending.md") -> str:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -63,6 +71,18 @@ def test_or_plain_yaml(tmp_path: Path) -> None:
     assert load_workflow(written(tmp_path, front + "policy: Be brief.\n", "lending.yaml")) == load_workflow(
         written(tmp_path, WORKFLOW)
     )
+
+
+def test_keywords_may_be_left_out(tmp_path: Path) -> None:
+    without = WORKFLOW.replace("    keywords: [which book]\n", "").replace("slots:\n", SECOND_SLOT, 1)
+    questions = Questions(load_workflow(written(tmp_path, without)))
+    assert questions.asked("What is the title of the book?") == ["title"]
+    assert questions.asked("May I have your card's number?") == ["card"]
+
+
+def test_a_workflow_without_scenarios_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"lending\.md has no scenarios: .* --user llm_profile"):
+        find_scenario(written(tmp_path, WORKFLOW), "")
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
@@ -93,6 +113,22 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
         ("    keywords:", "    pattern: '['\n    keywords:", "line 8, slots.title.pattern: should be a regular"),
         ("  closing: Anything else?\n", "", "line 26, answers: the answer 'closing' is missing"),
         ("  lent: Here it is.\n", "  lent: Here.\n  lent: There.\n", "line 29, answers.lent: this key is repeated"),
+        (
+            "Which book?",
+            "Which book, {reader}?",
+            "line 7, slots.title.ask: 'reader' is no slot or API; use one of: title",
+        ),
+        ("There is no {title}.", "No {find.x|title}.", "line 27, answers.unknown: 'find' is no slot or API"),
+        (
+            "call: lend_book",
+            "arguments: {title: '{book}'}\n    call: find_book",
+            "line 24, procedure.1.arguments.title: 'book' is no slot or API",
+        ),
+        (
+            "    keywords: [which book]",
+            "    replies: ['{it}']\n    keywords: [which book]",
+            "line 8, slots.title.replies: 'it' is no slot or API; use one of: value",
+        ),
         ("slots:\n", "slots: [\n", "this is not valid YAML"),
         ("---\n\nBe brief.\n", "", "line 1: the front matter should end with a line with '---'"),
     ],

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import ValidationError
 
-from ...core.errors import UnknownScenario, UnknownWorkflow
+from ...core.errors import ConfigurationError, UnknownScenario, UnknownWorkflow
 from .document import Document, read_document
 from .scenario import Scenario
 from .workflow import Record, Workflow
@@ -115,8 +115,15 @@ def find_scenario(name: str, scenario: str) -> Scenario:
 
     Raises:
         UnknownScenario: listing the scenarios that there are.
+        ConfigurationError: there are none.
     """
     listed = load_scenarios(name)
+    if not listed:
+        raise ConfigurationError(
+            "The workflow {workflow} has no scenarios: name a file of them in its front matter, such as "
+            "'scenarios: mine.yaml', or choose another user, such as --user llm_profile.",
+            workflow=name,
+        )
     for found in listed:
         if found.name == scenario:
             return found

@@ -1,13 +1,14 @@
 """Records of a workflow: slots, APIs with their preconditions, the procedure and the answers."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ...core.errors import listed
 from ...core.records import Json
+from .references import references
 
 Location = tuple[str | int, ...]
 """The path of a value in a document: keys and list indexes."""
@@ -33,8 +34,8 @@ class Slot(Record):
     description: str = Field(min_length=1)
     ask: str = Field(min_length=1)
     """The question; `{references}` are filled in."""
-    keywords: tuple[str, ...] = Field(min_length=1)
-    """Words by which a simulated user recognises a question about it."""
+    keywords: tuple[str, ...] = ()
+    """Words by which a simulated user recognises a question about it; without any, by the description."""
     pattern: str = ""
     """A regular expression for its value in the user's text: its first group, or the whole match."""
     choices: Mapping[str, tuple[str, ...]] = {}
@@ -143,6 +144,7 @@ class Workflow(Record):
             yield from self._faults_of_step(("procedure", place), step)
         if self.repeat_from:
             yield from self._unknown(("repeat_from",), [self.repeat_from], names, "step")
+        yield from self._faults_of_templates()
         for required in ("closing", "failed"):
             if required not in self.answers:
                 yield Misfit(("answers",), "the answer '{name}' is missing", {"name": required})
@@ -162,6 +164,23 @@ class Workflow(Record):
         if api := self.apis.get(step.call):
             parameters = api.parameters.get("properties", {})
             yield from self._unknown((*at, "arguments"), step.arguments, parameters, "parameter")
+
+    def _faults_of_templates(self) -> Iterator[Misfit]:
+        """References that nothing fills in: to neither a slot nor a result."""
+        known = [*self.slots, *self.apis]
+        for name, slot in self.slots.items():
+            yield from self._unfilled(("slots", name, "ask"), slot.ask, known)
+            for reply in slot.replies:
+                yield from self._unfilled(("slots", name, "replies"), reply, ["value"])
+        for name, answer in self.answers.items():
+            yield from self._unfilled(("answers", name), answer, [*known, "error"])
+        for place, step in enumerate(self.procedure):
+            for name, template in step.arguments.items():
+                yield from self._unfilled(("procedure", place, "arguments", name), str(template), known)
+
+    def _unfilled(self, at: Location, template: str, known: Sequence[str]) -> Iterator[Misfit]:
+        names = [part.split(".")[0] for reference in references(template) for part in reference.split("|")]
+        yield from self._unknown(at, names, known, "slot or API")
 
     def _unknown(self, at: Location, names: Any, known: Any, kind: str) -> Iterator[Misfit]:
         for name in names:
