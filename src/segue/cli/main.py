@@ -22,17 +22,18 @@ from .commands.simulate import simulate
 from .commands.start import demo, init
 from .commands.workflows import workflows
 from .dialog.verdicts import Decisions, with_bare_approvals
-from .exits import EXIT_CODES, OutputGroup, remark, report_errors
+from .exits import EXIT_CODES, remark, report_errors
 from .latest import LATEST, named
 from .remembered import continued, for_task
+from .sections import SectionedGroup
 from .settings import DEFAULT_DATABASE, Settings
 from .views.consoles import piped_text
 from .views.sanitize import from_shell
 
 app = typer.Typer(
     name="segue",
-    cls=OutputGroup,
-    help=f"Talk with tool-using agents that do not lose work.\n\nExit codes: {EXIT_CODES}.",
+    cls=SectionedGroup,
+    help=f"Chat with durable agents.\n\nExit codes: {EXIT_CODES}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
