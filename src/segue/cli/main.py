@@ -200,7 +200,7 @@ def answer(
     db: options.Database = DEFAULT_DATABASE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Answer what a task waits with, and resume it.
+    """Answer a task's question or approve its calls, and resume it.
 
     A question is answered with a text. Calls that wait are approved, edited or rejected: an
     option names its call by the number shown with it, or applies to every call that no other
@@ -318,7 +318,7 @@ def worker(
     agents: options.Agents = "",
     db: options.Database = DEFAULT_DATABASE,
 ) -> None:
-    """Run the tasks that other processes leave to workers over a PostgreSQL database.
+    """Start a worker, which runs the tasks of a PostgreSQL database.
 
     Ctrl-C or SIGTERM hands its tasks over to the other workers; the second one stops them where they are.
     """
