@@ -182,7 +182,7 @@ WORDS: Mapping[str, str] = {
     # why a schema cannot be used
     "the references of its schema add more than {n} values": "其 schema 的引用会增加超过 {n} 个值",
     "its schema has more than {n} levels": "其 schema 超过 {n} 层",
-    "its schema refers to what it does not have": "其 schema 引用了不存在的内容",
+    "its schema has an unresolvable $ref": "其 schema 的 $ref 无法解析",
     "none": "无",
     # kinds of names, and roles
     "bot": "机器人",

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -40,8 +39,8 @@ _LATER = "SELECT * FROM calls WHERE thread_id = ? AND started_at > ? ORDER BY po
 _UNDER_WAY = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND state = 'running' ORDER BY position"
 _FINISHED = "SELECT * FROM calls WHERE thread_id = ? AND state = 'done' AND orphaned = 0 ORDER BY position"
 
-PAGE = 500
-"""Calls that are read and decoded at once."""
+DECODED = 500
+"""Calls that are decoded at once."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -66,13 +65,12 @@ async def calls_of(
     Raises:
         DamagedRow: one of them cannot be read.
     """
-    left, calls = sys.maxsize if limit is None else limit, list[Call]()
-    while left > 0:
-        rows = await database.read(methodcaller("fetched", _OF_TASK, (thread_id, task_id, min(left, PAGE), after)))
-        calls += [from_row(Call, row) for row in rows]
-        if len(rows) < PAGE:
-            break
-        left, after = left - PAGE, after + PAGE
+    values = (thread_id, task_id, ALL if limit is None else limit, after)
+    rows = await database.read(methodcaller("fetched", _OF_TASK, values))
+    calls: list[Call] = []
+    for start in range(0, len(rows), DECODED):
+        calls += [from_row(Call, row) for row in rows[start : start + DECODED]]
+        await asyncio.sleep(0)  # a long task leaves the event loop to others in between
     return calls
 
 

@@ -160,6 +160,19 @@ def test_only_the_first_invalid_item_of_a_list_is_reported_and_not_every_unknown
         )
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/conversations"])
+def test_metadata_with_many_entries_is_one_error(serve: Any, path: str) -> None:
+    served = serve(dataclasses.replace(ROOMY, body_bytes=100_000))
+    about = {"model": "a", "input": "x", "messages": [{"role": "user", "content": "x"}]}
+    wanted = {"/v1/chat/completions": ("model", "messages"), "/v1/responses": ("model", "input")}.get(path, ())
+    body = {**{name: about[name] for name in wanted}, "metadata": {f"key{n}": n for n in range(1100)}}
+    with served.client(headers=ALPHA) as client:
+        refused = client.post(path, json=body)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"].count("metadata") == 1, refused.text
+    assert "more than 1000 fields" in refused.json()["error"]["message"]
+
+
 def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None:
     served = serve(dataclasses.replace(ROOMY, tasks=1, streams=9))
     with served.client(headers=ALPHA) as client:

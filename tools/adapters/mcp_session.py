@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr, ValidationError
 
 from segue.core.agents import McpServer
+from segue.core.json_depth import Outline
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -21,6 +22,8 @@ CONNECT_SECONDS = 30.0
 """How long a server may take to start and say its tools, where it sets no timeout."""
 CLOSE_SECONDS = 10.0
 """How long a server may take to end, before its task is cancelled."""
+MOST_PAGES = 1000
+"""Of a list of tools."""
 READ_SECONDS = 300.0
 """How long an HTTP server may be silent in the middle of a reply."""
 LINE_CHARS = 10_000
@@ -50,6 +53,9 @@ class Session:
         self._owner: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
         self._refused = ""
+        self._was_alone = False
+        """Whether one call was pending when a message was refused: that message was its result."""
+        self._pending = 0
         """Why a message of the server was refused and the session ended; empty where none was."""
 
     async def tools(self) -> list["Tool"]:
@@ -90,6 +96,7 @@ class Session:
 
         from .mcp_limits import REFUSED
 
+        self._pending += 1
         try:
             return await client.call_tool(name, dict(arguments), meta=meta)
         except ValidationError as error:
@@ -101,9 +108,11 @@ class Session:
                 raise
             if self._client is client:
                 self._client = None
-            if self._refused:
+            if self._refused and self._was_alone:
                 raise TooMuch(self._refused) from error
             raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
+        finally:
+            self._pending -= 1
 
     @property
     def _known(self) -> "Client | None":
@@ -144,7 +153,8 @@ class Session:
         leave = self._leave
 
         def refuse(reason: str) -> None:
-            self._refused = reason
+            self._refused, self._was_alone = reason, self._pending == 1
+            self._client = None  # what is called from now on opens the session anew
             leave.set()
 
         async with _connected(self.server, stderr, refuse) as client:
@@ -199,23 +209,22 @@ async def _all_tools(client: "Client") -> list["Tool"]:
     """The pages of the list of tools.
 
     Raises:
-        TooMuch: together they are larger than one message may be.
+        TooMuch: together they are larger than one message may be, or there are too many pages.
     """
-    from .mcp_limits import MOST_BYTES, TOO_LONG
+    from .mcp_limits import MOST_BYTES, MOST_VALUES, TOO_LONG, TOO_MANY
 
     page = await client.list_tools()
-    tools, size = list(page.tools), _size(page.tools)
+    tools, size, values, pages = list(page.tools), 0, 0, 1
     while page.next_cursor:
         page = await client.list_tools(cursor=page.next_cursor)
         tools += page.tools
-        size += _size(page.tools) + len(page.next_cursor or "")
-        if size > MOST_BYTES:
+        text = b"".join(tool.model_dump_json().encode() for tool in page.tools)
+        size, values, pages = size + len(text), values + Outline.of(text, MOST_VALUES).values, pages + 1
+        if size > MOST_BYTES or pages > MOST_PAGES:
             raise TooMuch(TOO_LONG)
+        if values > MOST_VALUES:
+            raise TooMuch(TOO_MANY)
     return tools
-
-
-def _size(tools: list["Tool"]) -> int:
-    return sum(len(tool.model_dump_json()) for tool in tools)
 
 
 def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:

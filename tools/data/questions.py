@@ -105,7 +105,8 @@ def periods_of(
     )[0]
     if first is None:
         raise ValueError(phrase("no_date", language, name=column))
-    step = max(every or _fitting((last - first).days), _period_of(table, when, language), key=_LENGTHS.index)
+    own = _period_of(table, when, 3 if every else 2, language)
+    step = max(every or _fitting((last - first).days), own, key=_LENGTHS.index)
     start = f"date_trunc('{step}', {when})::TIMESTAMP"
     many = f"SELECT date_diff('{step}', min({start}), max({start})) FROM {TABLE}"
     if table.ask(many, language=language)[0][0] >= MOST_PERIODS:
@@ -125,13 +126,17 @@ def periods_of(
     return {"every": step, "periods": periods, "undated": undated}
 
 
-def _period_of(table: Table, when: str, language: Language) -> Every:
-    """The period that the dates themselves have: month where each is the first day of one, or each the last."""
+def _period_of(table: Table, when: str, least: int, language: Language) -> Every:
+    """The period that the dates themselves have: month where each is the first day of one, or each the last.
+
+    Fewer than `least` different dates, and those with a time of day, have none but days.
+    """
     months, days = "date_diff('month', first.day, days.day)", "date_diff('day', first.day, days.day)"
     sql = f"""
         WITH days AS (SELECT DISTINCT {when}::DATE AS day FROM {TABLE} WHERE {when} IS NOT NULL),
             first AS (SELECT min(day) AS day FROM days)
-        SELECT count(*) > 1, bool_and(day(days.day) = 1) OR bool_and(days.day = last_day(days.day)),
+        SELECT count(*) >= {least} AND (SELECT bool_and({when} = {when}::DATE) FROM {TABLE}),
+            bool_and(day(days.day) = 1) OR bool_and(days.day = last_day(days.day)),
             bool_and({months} % 12 = 0), bool_and({months} % 3 = 0), bool_and({days} % 7 = 0)
         FROM days, first"""
     several, monthly, yearly, quarterly, weekly = table.ask(sql, language=language)[0]

@@ -57,7 +57,7 @@ def _what(result: Result, language: Language) -> str:
 
 
 def is_average(result: Result) -> bool:
-    return bool(result["measure"] == "average" and result["value"] is not None)
+    return result.get("measure") == "average" and result["value"] is not None
 
 
 def describe_summary(result: Result, language: Language) -> str:

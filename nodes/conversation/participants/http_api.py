@@ -56,10 +56,13 @@ class HttpTool(Marked):
         """Send the request; {status_code, data} whatever the status.
 
         Raises:
-            ValueError: an argument would lead to another path.
+            ValueError: an argument of the path is empty or missing, or would lead to another path.
         """
+        slots = _SLOT.findall(str(self.api["url"]).partition("?")[0])
+        if empty := next((name for name in slots if not str(arguments.get(name, ""))), None):
+            raise ValueError(f"the argument '{empty}' of the URL is empty: give it a value")
         url = _SLOT.sub(lambda slot: quote(str(arguments.get(slot[1], "")), safe=""), str(self.api["url"]))
-        if segment := _dots(url):
+        if segment := _dot_segment(url):
             raise ValueError(
                 f"the arguments put '{segment}' into the URL, which leads to another path: give values without it"
             )
@@ -72,7 +75,7 @@ class HttpTool(Marked):
             return {"status_code": response.status_code, "data": _data(response, await _body(response))}
 
 
-def _dots(url: str) -> str:
+def _dot_segment(url: str) -> str:
     """A segment of the URL's path that stands for a folder, as '..' does; empty where there is none."""
     path = re.split(r"[?#]", url, maxsplit=1)[0]
     for _ in range(MOST_DECODED):
@@ -129,7 +132,7 @@ def _check(api: Mapping[str, Any], allowed: Any) -> None:
             name=api.get("name", "?"),
             place=place or "no host",
         )
-    if segment := _dots(_SLOT.sub("x", str(api["url"]))):
+    if segment := _dot_segment(_SLOT.sub("x", str(api["url"]))):
         raise ConfigurationError(
             "The URL of the API {name} has a segment '{segment}': write the path that it leads to.",
             name=api.get("name", "?"),

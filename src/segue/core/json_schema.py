@@ -1,5 +1,6 @@
 """JSON schemas of tools, as a model should see them."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -11,6 +12,8 @@ NOISE = ("examples", "keywords", "aliases")
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES = ("default", "enum", "const", "required")
+_DATA = (*_VALUES, "examples")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 MOST_INLINED = 10_000
 """Values that references may add to a schema: a few of them that refer to one another could add billions."""
 
@@ -100,9 +103,15 @@ class _Inlining:
 
     def _members(self, part: Mapping[str, Any], within: tuple[str, ...], depth: int) -> dict[str, Any]:
         members = {key: inner for key, inner in part.items() if key != "$defs" or not within}
-        return {
-            key: inner if key == "$defs" else self.value(inner, within, depth + 1) for key, inner in members.items()
-        }
+        return {key: self._member(key, inner, within, depth + 1) for key, inner in members.items()}
+
+    def _member(self, key: str, inner: Any, within: tuple[str, ...], depth: int) -> Any:
+        """A member of a schema: data stays as it is, and a property may be called like a keyword."""
+        if key == "$defs" or key in _DATA:
+            return inner
+        if key in _NAMED and isinstance(inner, Mapping):
+            return {name: self.value(named, within, depth + 1) for name, named in inner.items()}
+        return self.value(inner, within, depth)
 
 
 def _target(schema: Mapping[str, Any], ref: str) -> Any:
@@ -112,7 +121,8 @@ def _target(schema: Mapping[str, Any], ref: str) -> Any:
         if isinstance(target, Mapping):
             target = target.get(name)
         else:
-            target = target[int(name)] if isinstance(target, list) and name in map(str, range(len(target))) else None
+            place = int(name) if _INDEX.fullmatch(name) else -1
+            target = target[place] if isinstance(target, list) and 0 <= place < len(target) else None
     if start != "#" or target is None:
-        raise UnusableSchema(f"its schema refers to what it does not have ({ref[:100]})")
+        raise UnusableSchema(f"its schema has an unresolvable $ref ({ref[:100]})")
     return target

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 MOST_FIELDS = 1000
 """Fields of a request that has only some: each of the others would be an error of its own."""
@@ -12,12 +12,25 @@ Items = Annotated[list[Item], Field(fail_fast=True)]
 """A list of which only the first invalid item is reported."""
 
 
+def few(given: Any) -> Any:
+    """Refuse an object with very many fields, each of which could be an error.
+
+    Raises:
+        ValueError.
+    """
+    if isinstance(given, dict) and len(given) > MOST_FIELDS:
+        raise ValueError(f"it has more than {MOST_FIELDS} fields")
+    return given
+
+
+Texts = Annotated[dict[str, str], BeforeValidator(few)]
+"""Texts by name."""
+
+
 class RequestBody(BaseModel, extra="forbid"):
     """A request; a field that it does not have is refused."""
 
     @model_validator(mode="before")
     @classmethod
     def _has_few_fields(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > MOST_FIELDS:
-            raise ValueError(f"it has more than {MOST_FIELDS} fields")
-        return given
+        return few(given)

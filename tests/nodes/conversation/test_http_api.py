@@ -105,6 +105,12 @@ async def test_arguments_that_make_dots_together_are_refused_too(place: str, pat
     assert called.status_code == (200 if path == "x{a}" else 500)
 
 
+@pytest.mark.parametrize("given", [{}, {"id": ""}])
+async def test_an_argument_of_the_path_is_needed(place: str, given: dict[str, str]) -> None:
+    (failed,) = await results({"url": f"http://{place}/orders/{{id}}", "method": "DELETE"}, place, **given)
+    assert failed.status_code == 500 and "the argument 'id' of the URL is empty" in str(failed.data)
+
+
 async def test_dots_within_a_name_or_a_query_stay(place: str) -> None:
     get = {"url": f"http://{place}/orders/{{id}}?up=..", "method": "GET"}
     for value in ("a..b", "...", "1.5", "..a"):

@@ -159,6 +159,10 @@ async def test_an_average_is_not_a_sum(folder: Folder) -> None:
     [
         (("2026-01-01", "2026-02-01"), "month", ["2026-01", "2026-02"]),
         (("2026-01", "2026-03"), "month", ["2026-01", "2026-02", "2026-03"]),
+        (("2026-01-01", "2026-02-01", "2026-04-01"), "month", ["2026-01", "2026-02", "2026-03", "2026-04"]),
+        (("2026-01-05", "2026-01-12", "2026-01-19"), "week", ["2026-01-05", "2026-01-12", "2026-01-19"]),
+        (("2026-01-01 10:00", "2026-01-03 10:00"), "day", ["2026-01-01", "2026-01-02", "2026-01-03"]),
+        (("2026-01-01 10:00", "2026-02-01 10:00", "2026-03-01 10:00"), "month", ["2026-01", "2026-02", "2026-03"]),
         (("2026-01-31", "2026-02-28"), "month", ["2026-01", "2026-02"]),
         (("2025-03-31", "2025-06-30"), "quarter", ["2025-Q1", "2025-Q2"]),
         (("2024-01-01", "2026-01-01"), "year", ["2024", "2025", "2026"]),
@@ -173,9 +177,17 @@ async def test_periods_are_not_shorter_than_those_of_the_dates(
     folder.put("a.csv", "\n".join(["when,amount", *(f"{day},5" for day in days)]))
     found = await folder.call("trend")
     assert (found["every"], [each["period"] for each in found["periods"]]) == (every, periods)
-    daily = await folder.call("trend", every="day")
-    assert daily["periods"] == found["periods"]
-    assert ("no shorter period" in daily["summary"]) == daily["is_longer"] == (every != "day")
+
+
+async def test_a_shorter_period_than_that_of_the_dates_is_not_made_up(folder: Folder) -> None:
+    months = ["2026-01-01,5", "2026-02-01,5", "2026-03-01,5"]
+    folder.put("a.csv", "\n".join(["when,amount", *months]))
+    found = await folder.call("trend", every="day")
+    assert (found["every"], found["is_longer"], len(found["periods"])) == ("month", True, 3)
+    assert "The dates have no shorter period." in found["summary"]
+    folder.put("a.csv", "\n".join(["when,amount", *months[:2]]))
+    found = await folder.call("trend", every="day")
+    assert (found["every"], found["is_longer"], len(found["periods"])) == ("day", False, 32), "two dates say nothing"
 
 
 @pytest.mark.parametrize(

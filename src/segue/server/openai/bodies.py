@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ...core.attachments import UPLOAD_SECONDS
 from ...core.errors import InvalidMessage
-from ..request_body import Items
+from ..request_body import Items, Texts
 from .content_parts import ContentPart, File
 
 
@@ -126,7 +126,7 @@ class CompletionRequest(OwnTools):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None
-    metadata: dict[str, str] | None = Field(default=None, description="`session_id` names the session")
+    metadata: Texts | None = Field(default=None, description="`session_id` names the session")
     user: str | None = Field(default=None, description="names the session where nothing else does")
     response_format: ResponseFormat | None = None
     modalities: Items[Literal["text"]] | None = None

@@ -5,15 +5,17 @@ Source: OpenAI's API reference, "Responses" and "Conversations".
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ..openai.bodies import ChatMessage, FunctionSpec, OfAgent, OwnTools
 from ..openai.content_parts import ContentPart, FileData, ImageUrl
-from ..request_body import Items, RequestBody
+from ..request_body import Items, RequestBody, few
 from ..routes.dependencies import LONGEST, NAME
 
 Metadata = Annotated[
-    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+    BeforeValidator(few),
 ]
 ResponseId = Annotated[str, Field(max_length=200)]
 

@@ -139,15 +139,16 @@ async def timeline(
 ) -> LongJsonResponse:
     """One snapshot for each turn, recursion and step, with what happened and the external effects."""
     entries = await service.app.timeline(await service.own_session(tenant, session_id), limit=limit + 1)
-    items = [
-        {
-            **_of(TimelineEntryView, entry),
-            "effects": [_of(EffectView, effect) for effect in entry["effects"]],
-            "forked_from": origin_view(entry["forked_from"], tenant),
-        }
-        for entry in entries[-limit:]
-    ]
+    items = await asyncio.to_thread(lambda: [_timeline_entry(entry, tenant) for entry in entries[-limit:]])
     return LongJsonResponse({"items": items, "more": len(entries) > limit})
+
+
+def _timeline_entry(entry: Json, tenant: Tenant) -> Json:
+    return {
+        **_of(TimelineEntryView, entry),
+        "effects": [_of(EffectView, effect) for effect in entry["effects"]],
+        "forked_from": origin_view(entry["forked_from"], tenant),
+    }
 
 
 @router.get("/api/sessions/{session_id}/diff", response_model=DifferenceView, responses=CONFLICT)

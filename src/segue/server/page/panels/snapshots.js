@@ -19,6 +19,8 @@ import { Entry } from "./parts/snapshot-entry.js";
 
 /** How many snapshots are loaded at first, of which a long session has far more. */
 const FIRST = 500;
+/** The most that the service gives at once. */
+const MOST = 100_000;
 
 /** The snapshot to compare with; it stays when another session is opened, so that two sessions can be compared. */
 const marked = signal(/** @type {Place | null} */ (null));
@@ -42,7 +44,14 @@ function Snapshots({ session }) {
   /** @type {Snapshot[]} */
   const entries = loaded.value.items;
   const origin = entries.findLast((entry) => entry.forked_from)?.forked_from;
-  /** @param {Snapshot} snapshot */
+  /** @param {{ limit: number, setLimit: (limit: number) => void }} props */
+function Older({ limit, setLimit }) {
+  if (limit >= MOST) return null;
+  const onClick = () => setLimit(Math.min(2 * limit, MOST));
+  return html`<button type="button" class="quiet older" onClick=${onClick}>${t("snapshots.older")}</button>`;
+}
+
+/** @param {Snapshot} snapshot */
   const choose = (snapshot) => {
     if (!first) marked.value = { session, snapshot };
     else if (first.session === session && first.snapshot.checkpoint_id === snapshot.checkpoint_id) marked.value = null;
@@ -59,10 +68,7 @@ function Snapshots({ session }) {
   return html`<p class="about">${t("snapshots.about")}</p>
     ${origin && html`<${Forked} from=${origin.session_id} compare=${() => toOrigin(origin.session_id)} />`}
     ${first && html`<${Marked} first=${first} session=${session} />`}
-    ${loaded.value.more &&
-    html`<button type="button" class="quiet older" onClick=${() => setLimit(2 * limit)}>
-      ${t("snapshots.older")}
-    </button>`}
+    ${loaded.value.more && html`<${Older} limit=${limit} setLimit=${setLimit} />`}
     <ol class="snapshots">
       ${entries.map(
         (entry, place) => html`<${Entry}

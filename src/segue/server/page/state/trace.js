@@ -14,14 +14,15 @@ const PAGES = 10;
  * @returns {Promise<Trace>}
  */
 export async function readTrace(taskId) {
-  const path = `/api/tasks/${encodeURIComponent(taskId)}?html=true`;
+  const path = `/api/tasks/${encodeURIComponent(taskId)}`;
   /** @type {Trace} */
-  let trace = await get(path);
+  let trace = await get(`${path}?html=true`);
   for (let read = 1; trace.next && read < PAGES; read++) {
     const { after_event, after_call } = trace.next;
     /** @type {Trace} */
-    const page = await get(`${path}&after_event=${after_event}&after_call=${after_call}`);
-    trace = { ...page, events: [...trace.events, ...page.events], calls: [...trace.calls, ...page.calls] };
+    const page = await get(`${path}?after_event=${after_event}&after_call=${after_call}`);
+    const events = [...trace.events, ...page.events];
+    trace = { ...page, task: trace.task, events, calls: [...trace.calls, ...page.calls] };
   }
   return trace;
 }
