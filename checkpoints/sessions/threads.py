@@ -123,7 +123,7 @@ class Threads:
     async def find_place(self, text: str, thread_id: str | None = None) -> Place:
         return await find_place(self._database, text, thread_id)
 
-    async def began(self, thread_id: str) -> float:
+    async def oldest_checkpoint_time(self, thread_id: str) -> float:
         """When the thread's oldest checkpoint was made; 0 where that is not known, or there is none."""
         rows = await self._database.read(lambda connection: connection.fetched(_OLDEST, (thread_id,)))
         with suppress(ValueError, TypeError, AttributeError):

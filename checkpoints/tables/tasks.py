@@ -341,7 +341,7 @@ class Tasks:
         values = {"agent_id": agent_id, "thread_id": thread_id, "limit": most, "before": before, "prefix": prefix}
         return [shown(row) for row in await self._database.read(lambda db: db.fetched(_LIST, values))]
 
-    async def of_thread(self, thread_id: str) -> Sequence[str]:
+    async def task_ids(self, thread_id: str) -> Sequence[str]:
         """Return the ids of a thread's tasks, oldest first."""
         rows = await self._database.read(lambda db: db.fetched(_NUMBERED, (thread_id,)))
         return [str(row["task_id"]) for row in rows]

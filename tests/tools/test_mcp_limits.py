@@ -109,6 +109,22 @@ async def test_a_result_that_is_too_large_is_the_calls_error_and_the_next_call_w
 
 
 @pytest.mark.slow
+async def test_a_call_beside_one_whose_result_is_too_large_is_not_blamed_for_it(
+    opened: McpTools, hostile: McpServer
+) -> None:
+    tools = await tools_of(opened, hostile)
+    large, small = await asyncio.gather(
+        tools["million_blocks"].call({}), tools["kind"].call({}), return_exceptions=True
+    )
+    assert isinstance(large, ServerToolError)
+    if hostile.url:
+        assert VALUES in str(large) and isinstance(small, str)
+    else:
+        assert "was lost during the call" in str(small), small
+    assert isinstance(await tools["kind"].call({}), str)
+
+
+@pytest.mark.slow
 async def test_a_large_text_of_commas_and_brackets_is_a_result(opened: McpTools, hostile: McpServer) -> None:
     tools = await tools_of(opened, hostile)
     commas, escapes = await asyncio.gather(tools["commas"].call({}), tools["escapes"].call({}))

@@ -13,7 +13,7 @@ from segue.core.json_schema import UnusableSchema, inlined
 from ..bound_tool import Marked
 from ..calls.context import current_call
 from ..registry import Marks
-from .mcp_session import InvalidResult, ServerDown, Session, TooMuch
+from .mcp_session import InvalidResult, MessageTooLarge, ServerDown, Session
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult, ContentBlock, RequestParamsMeta
@@ -49,7 +49,7 @@ class McpTool(Marked):
             result = await self.session.call(self.name, arguments, _meta(), repeat=self.idempotent)
         except ServerDown as error:
             raise ServerToolError(f"{error}; the next call tries to reach it again") from error
-        except TooMuch as error:
+        except MessageTooLarge as error:
             raise ServerToolError(f"{error}: ask it for less") from error
         except InvalidResult as error:
             raise ServerToolError(str(error)) from error

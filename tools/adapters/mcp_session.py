@@ -38,7 +38,7 @@ class InvalidResult(Exception):
     """The server sent a result that MCP does not know; the message counts its faults, which may be many."""
 
 
-class TooMuch(Exception):
+class MessageTooLarge(Exception):
     """The server sent a message that is larger than one may be; the error's message says so."""
 
 
@@ -76,7 +76,7 @@ class Session:
 
         Raises:
             ServerDown: the server was lost in the call, or does not come back.
-            TooMuch: its result is too large.
+            MessageTooLarge: its result is too large.
             InvalidResult.
             MCPError: the server refused the call.
         """
@@ -103,13 +103,13 @@ class Session:
             raise InvalidResult(_invalid(error)) from None
         except MCPError as error:
             if error.code == REFUSED:
-                raise TooMuch(error.message) from error
+                raise MessageTooLarge(error.message) from error
             if not _says_lost(error.code, error.message):
                 raise
             if self._client is client:
                 self._client = None
             if self._refused and self._was_alone:
-                raise TooMuch(self._refused) from error
+                raise MessageTooLarge(self._refused) from error
             raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
         finally:
             self._pending -= 1
@@ -209,7 +209,7 @@ async def _all_tools(client: "Client") -> list["Tool"]:
     """The pages of the list of tools.
 
     Raises:
-        TooMuch: together they are larger than one message may be, or there are too many pages.
+        MessageTooLarge: together they are larger than one message may be, or there are too many pages.
     """
     from .mcp_limits import MOST_BYTES, MOST_VALUES, TOO_LONG, TOO_MANY
 
@@ -221,9 +221,9 @@ async def _all_tools(client: "Client") -> list["Tool"]:
         text = b"".join(tool.model_dump_json().encode() for tool in page.tools)
         size, values, pages = size + len(text), values + Outline.of(text, MOST_VALUES).values, pages + 1
         if size > MOST_BYTES or pages > MOST_PAGES:
-            raise TooMuch(TOO_LONG)
+            raise MessageTooLarge(TOO_LONG)
         if values > MOST_VALUES:
-            raise TooMuch(TOO_MANY)
+            raise MessageTooLarge(TOO_MANY)
     return tools
 
 

@@ -1,6 +1,7 @@
 """The vocabulary that every other package imports; it needs neither LangGraph nor a model's client.
 
-- Tasks and their records: `ids`, `task_status`, `records`, `shapes`, `result`, `timeline`, `attachments`, `retention`
+- Tasks and their records: `ids`, `task_status`, `records`, `row_validators`, `result`, `timeline`,
+  `attachments`, `retention`
 - Events: `events`, `deltas`
 - Agents and their protocols: `agents`, `agent_digest`, `models`, `tools`, `memory`, `context`, `chat_mode`
 - Decisions of a model: `decision`, `plan`, `plan_text`, `subtasks`

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
 from .events import TYPES, Event, from_dict
-from .shapes import IDS, LAST, is_sound_event, sound_values
+from .row_validators import IDS, LAST, is_valid_event, valid_values
 from .task_status import TaskStatus
 
 Json = dict[str, Any]
@@ -40,7 +40,7 @@ def _attachments(forms: list[Json]) -> list[Json]:
 
 
 def _event(form: Json) -> Json:
-    if is_sound_event(form):
+    if is_valid_event(form):
         return form
     try:
         kind: type = TYPES[form["type"]]
@@ -395,7 +395,7 @@ def read(kind: type, row: Row, *, stored: bool = True) -> tuple[Json, dict[str, 
     """
     columns = _columns(kind)
     faults: dict[str, str] = {}
-    values = sound_values(kind, {name: row[name] for name in columns}, _texts(kind) if stored else ())
+    values = valid_values(kind, {name: row[name] for name in columns}, _texts(kind) if stored else ())
     if values is None:
         values, faults = _each_value(columns, row, stored)
     if kind is Call and values.get("state") == "done":

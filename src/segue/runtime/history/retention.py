@@ -96,7 +96,7 @@ class Pruning:
         """The oldest listed snapshot that is kept, and the one before it; None if there is none before."""
         sessions = self._storage.sessions
         since = math.inf if retention.seconds is None else time.time() - retention.seconds
-        if await sessions.began(thread_id) >= since:
+        if await sessions.oldest_checkpoint_time(thread_id) >= since:
             return None
         bound, oldest, place = None, None, 0
         async for each in listed_snapshots(sessions, thread_id, retention.last or 0):

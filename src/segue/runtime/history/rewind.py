@@ -95,7 +95,7 @@ class Rewind:
         return await self._storage.sessions.snapshots(session_id, -1), None
 
     async def _task_ids(self, session_id: str) -> Sequence[str]:
-        ids = await self._storage.tasks.of_thread(session_id)
+        ids = await self._storage.tasks.task_ids(session_id)
         if not ids:
             raise UnknownThread(session_id)
         return ids

@@ -21,7 +21,7 @@ IDS: Final = ("task_id", "trace_id", "step_id", "iteration", "timestamp")
 """What every stored event has beside its type."""
 
 
-def sound_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:
+def valid_values(kind: type, columns: Mapping[str, Any], texts: Collection[str]) -> Json | None:
     """The values of a row of a dataclass, of which `texts` are JSON; None where something is wrong with one."""
     values = {**columns}
     try:
@@ -37,7 +37,7 @@ def sound_values(kind: type, columns: Mapping[str, Any], texts: Collection[str])
     return found
 
 
-def is_sound_event(form: Json) -> bool:
+def is_valid_event(form: Json) -> bool:
     """Whether nothing is wrong with an event in the form of `events.to_dict`."""
     try:
         data = form["data"]
