@@ -53,10 +53,10 @@ class Session:
         self._owner: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
         self._refused = ""
+        """Why a message of the server was refused and the session ended; empty where none was."""
         self._was_alone = False
         """Whether one call was pending when a message was refused: that message was its result."""
         self._pending = 0
-        """Why a message of the server was refused and the session ended; empty where none was."""
 
     async def tools(self) -> list["Tool"]:
         """The tools that the server offers.

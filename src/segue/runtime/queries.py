@@ -214,9 +214,9 @@ class Queries:
         """A task's durable events in their dict form."""
         return [to_dict(event) for event in await self._runner.log.read(task_id, after, limit)]
 
-    async def log(self, task_id: str) -> list[Event]:
-        """A task's durable events."""
-        return await self._runner.log.read(task_id)
+    async def log(self, task_id: str, limit: int | None = None) -> list[Event]:
+        """A task's durable events, at most the first `limit`."""
+        return await self._runner.log.read(task_id, limit=limit)
 
     async def projection(self, task_id: str) -> Projection:
         """A task's rounds, calls, plan, statuses and usage, from its durable events."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from ..core.errors import KeyUsed
-from ..core.events import QuestionAsked, from_dict
+from ..core.events import QuestionAsked
 from ..core.question import CLIENT_CALLS
 from ..core.records import Json, RequestKey
 from ..prompts.clients import client_result, with_message
@@ -17,7 +17,7 @@ from .tenants import Tenant
 
 async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
     """Every call that a task has asked its client for, by id."""
-    events = map(from_dict, await service.app.events(task_id))
+    events = await service.app.queries.log(task_id)
     asked = (event.client_calls for event in events if isinstance(event, QuestionAsked))
     return {call["id"]: call for calls in asked for call in calls}
 

@@ -12,7 +12,7 @@ Items = Annotated[list[Item], Field(fail_fast=True)]
 """A list of which only the first invalid item is reported."""
 
 
-def few(given: Any) -> Any:
+def refuse_many_fields(given: Any) -> Any:
     """Refuse an object with very many fields, each of which could be an error.
 
     Raises:
@@ -23,7 +23,7 @@ def few(given: Any) -> Any:
     return given
 
 
-Texts = Annotated[dict[str, str], BeforeValidator(few)]
+Texts = Annotated[dict[str, str], BeforeValidator(refuse_many_fields)]
 """Texts by name."""
 
 
@@ -33,4 +33,4 @@ class RequestBody(BaseModel, extra="forbid"):
     @model_validator(mode="before")
     @classmethod
     def _has_few_fields(cls, given: Any) -> Any:
-        return few(given)
+        return refuse_many_fields(given)

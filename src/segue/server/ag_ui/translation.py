@@ -44,7 +44,6 @@ from ...core.events import (
     Token,
     ToolCall,
     ToolResult,
-    from_dict,
 )
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json
@@ -248,7 +247,7 @@ def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: in
 async def _frames(
     service: Service, tenant: Tenant, translation: Translation, row: Json, after: int
 ) -> AsyncGenerator[bytes, None]:
-    before = [from_dict(form) for form in await service.app.events(row["task_id"], limit=after)] if after else []
+    before = await service.app.queries.log(row["task_id"], limit=after) if after else []
     for frame in _encoded(translation.start(before)):
         yield frame
     async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:

@@ -9,13 +9,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ..openai.bodies import ChatMessage, FunctionSpec, OfAgent, OwnTools
 from ..openai.content_parts import ContentPart, FileData, ImageUrl
-from ..request_body import Items, RequestBody, few
+from ..request_body import Items, RequestBody, refuse_many_fields
 from ..routes.dependencies import LONGEST, NAME
 
 Metadata = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
     Field(max_length=16),
-    BeforeValidator(few),
+    BeforeValidator(refuse_many_fields),
 ]
 ResponseId = Annotated[str, Field(max_length=200)]
 

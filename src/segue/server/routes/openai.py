@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import Header, Path, Request
 from fastapi.responses import Response
 
-from ...core.events import from_dict
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
@@ -93,8 +92,8 @@ async def chat_completions(
 
 async def _before(service: Service, row: Json, after: int) -> str:
     """What the task's answer begins with that an earlier completion had."""
-    events = await service.app.events(row["task_id"], limit=after) if after else []
-    return "\n\n".join([*said_before_calls(map(from_dict, events)), ""])
+    events = await service.app.queries.log(row["task_id"], limit=after) if after else []
+    return "\n\n".join([*said_before_calls(events), ""])
 
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:
