@@ -99,6 +99,10 @@ PHRASES: Mapping[str, tuple[str, str]] = {
         "注意：{tool} 是否已经生效并不清楚，也没有自动重做：请先核实。",
         "Note: {tool} may or may not have taken effect, and was not run again: check what it did.",
     ),
+    "unknown_left": (
+        "因此以下步骤没有执行：\n\n{steps}\n\n需要我先核实上面的操作是否已经生效吗？",
+        "So these steps did not run:\n\n{steps}\n\nShall I check first whether the call above took effect?",
+    ),
     "state_last": ("（见最后一条消息）", "(in the last message)"),
     "first_round": ("这是第一轮执行。", "This is the first round."),
     "spent_iterations": ("已达到最多 {n} 轮的上限", "the limit of {n} rounds was reached"),
@@ -149,6 +153,10 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "no_calls": ("（还没有）", "(none yet)"),
     "no_tools": ("（没有工具）", "(none)"),
     "nothing_found": ("（尚无结果）", "(no results yet)"),
+    "tool_changed": (
+        "自上次询问以来，{tools} 已改变：请核对它的参数和默认值，再作决定。",
+        "{tools} has changed since you were asked: check its arguments and defaults, and decide again.",
+    ),
     "rejected": ("用户拒绝执行 {tool}{why}。它没有运行。", "{tool} was rejected by the person{why}. It did not run."),
     "rejected_step": (
         "用户拒绝了步骤 {step}（{description}）{why}",

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from segue.core.calls import CallResult
 from segue.core.events import ErrorRaised, StateChanged, to_dict
 from segue.core.ids import Ids
 from segue.core.records import Json, Session, Task, listed_faults, to_row
@@ -144,7 +145,7 @@ def _replace_call(connection: Connection, thread_id: str, row: ReadRow, now: flo
     }
     new: Json = {column: whole[column] for column in row.faults if column in whole}
     if row.faults.keys() & _KNOWN:
-        outcome = {"error": _LOST.format(name=name), "unknown_outcome": True}
+        outcome = CallResult.in_doubt(_LOST.format(name=name)).json()
         kept = row.values.get("outcome")
         new |= {"state": "done", "outcome": json.dumps(kept or outcome)}
         new["finished_at"] = row.values.get("finished_at") or row.values.get("started_at") or now

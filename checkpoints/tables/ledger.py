@@ -8,6 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
+from segue.core.calls import CallResult
 from segue.core.errors import StorageError
 from segue.core.records import Call, Json, from_row
 from segue.core.tools import CallKey, Claim
@@ -54,7 +55,7 @@ def _is_unknown(outcome: object) -> bool:
         said = json.loads(outcome) if isinstance(outcome, str) else None
     except ValueError:
         return False
-    return isinstance(said, dict) and bool(said.get("unknown_outcome"))
+    return isinstance(said, dict) and CallResult.of(said).unknown
 
 
 async def calls_of(

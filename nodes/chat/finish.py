@@ -1,8 +1,7 @@
 """FINISH: the task ends with its mode's result."""
 
-from segue.core.events import TaskComplete
-
 from ..shared.context import NodeRuntime, announce, node_context
+from ..shared.task import end_task
 from .state import ChatState, ChatUpdate
 
 
@@ -11,5 +10,4 @@ async def finish(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     ledger = node_context(runtime).services.ledger
     unknown = await ledger.unknown(state["task_id"]) if ledger else ()
     result = {**(state["result"] or {}), "unknown_outcomes": [*unknown]}
-    status = "done" if result.get("success") else "error"
-    return {"result": result, "events": announce(TaskComplete(task_id=state["task_id"], status=status, result=result))}
+    return {"result": result, "events": announce(*end_task({**state, "nested": False}, result, answered=False))}

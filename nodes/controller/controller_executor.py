@@ -6,13 +6,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.core.events import Answer, ErrorRaised, TaskComplete, Token
+from segue.core.events import Token
 from segue.core.tools import CallKey
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.prompt_budget import as_json, conversation, truncate_result
-from ..shared.task import STEER, PlannedTask, attachments_of, before_objective, compose_result
+from ..shared.task import STEER, PlannedTask, attachments_of, before_objective, compose_result, end_task
 from ..shared.tool_messages import Settled, exchange
 
 FlowGraph = CompiledStateGraph[Any, Any, Any, Any]
@@ -36,16 +36,12 @@ def controller_executor(graph: FlowGraph, mode: str) -> Node[PlannedTask, Planne
             work.emit(Token(task_id=task_id, content=rest))
         error = "" if out["status"] == "finished" else out["summary"].partition("\n")[0]
         result = _result_of(out, mode, answer, error, work.agent.budget.result_chars)
-        events: list[Any] = [ErrorRaised(task_id=task_id, message=error, final=True)] if error else []
-        events.append(Answer(task_id=task_id, answer=answer))
-        if not state["nested"]:
-            events.append(TaskComplete(task_id=task_id, status="error" if error else "done", result=result))
         return {
             "messages": [*_added(out), *_exchanges(out["records"], task_id), AIMessage(answer)],
             "plan": out["steps"],
             "usage": out["usage"],
             "result": result,
-            "events": announce(*events),
+            "events": announce(*end_task(state, result, failure=error)),
         }
 
     return carry_out

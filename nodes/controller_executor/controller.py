@@ -2,18 +2,22 @@
 
 from typing import Any
 
+from segue.core.calls import PendingCall
 from segue.core.decision import check_storable, read_object
 from segue.core.errors import UnreadableReply
-from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, Thought, ToolCall
+from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, Thought
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
 from segue.core.models import ModelReply
+from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
+from ..shared.call_runner import call_events
 from ..shared.context import NodeContext, NodeRuntime, announce
 from ..shared.json_strings import JsonStrings
 from ..shared.live_reply import Listener, LiveReply
 from ..shared.model_call import CompletedCall, ask_model
 from ..shared.notes import joined
+from ..shared.plan_progress import begin_steps, step_events, steps_of_calls
 from ..shared.quotation import refuse_quotation
 from .branches import Branch, branches_of
 from .hooks import exit_of, finish_or_continue, unfinished
@@ -76,9 +80,8 @@ def _read(reply: ModelReply, state: FlowState, work: NodeContext) -> ControllerD
     command = given.get("command")
     if not isinstance(command, str) or not command.strip():
         raise UnreadableReply('The reply has no "command": write the name of one branch.')
-    return ControllerDecision(
-        command.strip(), _arguments(given.get("command_args")), str(envelope.get("thought") or "")
-    )
+    thought, step_id = (str(envelope.get(name) or "") for name in ("thought", "step_id"))
+    return ControllerDecision(command.strip(), _arguments(given.get("command_args")), thought, step_id)
 
 
 def _arguments(given: Any) -> dict[str, Any]:
@@ -118,17 +121,38 @@ def _chosen(
         end = exit_of(chosen) | {"streamed": asked.streamed}
         return {"early_exit": end, "events": announce(*events, start)}
     branch = branches.get(chosen.branch)
-    arguments = {**chosen.arguments}
+    built_in = branch is not None and branch.kind == "built_in"
+    old = tuple(Step(**step) for step in state["steps"])
+    call = _call(chosen, old, "" if built_in else decision.step_id, state)
+    steps = old if built_in else begin_steps(old, [call["step_id"]])
+    events += step_events(old, steps, ids)
     if branch is None or branch.kind == "tool":
-        waits = branch is not None and branch.needs_approval
-        events.append(ToolCall(index=0, name=chosen.branch, arguments=arguments, needs_approval=waits, **ids))
+        events += call_events([call], branch is not None and branch.needs_approval, ids)
     else:
-        events.append(BranchStart(branch=branch.name, kind=branch.kind, arguments=arguments, **ids))
+        start = BranchStart(
+            branch=branch.name, kind=branch.kind, arguments=call["arguments"], step_id=call["step_id"], **ids
+        )
+        events.append(start)
     return {
         "branch_node": (branch and branch.node) or "EXECUTOR",
-        "call": {"index": 0, "name": chosen.branch, "arguments": arguments, "thought": decision.thought},
+        "call": call,
         "complaint": "",
+        "steps": [step.model_dump(mode="json") for step in steps],
         "events": announce(*events),
+    }
+
+
+def _call(chosen: BranchInput, steps: tuple[Step, ...], named: str, state: FlowState) -> PendingCall:
+    """The branch as a call, with the step of the plan that it works on."""
+    arguments, trace_id = {**chosen.arguments}, state["trace_id"]
+    (step_id,) = steps_of_calls([(chosen.branch, arguments)], steps, named)
+    return {
+        "index": 0,
+        "name": chosen.branch,
+        "arguments": arguments,
+        "scope": trace_id,
+        "origin": f"{trace_id}/0",
+        "step_id": step_id,
     }
 
 

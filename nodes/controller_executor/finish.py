@@ -5,7 +5,7 @@ from segue.core.flows import FlowConfig
 from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.planned_steps import close_steps, step_events
+from ..shared.plan_progress import answer_steps, step_events
 from .memory_writing import remember
 from .services import ids_of
 from .state import FlowNode, FlowState, FlowUpdate
@@ -20,7 +20,7 @@ def finish(config: FlowConfig) -> FlowNode:
         summary, status = end["summary"], end["status"]
         await remember(config, state, node_context(runtime), status, summary, f"{state['trace_id']}/end")
         old = tuple(Step(**step) for step in state["steps"])
-        steps = close_steps(old) if status == "finished" else old
+        steps = answer_steps(old) if status == "finished" else old
         ended = FlowEnd(flow=config.name, status=status, summary=summary, **ids_of(state))
         return {
             "steps": [step.model_dump(mode="json") for step in steps],

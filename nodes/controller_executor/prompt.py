@@ -136,4 +136,4 @@ def decision_schema(branches: Mapping[str, Branch]) -> dict[str, Any]:
         object_schema("command", "command_args", command={"const": b.name}, command_args={**b.parameters})
         for b in branches.values()
     ]
-    return object_schema("thought", "decision", thought=_TEXT, decision={"anyOf": arms})
+    return object_schema("thought", "step_id", "decision", thought=_TEXT, step_id=_TEXT, decision={"anyOf": arms})

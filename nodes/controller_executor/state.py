@@ -4,6 +4,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from segue.core.calls import PendingCall
+
 from ..shared.channels import Events, Records
 from ..shared.context import Node
 from ..shared.task import Assignment
@@ -64,9 +66,8 @@ class FlowState(FlowInput, total=False):
     """What is wrong with the last one. CONTROLLER, MEMORY_READING."""
     branch_node: str
     """The node of the chosen branch; empty while none is chosen. CONTROLLER."""
-    call: dict[str, Any] | None
-    """The branch under way: {index, name, arguments, thought}, and as in react once a person decided about it.
-    CONTROLLER, EXECUTOR."""
+    call: PendingCall | None
+    """The branch under way. CONTROLLER, EXECUTOR."""
     outcome: dict[str, Any] | None
     """What it came to: {branch, kind, arguments, result, summary}, `said` of an answer. The branches."""
     records: Records

@@ -10,10 +10,12 @@ from langgraph.graph.state import CompiledStateGraph
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import BranchEnd
 from segue.core.flows import BranchConfig, FlowConfig, early_exit
+from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 from segue.tools.calls.json_values import json_value
 
 from ..shared.context import NodeRuntime, announce
+from ..shared.plan_progress import end_steps, step_events
 from ..shared.prompt_budget import truncate_result
 from .hooks import exit_of
 from .outcome import outcome_of
@@ -36,7 +38,8 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
 
     async def node(state: FlowState, runtime: NodeRuntime) -> FlowUpdate:
         """Run the graph; its result goes to the controller, its summary to the logs. A failure is the branch's own."""
-        work, arguments = flow_context(runtime, config), (state["call"] or {})["arguments"]
+        work, call = flow_context(runtime, config), state["call"] or {}
+        arguments = call["arguments"]
         out: Mapping[str, Any] = {}
         try:
             given = _given(graph, arguments, state)
@@ -50,13 +53,17 @@ def subgraph(name: str, branch: BranchConfig, graph: BranchGraph, config: FlowCo
         )
         outcome = outcome_of(name, kind, arguments, result, state, summary)
         bounded = truncate_result(result, work.agent.budget.result_chars)
-        ended = BranchEnd(branch=name, kind=kind, result=bounded, summary=outcome["summary"], **ids_of(state))
+        about = {"step_id": call["step_id"], **ids_of(state)}
+        ended = BranchEnd(branch=name, kind=kind, result=bounded, summary=outcome["summary"], **about)
+        old = tuple(Step(**step) for step in state["steps"])
+        steps = end_steps(old, [{"step_id": call["step_id"], "name": name, "result": result}])
         return {
             "call": None,
+            "steps": [step.model_dump(mode="json") for step in steps],
             "outcome": outcome,
             "usage": _added(state["usage"], out),
             "early_exit": _early_exit(out),
-            "events": announce(ended),
+            "events": announce(ended, *step_events(old, steps, ids_of(state))),
         }
 
     return node

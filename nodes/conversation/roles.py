@@ -13,6 +13,8 @@ from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 from ..shared.context import NodeContext
 from .participants import BUILTIN
 
+AGENT_BOT = "segue"
+"""The name of the bot that is an agent of Segue's; its argument is a mode."""
 SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
 SIMULATED_API = Agent(agent_id="simulated_api", description="The API of a rehearsal")
 
@@ -88,10 +90,11 @@ def _setting(
 
 
 def _tools(config: ConversationConfig, work: NodeContext) -> Mapping[str, Tool]:
-    """The tools that are named, or else those of the bot's agent."""
+    """The tools that are named, or else those of the bot's agent in its mode."""
     if config.tools:
         return _resolved(tuple(config.tools))
-    return work.services.tools_for(agent_of(Role.BOT, config, work))
+    bot, _, mode = config.bot_mode.partition(":")
+    return work.services.agents.tools_in(agent_of(Role.BOT, config, work), mode if bot == AGENT_BOT else "")
 
 
 @lru_cache(maxsize=16)

@@ -5,7 +5,7 @@ from typing import cast
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from segue.core.errors import ModelError, ModelRefused, UnreadableReply
-from segue.core.events import Answer, ErrorRaised, ModelCalled, TaskComplete, Thinking
+from segue.core.events import ErrorRaised, ModelCalled, Thinking
 from segue.core.models import ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
@@ -15,7 +15,7 @@ from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import ask_model, refused_call, whole_answer
 from ..shared.notes import amended, joined, take_up
-from ..shared.task import compose_result
+from ..shared.task import compose_result, end_task
 from .state import DirectState, DirectUpdate
 
 
@@ -36,12 +36,11 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
         given_up: DirectUpdate = {**_given_up(error, asked.event), "usage": asked.usage}
         return joined(added, given_up)
     result = compose_result("direct", text, reasoning="[Direct Mode]", usage=asked.usage)
-    done = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status="done", result=result)]
     update: DirectUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "usage": asked.usage,
         "result": result,
-        "events": announce(asked.event, Answer(task_id=state["task_id"], answer=text), *done),
+        "events": announce(asked.event, *end_task(state, result)),
     }
     return joined(added, update)
 

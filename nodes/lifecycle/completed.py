@@ -4,12 +4,12 @@ from typing import cast
 
 from langchain_core.messages import AIMessage
 
-from segue.core.events import Answer, TaskComplete
 from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.notes import joined, take_up
+from ..shared.task import end_task
 from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState
@@ -31,12 +31,10 @@ async def completed(state: LifecycleState, runtime: NodeRuntime) -> LifecycleSta
         "answer": answer,
         "usage": state["usage"],
     }
-    status = "error" if why else "done"
-    ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
     finished = engine_event(task_id, EngineEventType.ENGINE_COMPLETED, details)
     update: LifecycleState = {
         "messages": [*added.get("messages", ()), AIMessage(answer)],
         "result": result,
-        "events": announce(finished, Answer(task_id=task_id, answer=answer), *ended),
+        "events": announce(finished, *end_task(state, result)),
     }
     return joined(added, update)

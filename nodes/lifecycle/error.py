@@ -2,11 +2,11 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.core.events import Answer, ErrorRaised, TaskComplete
 from segue.core.lifecycle import EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce
+from ..shared.task import end_task
 from .events import changed, engine_event
 from .result import done_so_far, lifecycle_result
 from .state import LifecycleState
@@ -19,13 +19,10 @@ async def error(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
     found = done_so_far(state) or phrase("nothing_found", language)
     text = phrase("unfinished", language, why=why.rstrip(".。"), found=found)
     result = lifecycle_result(state, text, why)
-    ended = [] if state["nested"] else [TaskComplete(task_id=task_id, status="error", result=result)]
     events = announce(
         changed(task_id, state["phase"], EngineState.ERROR),
         engine_event(task_id, EngineEventType.ENGINE_ERROR, failure),
-        ErrorRaised(task_id=task_id, message=why, final=True),
-        Answer(task_id=task_id, answer=text),
-        *ended,
+        *end_task(state, result, failure=why),
     )
     return {
         "messages": [AIMessage(text)],

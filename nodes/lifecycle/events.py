@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from segue.core.events import Lifecycle, StepUpdate
+from segue.core.calls import CallResult
+from segue.core.events import Lifecycle
 from segue.core.lifecycle import EngineEventType, EngineState, next_state
 from segue.core.plan import Status
 from segue.core.subtasks import SubTask
@@ -26,16 +27,9 @@ def changed(task_id: str, old: str, new: EngineState) -> Lifecycle:
     )
 
 
-def step_event(task_id: str, task: SubTask) -> StepUpdate:
-    """The step update of a task that changed, as in every other mode."""
-    return StepUpdate(
-        task_id=task_id, step_id=task.step_id, status=task.status.value, description=task.description, note=task.note
-    )
-
-
 def unknown_calls(history: Iterable[Mapping[str, Any]], language: str) -> list[str]:
     """A line for each tool of which a call may or may not have taken effect."""
-    unknown = (e["action"] for e in history if str(e["result"].get("error", "")).startswith("unknown_outcome:"))
+    unknown = (entry["action"] for entry in history if CallResult.of(entry["result"]).unknown)
     return [phrase("unknown_call", language, tool=tool) for tool in dict.fromkeys(unknown)]
 
 

@@ -10,7 +10,8 @@ from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .events import as_steps, changed, completed, engine_event, step_event, tasks_of
+from ..shared.plan_progress import step_event
+from .events import as_steps, changed, completed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState
 
 NOTE_CHARS = 200
@@ -79,12 +80,12 @@ def _skip(tasks: tuple[SubTask, ...], language: str) -> tuple[tuple[SubTask, ...
 def _told_skipped(task_id: str, task: SubTask, tasks: Sequence[SubTask]) -> list[Durable]:
     progress = completed(tasks) / len(tasks)
     details = {"task_id": task.step_id, "error": task.note, "progress": progress, "skipped": True}
-    return [step_event(task_id, task), engine_event(task_id, EngineEventType.TASK_FAILED, details)]
+    return [step_event(task, {"task_id": task_id}), engine_event(task_id, EngineEventType.TASK_FAILED, details)]
 
 
 def _told_begun(task_id: str, task: SubTask) -> list[Durable]:
     details = {"task_id": task.step_id, "description": task.description}
-    return [step_event(task_id, task), engine_event(task_id, EngineEventType.TASK_STARTED, details)]
+    return [step_event(task, {"task_id": task_id}), engine_event(task_id, EngineEventType.TASK_STARTED, details)]
 
 
 def _spent(state: LifecycleState, runtime: NodeRuntime) -> str:

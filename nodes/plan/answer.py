@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, SystemMessage
 
-from segue.core.events import Answer, TaskComplete, Thinking, Token
+from segue.core.events import Thinking, Token
 from segue.core.models import ModelRequest
 from segue.core.plan import Status, Step, set_status
 from segue.prompts.load import agent_prompt, render
@@ -16,10 +16,11 @@ from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
 from ..shared.notes import amended, joined, take_up
+from ..shared.plan_progress import step_events
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
-from ..shared.task import before_objective, compose_result, objective_message, unfinished
+from ..shared.task import before_objective, compose_result, end_task, objective_message, unfinished
 from .state import PlanState, PlanUpdate
-from .steps import behind, emit_thoughts, in_doubt, step_event, thought_through, unmended
+from .steps import behind, emit_thoughts, in_doubt, thought_through, unmended
 
 MOST_EMPTY = 3
 """How often the answer is asked for while it is empty."""
@@ -56,15 +57,13 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         usage=asked.usage,
         error=error,
     )
-    moved = [step_event(task_id, new) for before, new in zip(old, steps, strict=True) if before.status != new.status]
-    status = "error" if error else "done"
-    done = [] if state["nested"] else [TaskComplete(task_id=task_id, status=status, result=result)]
+    moved = step_events(old, steps, {"task_id": task_id})
     update: PlanUpdate = {
         "messages": [*added.get("messages", ()), AIMessage(text)],
         "plan": plan,
         "usage": asked.usage,
         "result": result,
-        "events": announce(*(call.event for call in calls), *moved, Answer(task_id=task_id, answer=text), *done),
+        "events": announce(*(call.event for call in calls), *moved, *end_task(state, result)),
     }
     return joined(added, update)
 
@@ -102,7 +101,7 @@ def _seen(outcome: Mapping[str, Any]) -> dict[str, Any]:
 def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...], str]:
     """The closed plan, and which steps failed; the answer carries out the steps without a tool.
 
-    A call of unknown outcome, and the steps that need it, are not failures: the answer mentions them.
+    A call of unknown outcome is no failure, and the answer mentions it; the steps that need it did not run.
     """
     doubtful = in_doubt(state)
     failed = {step.step_id for step in unmended(steps, state)} - doubtful
@@ -115,14 +114,16 @@ def _close(steps: tuple[Step, ...], state: PlanState) -> tuple[tuple[Step, ...],
         elif step.status is Status.PENDING:
             note = "it needs a step whose outcome is unknown" if step.step_id in blocked else why
             steps = set_status(steps, step.step_id, Status.SKIPPED, note)
-    undone = [s for s in steps if s.step_id in failed or (s.status is Status.SKIPPED and s.step_id not in blocked)]
+    undone = [s for s in steps if s.step_id in failed or s.status is Status.SKIPPED]
     return steps, "; ".join(f"step {s.step_id} ({s.status}): {s.note}" for s in undone)
 
 
 def _unknown(steps: Sequence[Step], state: PlanState) -> list[str]:
-    """A line for each call that may or may not have taken effect."""
-    doubtful = in_doubt(state)
-    return [phrase("unknown_call", state["language"], tool=s.action) for s in steps if s.step_id in doubtful]
+    """A line for each call that may or may not have taken effect, and the steps that did not run because of it."""
+    doubtful, language = in_doubt(state), state["language"]
+    lines = [phrase("unknown_call", language, tool=s.action) for s in steps if s.step_id in doubtful]
+    left = [f"- {step.description}" for step in steps if step.step_id in behind(steps, doubtful)]
+    return [*lines, *([phrase("unknown_left", language, steps="\n".join(left))] if left else [])]
 
 
 def _history(state: PlanState, result_chars: int) -> list[dict[str, Any]]:

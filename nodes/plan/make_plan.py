@@ -69,11 +69,15 @@ def _request(state: PlanState, work: NodeContext) -> ModelRequest:
     )
 
 
+_SHOWN = ("step_id", "name", "arguments", "original", "description", "phase", "rejected", "result")
+"""Of what ran, for the planner."""
+
+
 def _known(state: PlanState, past: list[dict[str, Any]], budget: Budget) -> dict[str, Any]:
     """What a planner should see: the talk so far, and on a re-plan what was done and what is wrong."""
     known: dict[str, Any] = {"conversation": past}
     if state["complaint"]:
-        ran = [{name: each[name] for name in each if name != "announced"} for each in state["outcomes"]]
+        ran = [{name: each[name] for name in _SHOWN if name in each} for each in state["outcomes"]]
         done = truncate_together(ran, budget.result_chars, budget.prompt_tokens // 2)
         known |= {"plan": state["plan"], "results": done, "problem": state["complaint"]}
         known["rule"] = "Keep finished steps with their numbers; give new steps new numbers."

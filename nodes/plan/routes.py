@@ -30,6 +30,5 @@ def after_schedule(state: PlanState) -> list[Send] | Literal["MAKE_PLAN", "ANSWE
         total = len(state["plan"])
         places = {step["step_id"]: place for place, step in enumerate(state["plan"], start=1)}
         shared = {"task_id": state["task_id"], "language": state["language"], "total": total}
-        shared["origin"] = state.get("origin", "")
-        return [Send("EXECUTE_STEP", {**shared, "item": i, "place": places[i["step_id"]]}) for i in state["wave"]]
+        return [Send("EXECUTE_STEP", {**shared, "call": c, "place": places[c["step_id"]]}) for c in state["wave"]]
     return "MAKE_PLAN" if state["complaint"] else "ANSWER"

@@ -5,18 +5,21 @@ from typing import Any, cast
 
 from langchain_core.messages import AnyMessage
 
-from segue.core.events import Durable, ToolCall
-from segue.core.plan import Status, Step, ready, set_status
-from segue.core.tools import Tool
+from segue.core.calls import CallResult, CallStatus, PendingCall
+from segue.core.events import Durable
+from segue.core.plan import Step, ready
+from segue.core.tools import CallKey
 from segue.prompts.phrases import phrase
 
-from ..shared.approval import ask_person, because, decided, given_events, permitted, question_of, undecided
+from ..shared.approval import because
+from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.notes import joined, take_up
+from ..shared.plan_progress import begin_steps, end_steps, step_events
 from ..shared.tool_messages import Settled, exchange
 from .references import DanglingReference, resolve
-from .state import PlanState, PlanUpdate
-from .steps import emit_thoughts, ended, key_of, step_event, thought_through, unmended
+from .state import PlannedCall, PlanState, PlanUpdate, StepWork
+from .steps import emit_thoughts, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""
@@ -27,13 +30,14 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     work = node_context(runtime)
     added = cast(PlanUpdate, await take_up(state, work))
     ran = _last_wave(state)
-    settled = _settle(tuple(Step(**step) for step in state["plan"]), ran)
+    settled = end_steps(tuple(Step(**step) for step in state["plan"]), ran)
     spent = _spent(state, work)
     left = work.agent.budget.tool_calls - _calls(state)
-    chosen = () if spent else _choose(settled, work.tools)[: min(left, work.agent.budget.parallel_calls)]
+    runner = runner_of(state, work)
+    chosen = () if spent else _choose(settled, runner)[: min(left, work.agent.budget.parallel_calls)]
     before, settled = settled, _thoughts_before(chosen, settled)
     wave, broken = _wave(chosen, state)
-    begun = _begin(settled, [], broken)
+    begun = _failed(settled, broken)
     failed = [] if state["replans"] >= MOST_REPLANS else unmended(begun, state)
     pairs = _exchange(state["task_id"], len(state["outcomes"]) - len(ran), ran)
     update: PlanUpdate = {
@@ -47,27 +51,28 @@ async def schedule(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         complaint = _complaint(failed, added, [*state["outcomes"], *broken], state["language"])
         update |= {"complaint": complaint, "replans": replans, **_moved(state, settled, begun, [])}
         return joined(added, update)
-    wave, given = await _approved(wave, state, work)
+    wave, given = await _approved(wave, runner)
     emit_thoughts(before, settled, state, work)
-    update |= {"wave": wave, **_moved(state, settled, _begin(begun, wave, []), wave, given)}
+    update |= {
+        "wave": wave,
+        **_moved(state, settled, begin_steps(begun, [call["step_id"] for call in wave]), wave, given),
+    }
     return joined(added, update)
 
 
-async def _approved(
-    wave: list[dict[str, Any]], state: PlanState, work: NodeContext
-) -> tuple[list[dict[str, Any]], list[Durable]]:
+def runner_of(state: PlanState | StepWork, work: NodeContext) -> CallRunner:
+    """What runs the calls of a wave."""
+    ids = {"task_id": state["task_id"]}
+    return CallRunner(work, work.tools, state["task_id"], state["language"], ids, shown=("step_id", "description"))
+
+
+async def _approved(wave: list[PlannedCall], runner: CallRunner) -> tuple[list[PlannedCall], list[Durable]]:
     """The wave with what a person decided about it; the graph is interrupted until they have, before any of it runs."""
-    shown, allowed = ("step_id", "description"), await permitted(wave, work.tools, state["task_id"], work)
-    asked = [
-        await question_of(place, item, state["task_id"], work, *shown)
-        for place, item in enumerate(wave)
-        if undecided(item, work.tools, state["task_id"]) and place not in allowed
-    ]
-    if not asked:
+    numbered = [{**call, "index": place} for place, call in enumerate(wave)]
+    if not (decision := await runner.decide(cast(list[PendingCall], numbered))):
         return wave, []
-    verdicts = ask_person(asked, work.tools)
-    given = given_events(asked, verdicts, work, task_id=state["task_id"])
-    return [decided(item, verdicts.get(place), state["task_id"]) for place, item in enumerate(wave)], given
+    calls, given = decision
+    return [cast(PlannedCall, {**call, "index": 0}) for call in calls], given
 
 
 def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Mapping[str, Any]], language: str) -> str:
@@ -79,44 +84,36 @@ def _complaint(failed: Sequence[Step], added: PlanUpdate, outcomes: Sequence[Map
 
 
 def _what_is_wrong(step: Step, outcome: Mapping[str, Any], language: str) -> str:
-    if "rejected" not in outcome:
+    if not _rejected(outcome):
         return f"step {step.step_id} ({step.description}) failed: {step.note}"
     about = {"step": step.step_id, "description": step.description, "why": because(outcome["rejected"], language)}
     return phrase("rejected_step", language, **about)
 
 
+def _rejected(outcome: Mapping[str, Any]) -> bool:
+    return CallResult.of(outcome["result"]).status is CallStatus.REJECTED if outcome else False
+
+
 def _calls(state: PlanState) -> int:
     """The calls that count against the budget."""
-    return sum("rejected" not in outcome for outcome in state["outcomes"])
+    return sum(not _rejected(outcome) for outcome in state["outcomes"])
 
 
 def _last_wave(state: PlanState) -> list[dict[str, Any]]:
     """The outcomes of the wave that was sent out, in the wave's order."""
-    results = {(o["step_id"], o["attempt"]): o for o in state["outcomes"]}
-    return [results[key] for item in state["wave"] if (key := (item["step_id"], item["attempt"])) in results]
+    results = {outcome["scope"]: outcome for outcome in state["outcomes"]}
+    return [results[call["scope"]] for call in state["wave"] if call["scope"] in results]
 
 
-def _settle(steps: tuple[Step, ...], ran: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    for outcome in ran:
-        status, note = ended(outcome["result"])
-        steps = set_status(steps, outcome["step_id"], status, note)
-    return steps
+def _failed(steps: tuple[Step, ...], broken: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """The plan with the steps failed whose calls cannot be made."""
+    return end_steps(begin_steps(steps, [outcome["step_id"] for outcome in broken]), broken)
 
 
-def _begin(
-    steps: tuple[Step, ...], wave: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]]
-) -> tuple[Step, ...]:
-    for item in wave:
-        steps = set_status(steps, item["step_id"], Status.RUNNING)
-    for item in broken:
-        steps = set_status(steps, item["step_id"], Status.ERROR, item["result"]["error"])
-    return steps
-
-
-def _choose(steps: tuple[Step, ...], tools: Mapping[str, Tool]) -> tuple[Step, ...]:
-    """All ready steps where they only read, else the first; steps without a tool are left to ANSWER."""
+def _choose(steps: tuple[Step, ...], runner: CallRunner) -> tuple[Step, ...]:
+    """All ready steps where they may run beside each other, else the first; those without a tool are left to ANSWER."""
     waiting = tuple(step for step in ready(thought_through(steps)) if step.uses_tool)
-    return waiting if all(_reads_only(tools.get(step.action)) for step in waiting) else waiting[:1]
+    return waiting if all(runner.parallel(step.action) for step in waiting) else waiting[:1]
 
 
 def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -126,29 +123,35 @@ def _thoughts_before(chosen: Sequence[Step], steps: tuple[Step, ...]) -> tuple[S
     return thought_through(steps)[:first] + steps[first:]
 
 
-def _reads_only(tool: Tool | None) -> bool:
-    return tool is not None and tool.read_only
-
-
 def _spent(state: PlanState, work: NodeContext) -> bool:
     budget = work.agent.budget
     late = work.seconds_since(state["started_at"]) > budget.seconds
     return late or _calls(state) >= budget.tool_calls
 
 
-def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The chosen steps with their resolved arguments, and those whose references lead nowhere."""
+def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], list[dict[str, Any]]]:
+    """The calls of the chosen steps with their resolved arguments, and those whose references lead nowhere."""
     results = {o["step_id"]: o["result"]["success"] for o in state["outcomes"] if "success" in o["result"]}
-    wave: list[dict[str, Any]] = []
+    wave: list[PlannedCall] = []
     broken: list[dict[str, Any]] = []
     for step in chosen:
-        tried = sum(o["step_id"] == step.step_id for o in state["outcomes"])
-        item = {"step_id": step.step_id, "attempt": tried + 1, "name": step.action, "arguments": step.params}
-        item |= {"description": step.description, "phase": step.phase}
+        attempt = 1 + sum(o["step_id"] == step.step_id for o in state["outcomes"])
+        scope = f"{step.step_id}#{attempt}"
+        call: PlannedCall = {
+            "index": 0,
+            "name": step.action,
+            "arguments": step.params,
+            "scope": scope,
+            "origin": f"{state['origin']}/{scope}",
+            "step_id": step.step_id,
+            "description": step.description,
+            "phase": step.phase,
+        }
         try:
-            wave.append({**item, "arguments": resolve(step.params, results)})
+            wave.append({**call, "arguments": resolve(step.params, results)})
         except DanglingReference as error:
-            broken.append({**item, "result": {"error": f"A parameter cannot be filled: {error}."}})
+            result = CallResult.failed(f"A parameter cannot be filled: {error}.")
+            broken.append({**call, "result": result.json()})
     return wave, broken
 
 
@@ -156,31 +159,28 @@ def _moved(
     state: PlanState,
     settled: Sequence[Step],
     begun: Sequence[Step],
-    wave: list[dict[str, Any]],
+    wave: Sequence[PlannedCall],
     given: Sequence[Durable] = (),
 ) -> PlanUpdate:
     """The plan and the events of its moves: first what ended, then what was decided about it, then what begins.
 
     EXECUTE_STEP has said of most steps how they ended.
     """
-    task_id = state["task_id"]
-    old = {step["step_id"]: step["status"] for step in state["plan"]}
-    between = {step.step_id: step.status for step in settled}
+    ids = {"task_id": state["task_id"]}
+    old = [Step(**step) for step in state["plan"]]
     announced = {outcome["step_id"] for outcome in _last_wave(state) if outcome.get("announced")}
-    settled = [step for step in settled if step.step_id not in announced]
-    after = [step_event(task_id, step) for step in settled if step.status != old[step.step_id]]
-    begins = [step_event(task_id, step) for step in begun if step.status != between[step.step_id]]
-    calls = [
-        ToolCall(task_id=task_id, step_id=i["step_id"], index=0, name=i["name"], arguments=i["arguments"]) for i in wave
-    ]
-    events = announce(*after, *given, *begins, *calls)
+    ended = step_events(old, [step for step in settled if step.step_id not in announced], ids)
+    begins = step_events(settled, begun, ids)
+    events = announce(*ended, *given, *begins, *call_events(wave, False, ids))
     return {"plan": [s.model_dump(mode="json") for s in begun], "events": events}
 
 
 def _exchange(task_id: str, first: int, ran: Sequence[Mapping[str, Any]]) -> list[AnyMessage]:
     """The wave's calls and results, as the thread's history keeps them; `first` counts the calls before them."""
     calls = [
-        Settled(f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], key_of(task_id, o))
+        Settled(
+            f"{task_id[:8]}-{first + place}", o["name"], o["arguments"], o["result"], CallKey(task_id, o["scope"], 0)
+        )
         for place, o in enumerate(ran)
     ]
     return exchange("", calls) if calls else []

@@ -1,11 +1,20 @@
 """State of the plan graph."""
 
-from typing import Any, NotRequired
+from typing import Any
 
 from typing_extensions import TypedDict
 
+from segue.core.calls import PendingCall
+
 from ..shared.channels import Records
 from ..shared.task import TaskState
+
+
+class PlannedCall(PendingCall, total=False):
+    """The call of a step, with what the plan says of it."""
+
+    description: str
+    phase: str
 
 
 class PlanState(TaskState, total=False):
@@ -29,9 +38,8 @@ class PlanState(TaskState, total=False):
     """Steps. DECOMPOSE, SCHEDULE, ANSWER."""
     mended: list[str]
     """Failed steps that the plan goes around: they stay in it as they are. DECOMPOSE."""
-    wave: list[dict[str, Any]]
-    """Steps under way: {step_id, attempt, name, arguments, description, phase}, and where a person decided about one,
-    `approved` (for which task), `original` (the arguments before an edit) or `rejected` (why). SCHEDULE."""
+    wave: list[PlannedCall]
+    """Calls of the steps that are under way. SCHEDULE."""
     outcomes: Records
     """What ran: a wave's entry with its `result`, `announced` where the events say how the step ended. EXECUTE_STEP,
     and SCHEDULE for what could not be run."""
@@ -48,9 +56,8 @@ class StepWork(TypedDict):
 
     task_id: str
     language: str
-    item: dict[str, Any]
-    """An entry of the wave."""
-    origin: NotRequired[str]
-    """As in the plan's state; a task that was begun before has none."""
+    call: PlannedCall
+    """Of the wave."""
     place: int
+    """Of the step in its plan, from 1."""
     total: int

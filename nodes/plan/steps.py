@@ -1,35 +1,17 @@
-"""Transitions of a plan's steps, and the ledger keys of their calls."""
+"""Steps of a plan: their banners, and those that failed or are in doubt."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.events import StepUpdate, Thinking
+from segue.core.calls import CallResult
+from segue.core.events import Thinking
 from segue.core.plan import Status, Step, ready, set_status
-from segue.core.tools import CallKey
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext
 from .state import PlanState
 
 _PHASES = ("planning", "execution", "generation")
-
-
-def key_of(task_id: str, item: Mapping[str, Any]) -> CallKey:
-    """The place of a wave's entry: its step and its attempt."""
-    return CallKey(task_id, f"{item['step_id']}#{item['attempt']}", 0)
-
-
-def ended(result: Mapping[str, Any]) -> tuple[Status, str]:
-    """How a step with this result ends, and its note."""
-    error = result.get("error", "")
-    return Status.ERROR if error else Status.DONE, error[:200]
-
-
-def step_event(task_id: str, step: Step) -> StepUpdate:
-    """The event of a step that changed."""
-    return StepUpdate(
-        task_id=task_id, step_id=step.step_id, status=step.status.value, description=step.description, note=step.note
-    )
 
 
 def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Thinking:
@@ -57,7 +39,7 @@ def thought_through(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def in_doubt(state: PlanState) -> set[str]:
     """The ids of the steps whose last call may or may not have taken effect."""
     last = {outcome["step_id"]: outcome["result"] for outcome in state["outcomes"]}
-    return {step_id for step_id, result in last.items() if result.get("unknown_outcome")}
+    return {step_id for step_id, result in last.items() if CallResult.of(result).unknown}
 
 
 def behind(steps: Sequence[Step], step_ids: set[str]) -> set[str]:

@@ -4,10 +4,8 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
-from segue.core.events import TaskComplete
-
 from ..shared.context import Node, NodeRuntime, announce
-from ..shared.task import PlannedTask
+from ..shared.task import PlannedTask, end_task
 
 NAME = "plan_react"
 
@@ -25,9 +23,7 @@ def react(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Node[PlannedTask, Pl
             if name in state["usage"]:
                 usage[name] = usage.get(name, 0) + state["usage"][name]
         result = {**out["result"], "mode": NAME, "usage": usage}
-        status = "done" if result["success"] else "error"
-        ended = [] if state["nested"] else [TaskComplete(task_id=state["task_id"], status=status, result=result)]
         fresh = [message.model_copy(update={"id": None}) for message in out["messages"][len(given) :]]
-        return {"messages": fresh, "result": result, "events": announce(*ended)}
+        return {"messages": fresh, "result": result, "events": announce(*end_task(state, result, answered=False))}
 
     return carry_out

@@ -2,11 +2,11 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.core.events import Answer, TaskComplete
 from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.planned_steps import close_steps, step_events
+from ..shared.plan_progress import answer_steps, step_events
+from ..shared.task import end_task
 from .records import decision_of, ids_of, react_result, whole_answer
 from .state import ReactState, ReactUpdate
 
@@ -16,17 +16,16 @@ async def answer(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     decision = decision_of(state)
     text, chars = decision.answer, node_context(runtime).agent.budget.result_chars
     steps = tuple(Step(**step) for step in state["plan"])
-    closed = close_steps(steps)
+    closed = answer_steps(steps)
     plan = [step.model_dump(mode="json") for step in closed]
     ids = ids_of(state)
     whole = whole_answer(state, text)
     result = react_result({**state, "plan": plan}, whole, chars, decision.thought)
     if decision.malformed:
         result["malformed"] = True
-    done = [] if state["nested"] else [TaskComplete(status="done", result=result, **ids)]
     return {
         "messages": [AIMessage(text)],
         "plan": plan,
         "result": result,
-        "events": announce(*step_events(steps, closed, ids), Answer(answer=whole, **ids), *done),
+        "events": announce(*step_events(steps, closed, ids), *end_task(state, result, **ids)),
     }

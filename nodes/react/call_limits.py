@@ -3,9 +3,10 @@
 from itertools import islice
 from typing import Any
 
+from segue.core.calls import CallResult, CallStatus, PendingCall
 from segue.prompts.phrases import phrase
 
-from ..shared.approval import approved
+from ..shared.approval import by_person
 from .state import ReactState
 
 MOST_FAILURES = 2
@@ -18,38 +19,40 @@ SAME_ROUNDS = 3
 """Rounds alike in a row after which a model that takes a schema can only answer."""
 
 
-def refusal(call: dict[str, Any], state: ReactState, most_calls: int) -> dict[str, Any] | None:
-    """The result of a call that is not run, or None: {"error", "over_budget"}, or {"success", "repeated"}.
+def refusal(call: PendingCall, state: ReactState, most_calls: int) -> CallResult | None:
+    """The result of a call that is not run, or None.
 
     A rejected call frees no place in the budget for those behind it, about which no one was asked; one that a person
     approved may fail as often as they like.
     """
-    rejected = sum("rejected" in outcome["result"] for outcome in state["outcomes"])
+    rejected = sum(_status(outcome) is CallStatus.REJECTED for outcome in state["outcomes"])
     if state["tool_calls"] + call["index"] - len(state["outcomes"]) + rejected >= most_calls:
         why = f"The limit of {most_calls} tool calls is reached: answer with what there is."
-        return {"error": why, "over_budget": True}
-    if not approved(call, state["task_id"]) and failures_in_a_row(call, state) >= MOST_FAILURES:
+        return CallResult(status=CallStatus.OVER_BUDGET, error=why)
+    if not by_person(call, state["task_id"]) and failures_in_a_row(call, state) >= MOST_FAILURES:
         why = (
             f"This call of {call['name']} failed {MOST_FAILURES} times in a row with the same arguments and is "
             "refused: change the arguments, use another tool, or answer with what there is."
         )
-        return {"error": why, "over_budget": False}
+        return CallResult(status=CallStatus.REFUSED, error=why)
     return _stored(call, state)
 
 
-def _stored(call: dict[str, Any], state: ReactState) -> dict[str, Any] | None:
+def _stored(call: PendingCall, state: ReactState) -> CallResult | None:
     """The result that a call had in each of the last rounds, with a request to answer; None where they differ."""
     latest = (record["results"] for record in reversed(state["records"]) if record["results"])
     rounds = [*islice(latest, MOST_SUCCESSES)]
     made = (call["name"], call["arguments"])
-    same = [[o["result"] for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds]
+    same = [
+        [CallResult.of(o["result"]) for o in outcomes if (o["name"], o["arguments"]) == made] for outcomes in rounds
+    ]
     if len(same) < MOST_SUCCESSES or not all(same):
         return None
     last = [results[-1] for results in same]
-    if any("success" not in result or result["success"] != last[0]["success"] for result in last):
+    if any(not result.success or result.value != last[0].value for result in last):
         return None
     request = phrase("repeated_call", state["language"], n=MOST_SUCCESSES)
-    return {"success": last[0]["success"], "repeated": request}
+    return CallResult(status=CallStatus.REPEATED, value=last[0].value, note=request)
 
 
 def stuck(state: ReactState) -> bool:
@@ -65,16 +68,20 @@ def _made(record: dict[str, Any]) -> list[tuple[Any, ...]]:
 def only_over_budget(state: ReactState) -> bool:
     """Whether the last round was spent on calls beyond the budget."""
     results = state["records"][-1]["results"] if state["records"] else []
-    return bool(results) and all(outcome["result"].get("over_budget") for outcome in results)
+    return bool(results) and all(_status(outcome) is CallStatus.OVER_BUDGET for outcome in results)
 
 
-def failures_in_a_row(call: dict[str, Any], state: ReactState) -> int:
+def _status(outcome: dict[str, Any]) -> CallStatus:
+    return CallResult.of(outcome["result"]).status
+
+
+def failures_in_a_row(call: PendingCall, state: ReactState) -> int:
     """How many of the latest calls were this one and failed."""
     count = 0
     for record in reversed(state["records"]):
         for outcome in reversed(record["results"]):
             same = outcome["name"] == call["name"] and outcome["arguments"] == call["arguments"]
-            if not same or "error" not in outcome["result"]:
+            if not same or CallResult.of(outcome["result"]).success:
                 return count
             count += 1
     return count

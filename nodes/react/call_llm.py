@@ -3,21 +3,20 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from segue.core.calls import PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
 from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought, Token
 from segue.core.plan import Step
-from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model
 from ..shared.notes import amended, joined, take_up
-from ..shared.planned_steps import step_events
-from .plan_progress import begin_steps
+from ..shared.plan_progress import begin_steps, step_events
 from .prose import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of
-from .records import call_events, calls_of, ids_of, record_of
+from .records import announced_calls, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
 
@@ -46,7 +45,7 @@ async def call_llm(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         "plan": [step.model_dump(mode="json") for step in moved],
         "usage": asked.usage,
         "events": announce(
-            asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls, work.tools)
+            asked.event, *errors, *_events(state, decision, step_events(steps, moved, ids), calls, work)
         ),
     }
     if calls:
@@ -82,8 +81,8 @@ def _events(
     state: ReactState,
     decision: Decision,
     steps: list[StepUpdate],
-    calls: list[dict[str, Any]],
-    tools: Mapping[str, Tool],
+    calls: list[PendingCall],
+    work: NodeContext,
 ) -> list[Any]:
     ids = ids_of(state)
     planned = calls or calls_of(state, decision)
@@ -91,4 +90,4 @@ def _events(
     action = Action(action_type=decision.action_type.value, output=decision.output, step_id=step_id, **ids)
     observed = [Observe(text=decision.observe, **ids)] if decision.observe else []
     thought = [Thought(text=decision.thought, **ids)] if decision.thought and not decision.said else []
-    return [*observed, *thought, action, *steps, *call_events(state, calls, tools)]
+    return [*observed, *thought, action, *steps, *announced_calls(state, calls, work)]

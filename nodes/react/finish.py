@@ -2,10 +2,10 @@
 
 from langchain_core.messages import AIMessage
 
-from segue.core.events import Answer, ErrorRaised, TaskComplete, Token
+from segue.core.events import Token
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.task import unfinished
+from ..shared.task import end_task, unfinished
 from .records import ids_of, react_result, whole_answer
 from .state import ReactState, ReactUpdate
 
@@ -18,9 +18,8 @@ async def finish(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     work.emit(Token(content=text, **ids))
     whole = whole_answer(state, text)
     result = react_result(state, whole, work.agent.budget.result_chars, error=why)
-    ended = [] if state["nested"] else [TaskComplete(status="error", result=result, **ids)]
     return {
         "messages": [AIMessage(text)],
         "result": result,
-        "events": announce(ErrorRaised(message=why, final=True, **ids), Answer(answer=whole, **ids), *ended),
+        "events": announce(*end_task(state, result, failure=why, **ids)),
     }

@@ -5,16 +5,20 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
+from segue.core.calls import PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.plan import Step
-from segue.core.tools import CallKey, Tool
+from segue.core.tools import CallKey
 
-from ..shared.approval import undecided
+from ..shared.call_runner import CallRunner, call_events
+from ..shared.context import NodeContext
+from ..shared.plan_progress import steps_of_calls
 from ..shared.prompt_budget import truncate_result
 from ..shared.task import compose_result
 from ..shared.tool_messages import Settled, exchange
-from .plan_progress import steps_of_calls
+from .call_limits import refusal
+from .prompt_state import tools_at_hand
 from .state import ReactState
 
 
@@ -44,22 +48,24 @@ def record_of(
     }
 
 
-def calls_of(state: ReactState, decision: Decision) -> list[dict[str, Any]]:
-    """The decision's calls: {index, name, arguments, call_id, step_id}.
+def calls_of(state: ReactState, decision: Decision) -> list[PendingCall]:
+    """The decision's calls.
 
     The place is what the ledger knows a call by; the id is the provider's where it gave one, unless it repeats in the
     reply.
     """
     given = [call.call_id for call in decision.tool_calls]
-    steps = steps_of_calls(decision, [Step(**step) for step in state["plan"]], _repaired(state, decision))
+    plan, trace_id = [Step(**step) for step in state["plan"]], state["trace_id"]
+    made = [(call.name, call.arguments) for call in decision.tool_calls]
+    steps = steps_of_calls(made, plan, decision.step_id, _repaired(state, decision))
     return [
         {
             "index": index,
             "name": call.name,
             "arguments": call.arguments,
-            "call_id": call.call_id
-            if given.count(call.call_id) == 1 and call.call_id
-            else f"{state['trace_id']}-{index}",
+            "scope": trace_id,
+            "origin": f"{trace_id}/{index}",
+            "call_id": call.call_id if given.count(call.call_id) == 1 and call.call_id else f"{trace_id}-{index}",
             "step_id": step_id,
         }
         for index, (call, step_id) in enumerate(zip(decision.tool_calls, steps, strict=True))
@@ -74,11 +80,23 @@ def _repaired(state: ReactState, decision: Decision) -> str:
     return next((o.get("step_id", "") for o in results if "error" in o["result"]), "")
 
 
-def call_events(state: ReactState, calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> list[ToolCall]:
-    """One event a call that is about to run."""
-    shown = ("index", "name", "arguments", "step_id")
-    waits = any(undecided(call, tools, state["task_id"]) for call in calls)
-    return [ToolCall(**{name: call[name] for name in shown}, needs_approval=waits, **ids_of(state)) for call in calls]
+def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
+    """What runs the calls of this recursion."""
+    recalls = any(call["name"] == "recall" for call in state["calls"])
+    return CallRunner(
+        work,
+        tools_at_hand(state, work) if recalls else work.tools,
+        state["task_id"],
+        state["language"],
+        ids_of(state),
+        lambda call: refusal(call, state, work.agent.budget.tool_calls),
+    )
+
+
+def announced_calls(state: ReactState, calls: Sequence[PendingCall], work: NodeContext) -> list[ToolCall]:
+    """One event a call; they wait together where one of them needs a person's approval."""
+    runner = CallRunner(work, work.tools, state["task_id"], state["language"], ids_of(state))
+    return call_events(calls, any(map(runner.undecided, calls)), ids_of(state))
 
 
 def control_exchange(decision: Decision, result: Mapping[str, Any]) -> list[AnyMessage]:

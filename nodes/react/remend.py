@@ -5,9 +5,8 @@ from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.planned_steps import step_events
-from .plan_progress import begin_steps
-from .records import call_events, calls_of, decision_of, ids_of, record_of
+from ..shared.plan_progress import begin_steps, step_events
+from .records import announced_calls, calls_of, decision_of, ids_of, record_of
 from .state import ReactState, ReactUpdate
 
 MOST_REPAIRS = 3
@@ -24,13 +23,13 @@ async def remend(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
         return _refused(state, "A REMEND needs tool_calls or a plan that repairs the failure.", repairs)
     steps = tuple(Step(**step) for step in state["plan"])
     calls = calls_of(state, decision)
-    begun = begin_steps(steps, [call["step_id"] for call in calls], ())
+    begun = begin_steps(steps, [call["step_id"] for call in calls])
     return {
         "calls": calls,
         "plan": [step.model_dump(mode="json") for step in begun],
         "repairs": repairs,
         "events": announce(
-            *step_events(steps, begun, ids_of(state)), *call_events(state, calls, node_context(runtime).tools)
+            *step_events(steps, begun, ids_of(state)), *announced_calls(state, calls, node_context(runtime))
         ),
     }
 

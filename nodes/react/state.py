@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from segue.core.calls import PendingCall
+
 from ..shared.channels import Records
 from ..shared.task import TaskState
 
@@ -23,10 +25,8 @@ class ReactState(TaskState, total=False):
     """One a finished recursion: decision and result or error. CALL_LLM, CALL_TOOL, PLAN, REMEND."""
     decision: dict[str, Any] | None
     """The decision under way; None after an unreadable reply. CALL_LLM."""
-    calls: list[dict[str, Any]]
-    """Calls still to run: {index, name, arguments, call_id, step_id}, and once a person decided about one,
-    `approved` (in which task), `original` (the arguments before an edit) or `rejected` (why); `brought` is the result
-    that the client sent of one. CALL_LLM and REMEND fix them, CALL_TOOL has them decided and takes from them."""
+    calls: list[PendingCall]
+    """Calls still to run. CALL_LLM and REMEND fix them, CALL_TOOL has them decided and takes from them."""
     outcomes: list[dict[str, Any]]
     """Calls of this recursion that are done with: as in `calls`, with `ref` and `result`. CALL_TOOL."""
     tool_calls: int

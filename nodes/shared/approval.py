@@ -1,12 +1,14 @@
 """Approval of tool calls by a person, before any call of their batch runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from langgraph.types import interrupt
 
+from segue.core.agent_digest import tool_digest
 from segue.core.approval import Verdict, settled, unfit
+from segue.core.calls import PendingCall
 from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
 from segue.core.permission_rule import PermissionRule
@@ -16,20 +18,22 @@ from segue.tools.calls.run import misfit
 
 from .context import NodeContext
 
-Call = dict[str, Any]
-"""{name, arguments, …}; with `approved`, `original` (the arguments before an edit) or `rejected` (why) once decided."""
 Calls = Sequence[Mapping[str, Any]]
 
 
-def undecided(call: Mapping[str, Any], tools: Mapping[str, Tool], task_id: str) -> bool:
-    """Whether the call's tool needs approval and has no decision yet."""
-    tool = tools.get(call["name"])
-    return tool is not None and tool.needs_approval and not (approved(call, task_id) or "rejected" in call)
-
-
-def approved(call: Mapping[str, Any], task_id: str) -> bool:
+def by_person(call: PendingCall, task_id: str) -> bool:
     """Whether a person approved the call in this task; a fork is another task and asks again."""
     return call.get("approved") == _mark(task_id)
+
+
+def approved(call: PendingCall, task_id: str, tool: Tool | None) -> bool:
+    """Whether a person approved the call in this task, and its tool is still the same."""
+    return by_person(call, task_id) and tool is not None and call["version"] == tool_digest(tool)
+
+
+def is_outdated(call: PendingCall, task_id: str, tool: Tool) -> bool:
+    """Whether a person approved the call in this task, but its tool has changed since."""
+    return by_person(call, task_id) and call["version"] != tool_digest(tool)
 
 
 def _mark(task_id: str) -> str:
@@ -37,63 +41,49 @@ def _mark(task_id: str) -> str:
     return sha256(task_id.encode()).hexdigest()[:16]
 
 
-async def permitted(calls: Calls, tools: Mapping[str, Tool], task_id: str, work: NodeContext) -> Mapping[int, str]:
-    """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
-
-    A call like one that may have taken effect already is asked about all the same.
-    """
-    undecided_ones = {place: call for place, call in enumerate(calls) if undecided(call, tools, task_id)}
-    if not undecided_ones or not (scopes := await work.services.permissions(work.agent.agent_id)):
-        return {}
-    rules = [(PermissionRule.parse(text), scope) for text, scope in scopes.items()]
-    unknown = await _unknown(task_id, work)
-    return {
-        place: scope
-        for place, call in undecided_ones.items()
-        if _bare(call) not in unknown and (scope := _scope(call, tools[call["name"]], rules))
-    }
-
-
-def _scope(call: Mapping[str, Any], tool: Tool, rules: Sequence[tuple[PermissionRule, str]]) -> str:
-    """The scope of the first rule that the call matches, or empty."""
-    arguments = {**_defaults(tool), **call["arguments"]}
-    return next((scope for rule, scope in rules if rule.matches(call["name"], arguments)), "")
-
-
-async def question_of(
-    index: int, call: Call, task_id: str, work: NodeContext, *also: str, tools: Mapping[str, Tool] | None = None
-) -> dict[str, Any]:
-    """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
-    asked = {"index": index} | {name: call[name] for name in ("name", *also)}
-    given, defaults = call["arguments"], _defaults((tools or work.tools)[call["name"]])
-    asked["arguments"] = {**given, **defaults, **given}  # what the model chose comes first
-    return {**asked, "unknown_outcome": True} if _bare(call) in await _unknown(task_id, work) else asked
-
-
-async def _unknown(task_id: str, work: NodeContext) -> Sequence[Mapping[str, Any]]:
-    ledger = work.services.ledger
-    return await ledger.unknown(task_id) if ledger else ()
-
-
-def _bare(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": call["name"], "arguments": call["arguments"]}
-
-
-def _defaults(tool: Tool) -> dict[str, Any]:
-    """What the tool takes where a call says nothing: a person has to see it."""
+def all_arguments(call: PendingCall, tool: Tool) -> dict[str, Any]:
+    """The call's arguments and what the tool takes where it says nothing: a person has to see both."""
     properties = tool.spec["function"].get("parameters", {}).get("properties", {})
-    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    defaults |= tool.spec.get("segue", {}).get("defaults", {})
+    return {**call["arguments"], **defaults, **call["arguments"]}  # what the model chose comes first
 
 
-def ask_person(calls: Calls, tools: Mapping[str, Tool]) -> dict[int, Verdict]:
-    """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit."""
+VERSIONS = "versions"
+"""In a stored answer: the digests of the tools that were asked about, by the indexes of their calls."""
+
+
+def ask_person(calls: Calls, tools: Mapping[str, Tool], language: str, outdated: Collection[str]) -> dict[int, Verdict]:
+    """The verdicts by index. Interrupts the graph until a person has answered, and again if the answer does not fit.
+
+    `outdated` are the tools that changed since they were approved.
+    """
     question: dict[str, Any] = {"kind": "approval", "calls": [dict(call) for call in calls]}
+    problem = _changed(outdated, language) if outdated else ""
     while True:
-        answer = interrupt(question)
+        answer = interrupt({**question, "problem": problem} if problem else question)
+        if changed := _outdated(calls, answer):
+            problem = _changed(changed, language)
+            continue
         try:
             return {verdict.index: verdict for verdict in check_answer(calls, tools, answer)}
         except InvalidAnswer as error:
-            question = {**question, "problem": str(error)}
+            problem = str(error)
+
+
+def _outdated(calls: Calls, answer: object) -> list[str]:
+    """The tools that are others than those that the answer is about."""
+    known = answer.get(VERSIONS) if isinstance(answer, Mapping) else None
+    return [call["name"] for call in calls if known is not None and known.get(str(call["index"])) != call["version"]]
+
+
+def _changed(tools: Collection[str], language: str) -> str:
+    return phrase("tool_changed", language, tools=listed(dict.fromkeys(tools)))
+
+
+def versions_of(calls: Calls) -> dict[str, str]:
+    """The digests of the tools that a question asks about."""
+    return {str(call["index"]): call["version"] for call in calls}
 
 
 def check_answer(calls: Calls, tools: Mapping[str, Tool], answer: object) -> tuple[Verdict, ...]:
@@ -127,14 +117,16 @@ def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, T
         )
 
 
-def decided(call: Call, verdict: Verdict | None, task_id: str) -> Call:
-    """The call with what a person decided about it, if one was asked."""
+def decided(call: PendingCall, verdict: Verdict, task_id: str, tool: Tool) -> PendingCall:
+    """The call with what a person decided about it."""
     match verdict:
         case Verdict(verdict="approve"):
-            return {**call, "approved": _mark(task_id)}
+            return {**call, "approved": _mark(task_id), "version": tool_digest(tool)}
         case Verdict(verdict="edit"):
             original = call.get("original", call["arguments"])
-            return {**call, "arguments": verdict.arguments, "original": original, "approved": _mark(task_id)}
+            edited = verdict.arguments or {}
+            changes: PendingCall = {"arguments": edited, "original": original}
+            return {**call, **changes, "approved": _mark(task_id), "version": tool_digest(tool)}
         case Verdict(verdict="reject"):
             return {**call, "rejected": verdict.reason.strip()}
         case _:
@@ -164,12 +156,6 @@ def _entries(calls: Calls, verdicts: Mapping[int, Verdict]) -> list[dict[str, An
         more = {"reason": verdict.reason, "always": verdict.always, "only": verdict.only}
         entries.append(entry | {name: value for name, value in more.items() if value})
     return entries
-
-
-def rejection(call: Mapping[str, Any], language: str) -> dict[str, Any]:
-    """The result of a call that a person rejected: {"error", "rejected"}."""
-    error = phrase("rejected", language, tool=call["name"], why=because(call["rejected"], language))
-    return {"error": error, "rejected": True}
 
 
 def because(reason: str, language: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from segue.core.agents import Agent
@@ -12,8 +11,7 @@ from segue.core.context import AppContext, RunContext, Services
 from segue.core.errors import ConfigurationError
 from segue.core.events import Delta, Durable, to_dict
 from segue.core.models import Model
-from segue.core.tools import CallKey, Tool
-from segue.tools.calls.context import CallContext, idempotency_key
+from segue.core.tools import Tool
 
 NodeRuntime = Runtime[RunContext]
 State = TypeVar("State", contravariant=True)
@@ -76,18 +74,3 @@ def node_context(runtime: NodeRuntime) -> NodeContext:
 def announce(*events: Durable) -> list[dict[str, Any]]:
     """Durable events in the form that a node returns under `events`."""
     return [to_dict(event) for event in events]
-
-
-def call_context(
-    work: NodeContext, key: CallKey, call: dict[str, Any], origin: str, *, step_id: str = "", trace_id: str = ""
-) -> CallContext:
-    """Describe the call to its tool; `origin` is fixed in the state, is kept by forks, and is one call's alone."""
-    return CallContext(
-        idempotency_key=idempotency_key(origin, call["name"], call["arguments"]),
-        tool=call["name"],
-        session_id=str(get_config().get("configurable", {}).get("thread_id", "")),
-        task_id=key.task_id,
-        step_id=step_id,
-        trace_id=trace_id,
-        user_id=work.context.user_id,
-    )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from segue.core.calls import CallResult
 from segue.core.context import Services
 from segue.core.events import Event, Thinking, Token
 from segue.core.prompt_size import SentPrompts
@@ -83,4 +84,5 @@ class PartLedger:
         for key, name in list(self._under_way.items()):
             tool = tools.get(name)
             harmless = tool is not None and (tool.read_only or tool.idempotent)
-            await self.settle(key, {"error": why} if harmless else unknown_outcome(f"{name}: {why}"))
+            result = CallResult.failed(why) if harmless else unknown_outcome(f"{name}: {why}")
+            await self.settle(key, result.json())

@@ -33,8 +33,8 @@ def truncate_result(result: dict[str, Any], most: int, ref: str = "") -> dict[st
         return result
     kind = "error" if "error" in result else "success"
     value = result[kind]
-    note = {"repeated": result["repeated"]} if "repeated" in result else {}
-    return {kind: truncate(value if isinstance(value, str) else as_json(value), most, ref), **note}
+    marks = {name: mark for name, mark in result.items() if name not in (kind, "stack")}
+    return {kind: truncate(value if isinstance(value, str) else as_json(value), most, ref), **marks}
 
 
 def truncate_together(entries: Sequence[dict[str, Any]], most_chars: int, most_tokens: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from segue.core.attachments import ATTACHMENTS, naming
 from segue.core.errors import InvalidMessage
+from segue.core.events import Answer, Durable, ErrorRaised, TaskComplete
 from segue.prompts.language import language_of
 from segue.prompts.phrases import phrase
 
@@ -163,6 +164,23 @@ def unfinished(outcomes: Sequence[Mapping[str, Any]], why: str, language: str) -
     lines = [f"- {o['name']}: {truncate(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded]
     found = "\n".join(lines) or phrase("nothing_found", language)
     return phrase("unfinished", language, why=why, found=found)
+
+
+def end_task(
+    state: TaskState, result: Mapping[str, Any], *, failure: str = "", answered: bool = True, **ids: Any
+) -> list[Durable]:
+    """The events that end a task: its failure, its answer, and its completion, which a parent graph says of its parts.
+
+    `answered`: the answer is not in the log yet. `ids` are those of the events.
+    """
+    ids = ids or {"task_id": state["task_id"]}
+    events: list[Durable] = [ErrorRaised(message=failure, final=True, **ids)] if failure else []
+    if answered:
+        events.append(Answer(answer=result["answer"], **ids))
+    if not state["nested"]:
+        status = "done" if result.get("success") else "error"
+        events.append(TaskComplete(status=status, result=dict(result), **ids))
+    return events
 
 
 def compose_result(

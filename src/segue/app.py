@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from .checkpoints.storage import Storage
 from .core.agents import Agent
+from .core.calls import Executor
 from .core.closed import Closed
 from .core.events import Event
 from .core.models import Model
@@ -81,9 +82,12 @@ class App:
         """The graphs of the modes beside the built-in ones."""
         return {name: graph for name, graph in self._modes.items() if name not in MODES}
 
-    def register(self, agent: Agent) -> None:
-        """Add an agent, or replace the one of that id; UnknownTool where one of its tools is not there."""
-        self.registry.register(agent)
+    def register(self, agent: Agent, executor: Executor | None = None) -> None:
+        """Add an agent, or replace the one of that id; UnknownTool where one of its tools is not there.
+
+        `executor` carries out the calls of its tasks; None: the tools. Register it again before a resume elsewhere.
+        """
+        self.registry.register(agent, executor)
 
     def model_for(self, agent: str = "", model: str = "") -> Model:
         """The model that a message to this agent would be answered by.

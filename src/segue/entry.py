@@ -15,6 +15,7 @@ from .core.agents import Agent
 from .core.databases import is_server
 from .core.environment import whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
+from .core.flows import FlowConfig
 from .core.result import Result
 from .core.retention import Retention
 from .graphs.chat import MODES
@@ -57,6 +58,7 @@ async def open_app(
     for agent in _listed(agents):
         registry.register(agent)
     graphs = {**MODES, **mode_graphs(modes or {})}
+    registry.flows = {name: flow for name, flow in (modes or {}).items() if isinstance(flow, FlowConfig)}
     most = whole_number(os.environ, "SEGUE_MAX_RUNNING", MAX_RUNNING) if max_running is None else max_running
     capacity = Capacity(most, MAX_QUEUED if max_queued is None else max_queued)
     root = memory or os.environ.get("SEGUE_MEMORY") or root_of(str(path))

@@ -14,9 +14,11 @@ from langgraph.typing import InputT, OutputT, StateT
 
 from .core.agent_digest import agent_digest
 from .core.agents import Agent
+from .core.calls import Executor
 from .core.context import AppContext, GivenAgent, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
+from .core.flows import FlowConfig
 from .core.ids import Ids
 from .core.json_schema import plain_specs
 from .core.memory import Memory
@@ -104,6 +106,9 @@ class Registry:
         """The path of the file that the agents come from, for their tasks to remember; empty where there is none."""
         self.default_agent = ""
         """The agent of a message that names none; empty: the first one."""
+        self.flows: Mapping[str, FlowConfig] = {}
+        """The flows that are modes, by name."""
+        self._executors: dict[str, Executor] = {}
         self.participants = REGISTERED.extended()
         self.memory: Memory = TransientMemory()
         self.ids = Ids()
@@ -112,13 +117,23 @@ class Registry:
     def agents(self) -> Mapping[str, Agent]:
         return self._agents
 
-    def register(self, agent: Agent) -> None:
-        """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once."""
+    def register(self, agent: Agent, executor: Executor | None = None) -> None:
+        """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once.
+
+        `executor` carries out the calls of its tasks, also those of their nested graphs; None: the tools themselves.
+        """
         tools = _usable(agent, BUILTIN.resolve(agent.tools))
         self._agents[agent.agent_id] = self._completed(agent)
         self._tools[agent.agent_id] = tools
         self._digests.pop(agent.agent_id, None)
         self._models = {key: model for key, model in self._models.items() if key[0] != agent.agent_id}
+        self._executors.pop(agent.agent_id, None)
+        if executor is not None:
+            self._executors[agent.agent_id] = executor
+
+    def executor_of(self, agent_id: str) -> Executor | None:
+        """What carries out the calls of the agent's tasks; None: the tools themselves."""
+        return self._executors.get(agent_id)
 
     def _completed(self, agent: Agent) -> Agent:
         """The agent with what the environment decides where it does not."""
@@ -198,6 +213,22 @@ class Registry:
         if agent.agent_id not in self._tools:
             self._tools[agent.agent_id] = _usable(agent, BUILTIN.resolve(agent.tools))
         return self._tools[agent.agent_id]
+
+    def tools_in(self, agent: Agent, mode: str) -> Mapping[str, Tool]:
+        """Every tool that the agent's tasks in a mode may call: its own, and those of a flow and of its branches."""
+        own = self.tools_for(agent)
+        return {**own, **self._tools_of_flow(self.flows[mode])} if mode in self.flows else own
+
+    def _tools_of_flow(self, flow: FlowConfig) -> dict[str, Tool]:
+        controller, executor = flow.subflows_config.controller, flow.subflows_config.executor
+        found: dict[str, Tool] = dict(self.tools_for(self.agent(controller.agent))) if controller.agent else {}
+        found |= BUILTIN.resolve(item for item in executor.tools or () if item not in found)
+        for branch in executor.branches.values():
+            if branch.agent:
+                found |= self.tools_for(self.agent(branch.agent))
+            elif isinstance(branch.flow, FlowConfig):
+                found |= self._tools_of_flow(branch.flow)
+        return found
 
     def digest(self, agent: Agent) -> str:
         """Identify an agent's definition, so that processes know whether theirs is the same one."""

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from segue.checkpoints.sqlite.database import Database, open_database
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
+from segue.core.agent_digest import tool_digest
 from segue.core.agents import Budget
 from segue.core.errors import InvalidAnswer
 from segue.core.tools import CallKey
@@ -35,6 +36,10 @@ def edit(index: int, **arguments: Any) -> dict[str, Any]:
 
 def approve(index: int) -> dict[str, Any]:
     return {"index": index, "verdict": "approve"}
+
+
+def version_of(source: Callable[..., Any]) -> str:
+    return tool_digest(as_tool(source))
 
 
 @pytest.fixture
@@ -83,7 +88,7 @@ async def test_nothing_of_a_batch_runs_before_the_person_has_answered(bed: Make,
     test = bed(build_react, [BATCH, answer("done")], tools=tools)
     out = await test.send("go")
     assert (out.get("result"), ran) == (None, [])
-    asked = [{"index": 1, "name": "pay", "arguments": {"amount": 10}}]
+    asked = [{"index": 1, "name": "pay", "arguments": {"amount": 10}, "version": version_of(tools[0])}]
     assert await test.question() == {"kind": "approval", "calls": asked}
     out = await test.answer({"verdicts": [approve(1)]})
     assert out["result"]["answer"] == "done"
@@ -206,7 +211,9 @@ async def test_a_correction_that_needs_approval_is_asked_about_anew(bed: Make, t
     test = bed(build_react, script, tools=tools)
     await test.send("go")
     await test.answer([reject(0, "less, please")])
-    assert (await test.question())["calls"] == [{"index": 0, "name": "pay", "arguments": {"amount": 2}}]
+    assert (await test.question())["calls"] == [
+        {"index": 0, "name": "pay", "arguments": {"amount": 2}, "version": version_of(tools[0])}
+    ]
     await test.answer("approve")
     assert ran == [("pay", 2)]
 
@@ -236,7 +243,7 @@ async def in_doubt(test: Bed, database: Database, name: str, arguments: dict[str
     ledger = ToolLedger(database, "t", await Lease(database).acquire("t", "me"))
     key = CallKey("task-1", "before", 0)
     await ledger.claim(key, name, arguments)
-    await ledger.settle(key, unknown_outcome("it was cut off"))
+    await ledger.settle(key, unknown_outcome("it was cut off").json())
     test.services.ledger = ledger
 
 
@@ -311,7 +318,14 @@ async def test_a_step_waits_for_approval_before_its_wave_runs(bed: Make, tools: 
     test = bed(build_plan, [plan_json("g", steps), "done"], tools=tools)
     await test.send("go")
     assert ran == [("jot", "a")]
-    asked = {"index": 0, "name": "pay", "arguments": {"amount": 3}, "step_id": "2", "description": "pay it"}
+    asked = {
+        "index": 0,
+        "name": "pay",
+        "arguments": {"amount": 3},
+        "step_id": "2",
+        "description": "pay it",
+        "version": version_of(tools[0]),
+    }
     assert await test.question() == {"kind": "approval", "calls": [asked]}
     out = await test.answer([edit(0, amount=4)])
     assert (out["result"]["success"], ran) == (True, [("jot", "a"), ("pay", 4), ("jot", "b")])

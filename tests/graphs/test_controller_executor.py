@@ -155,7 +155,7 @@ async def test_a_call_that_the_plan_names_moves_its_step(bed: Make) -> None:
     made = bed(flow(), [choose("double", number=4), choose("fail", reason="no"), FINISH])
     await made.start({"goal": "Work", "plan": steps})
     moved = [(event["step_id"], event["data"]["status"]) for event in made.of_type("step_update")]
-    assert moved == [("1", "done"), ("2", "error"), ("3", "done")]
+    assert moved == [("1", "running"), ("1", "done"), ("2", "running"), ("2", "error"), ("3", "done")]
 
 
 async def test_a_new_plan_keeps_what_is_finished(bed: Make) -> None:

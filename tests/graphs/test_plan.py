@@ -174,8 +174,9 @@ async def test_a_plan_that_repeats_a_call_of_unknown_outcome_ends_without_it(bed
         "error", "skipped", "done",
     ]  # fmt: skip
     assert "whose outcome is unknown" in next(s for s in out["result"]["plan"] if s["step_id"] == "2")["note"]
-    assert out["result"]["success"] is True and test.of_type("task_complete")[0]["data"]["status"] == "done"
+    assert out["result"]["success"] is False and test.of_type("task_complete")[0]["data"]["status"] == "error"
     assert out["result"]["answer"].startswith("It is not known.\n\nNote: pay may or may not have taken effect")
+    assert "So these steps did not run:" in out["result"]["answer"] and "Shall I check" in out["result"]["answer"]
 
 
 async def test_a_plan_may_ask_a_person_about_a_call_of_unknown_outcome_again(bed: Make) -> None:

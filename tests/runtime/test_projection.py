@@ -95,7 +95,7 @@ def test_the_plan_is_the_newest_one_and_its_finished_steps_keep_their_calls() ->
 
 def test_a_step_with_an_unknown_outcome_is_marked_until_it_is_planned_again() -> None:
     plan = PlanUpdate(task_id="t", goal="g", steps=[step("1")])
-    unsure = [plan, result("1", error="unknown_outcome: the process ended")]
+    unsure = [plan, result("1", error="the process ended", unknown_outcome=True)]
     assert project(unsure).plan["1"].unknown_outcome
     assert not project([*unsure, plan]).plan["1"].unknown_outcome
 

@@ -16,8 +16,8 @@ from segue.core.agents import McpServer, load_agents
 from segue.core.errors import ConfigurationError, SegueError, ToolServerUnavailable
 from segue.core.tools import CallKey
 from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
-from segue.tools.calls.run import run_call
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
+from tests.tool_calls import run_call
 
 pytestmark = pytest.mark.slow
 PROGRAM = str(Path(__file__).parents[1] / "mcp_server.py")

@@ -22,11 +22,12 @@ from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
 from segue.tools.calls import run as calls_run
 from segue.tools.calls.failures import STACK_CHARS
-from segue.tools.calls.run import Outcome, misfit, run_call
+from segue.tools.calls.run import misfit
 from segue.tools.calls.threads import abandoned
 from segue.tools.registry import as_tool, tool
 from tests.fakes import MemoryLedger
 from tests.polling import SECONDS, until
+from tests.tool_calls import Outcome, run_call
 
 KEY = CallKey("t", "s", 0)
 BRIEF = 0.05
@@ -92,7 +93,7 @@ class Mute:
 async def test_the_value_is_the_outcome_and_takes_time() -> None:
     outcome = await run(gives({"a": [1, 2.5, None, True, "是"]}))
     assert outcome.result == {"success": {"a": [1, 2.5, None, True, "是"]}}
-    assert not outcome.failed
+    assert "error" not in outcome.result
     assert outcome.seconds > 0
 
 

@@ -17,7 +17,7 @@ HANGS = """
 import asyncio, time
 from segue.core.tools import CallKey
 from segue.tools.registry import as_tool, tool
-from segue.tools.calls.run import run_call
+from tests.tool_calls import run_call
 
 @tool(timeout=0.05)
 def hang(seconds: int) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import to_jsonable_python
 
 from segue.core.errors import ConfigurationError
 from segue.core.json_schema import UnusableSchema, inlined
@@ -51,7 +52,7 @@ class Shape:
 
     `model` reads the arguments that `schema` describes. `fields` maps each parameter to its field: a parameter may be
     called `schema` or `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the
-    RunnableConfig and `context` what gets the CallContext.
+    RunnableConfig and `context` what gets the CallContext. `hidden` are the defaults that the schema cannot hold.
     """
 
     model: type[BaseModel]
@@ -61,6 +62,7 @@ class Shape:
     positional: tuple[str, ...]
     config: str
     context: str
+    hidden: Mapping[str, Any]
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as Python values; what is left out falls to the function's own default."""
@@ -104,7 +106,7 @@ def bind_function(source: Function) -> BoundTool:
             name=name, description=description, args_schema=parameters, function=partial(shape.call, source)
         ),
         marks=marks,
-        spec={"type": "function", "function": function, "segue": marks.shown(name)},
+        spec={"type": "function", "function": function, "segue": _shown(marks, name, shape)},
         check=check,
         synchronous=not inspect.iscoroutinefunction(root),
         origin=source,
@@ -112,6 +114,11 @@ def bind_function(source: Function) -> BoundTool:
         undo=bind_companion("undo", marks.undo, name, parameters),
         context_parameter=shape.context,
     )
+
+
+def _shown(marks: Marks, name: str, shape: Shape) -> dict[str, Any]:
+    shown = marks.shown(name)
+    return {**shown, "defaults": shape.hidden} if shape.hidden else shown
 
 
 def bind_companion(
@@ -192,7 +199,13 @@ def _shape_of(name: str, source: Function) -> Shape:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
     fields = {parameter: f"value_{place}" for place, parameter in enumerate(shown)}
-    return Shape(*_model(name, shown, fields), fields, frozenset(always), tuple(positional), config, context)
+    model, schema = _model(name, shown, fields)
+    hidden = {
+        parameter: to_jsonable_python(default, fallback=str)
+        for parameter, (_, default) in shown.items()
+        if not (default is ... or isinstance(default, FieldInfo) or "default" in schema["properties"][parameter])
+    }
+    return Shape(model, schema, fields, frozenset(always), tuple(positional), config, context, hidden)
 
 
 def refused_injection(tool: str, parameter: str) -> ConfigurationError:

@@ -42,7 +42,7 @@ class CallContext(_DirectlyInjectedToolArg):
 
 
 current_call: ContextVar[CallContext] = ContextVar("current_call")
-"""The call that is running; set by `run_call`."""
+"""The call that is running; set by the executor of tools."""
 
 
 def idempotency_key(origin: str, name: str, arguments: Mapping[str, Any]) -> str:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segue.core.calls import Execution
 from segue.core.conversation import APIOutput, Conversation
 from segue.core.participants import Setting
 from segue.core.tools import CallKey, Tool
-from segue.tools.calls.run import run_call
+from segue.tools.calls.context import idempotency_key
+from segue.tools.calls.run import TOOLS
 
+from ...shared.call_runner import run_once
 from .specs import refused
 
 FAILED = 500
@@ -29,17 +32,16 @@ class ToolsAPI:
         assert call is not None
         if refusal := refused(self.specs, call):
             return refusal
-        ran = await run_call(
-            self._tools,
-            call.action,
-            call.action_input,
-            CallKey(conversation.task_id, f"call-{call.index}", 0),
-            self._setting.services.ledger,
-            self._setting.config.api_timeout,
+        execution = Execution(
+            key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
+            name=call.action,
+            arguments=call.action_input,
+            tools=self._tools,
+            timeout=self._setting.config.api_timeout,
+            idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
         )
-        if ran.failed:
-            return APIOutput(status_code=FAILED, data=ran.result["error"])
-        return self.output(ran.result["success"])
+        result, _ = await run_once(TOOLS, self._setting.services.ledger, execution)
+        return self.output(result.value) if result.success else APIOutput(status_code=FAILED, data=result.error)
 
     def output(self, value: Any) -> APIOutput:
         """The result of a call that returned this value."""

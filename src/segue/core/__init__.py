@@ -3,7 +3,7 @@
 - Tasks and their records: `ids`, `task_status`, `records`, `row_validators`, `result`, `timeline`,
   `attachments`, `retention`
 - Events: `events`, `deltas`
-- Agents and their protocols: `agents`, `agent_digest`, `models`, `tools`, `memory`, `context`, `chat_mode`
+- Agents and their protocols: `agents`, `agent_digest`, `models`, `tools`, `calls`, `memory`, `context`, `chat_mode`
 - Decisions of a model: `decision`, `plan`, `plan_text`, `subtasks`
 - A person's answers: `approval`, `permission_rule`, `question`
 - Graphs with a configuration of their own: `flows`, `lifecycle`, `conversation`, `participants`, `transcript`

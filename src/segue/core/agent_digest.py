@@ -1,7 +1,8 @@
-"""Digests of agents' definitions."""
+"""Digests of the definitions of agents and of tools."""
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -29,6 +30,16 @@ def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> s
     }
     text = json.dumps(definition, sort_keys=True, default=lambda value: type(value).__name__)
     return sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def tool_digest(tool: Tool) -> str:
+    """Identify what a person approves: the function by its module and name, its schema with defaults, and its marks."""
+    origin = getattr(tool, "origin", None)
+    while isinstance(origin, partial):
+        origin = origin.func
+    source = [getattr(origin, name, "") for name in ("__module__", "__qualname__")]
+    definition = {**_described(tool), "source": source, "defaults": tool.spec.get("segue", {}).get("defaults", {})}
+    return sha256(json.dumps(definition, sort_keys=True, default=str).encode()).hexdigest()[:LENGTH]
 
 
 def _described(tool: Tool) -> dict[str, Any]:

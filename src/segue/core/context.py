@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from .agents import Agent
+from .calls import Executor
 from .errors import FileUnavailable
 from .events import Event
 from .ids import Ids
@@ -78,6 +79,8 @@ class Agents(Protocol):
 
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]: ...
 
+    def tools_in(self, agent: Agent, mode: str) -> Mapping[str, Tool]: ...
+
     def accepted(self, agent: Agent, override: str = "") -> Collection[str]: ...
 
 
@@ -106,6 +109,8 @@ class Services:
     emit: Callable[[Event], None]
     memory: Memory
     ledger: Ledger | None = None
+    executor: Executor | None = None
+    """What carries out the calls of the task; None: its tools."""
     ids: Ids = field(default_factory=Ids)
     clock: Callable[[], float] = time.time
     began: float = 0.0

@@ -32,6 +32,8 @@ class ControllerDecision:
     command: str
     command_args: Mapping[str, Any] = field(default_factory=dict)
     thought: str = ""
+    step_id: str = ""
+    """The step of the plan that the branch works on; empty if it names none."""
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,25 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from langchain_core.messages import ToolMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import StructuredTool
 from langgraph.types import interrupt
 
 from ..app import App
 from ..core.agents import Agent
+from ..core.calls import CallResult, Execution
 from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, bot_session
 from ..core.errors import ConfigurationError
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
 from ..core.task_status import OPEN, TaskStatus
+from ..core.tools import Tool
 from ..core.transcript import as_text
+from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.request import Request
 from ..tools.bound_tool import BoundTool, Marks
-from ..tools.calls.context import current_call
+from ..tools.calls.run import missing
 
 T = TypeVar("T")
 
@@ -32,16 +34,16 @@ T = TypeVar("T")
 class SegueBot:
     """Answers each turn with a task of a session of its own, in the same database.
 
-    The agent's tools are proxies: a call of theirs suspends the task and becomes an action of the conversation, whose
-    result the task continues with. What to do next is read from the database, so a bot can be rebuilt at any time.
+    A call of the agent suspends the task and becomes an action of the conversation, whose result the task continues
+    with. What to do next is read from the database, so a bot can be rebuilt at any time.
     """
 
     def __init__(self, app: App, setting: Setting) -> None:
         self._app = app
         self._setting = setting
-        self._agent = proxied(setting)
+        self._agent = bot_agent(setting)
         if self._agent.agent_id not in app.agents:
-            app.register(self._agent)
+            app.register(self._agent, ConversationExecutor())
 
     async def process(self, conversation: Conversation) -> BotOutput:
         result = await _outside(self._next(conversation))
@@ -105,7 +107,7 @@ class SegueBot:
 
 def attach(app: App) -> None:
     """Make the app's agents available as bots, under `segue:<mode>`."""
-    app.registry.participants.bots.register("segue", partial(SegueBot, app))
+    app.registry.participants.bots.register(AGENT_BOT, partial(SegueBot, app))
 
 
 async def release(app: App, conversation_id: str) -> None:
@@ -115,30 +117,25 @@ async def release(app: App, conversation_id: str) -> None:
             await app.cancel(task["task_id"])
 
 
-def proxied(setting: Setting) -> Agent:
-    """The agent of the setting with proxies in place of its tools, under an id of its own."""
+def bot_agent(setting: Setting) -> Agent:
+    """The agent of the setting with the functions of the API in place of its tools, under an id of its own."""
     agent, seed = setting.agent, setting.config.seed
     kept = json.dumps([setting.specs, seed], sort_keys=True, default=str)
     digest = sha256(kept.encode()).hexdigest()[:8]
-    tools = [proxy(spec) for spec in setting.specs]
+    tools = [described(spec) for spec in setting.specs]
     changes = {"agent_id": f"{agent.agent_id[:50]}.{digest}", "tools": tuple(tools), "mcp": (), "seed": seed}
     return agent.model_copy(update=changes)
 
 
-def proxy(spec: Mapping[str, Any]) -> BoundTool:
-    """A tool of this specification whose calls the conversation carries out.
-
-    It is idempotent: run again after a crash, it finds the result that the conversation has meanwhile.
-    """
+def described(spec: Mapping[str, Any]) -> BoundTool:
+    """A tool of this specification, whose calls the conversation carries out."""
     function, marks = spec["function"], spec.get("segue", {})
 
-    async def ask(**arguments: Any) -> Any:
-        given = interrupt({"kind": API_CALL, "calls": [_asked(function["name"], arguments)]})
-        text = as_text(given["data"])
-        return given["data"] if given["ok"] else ToolMessage(text, tool_call_id="", status="error")
+    async def elsewhere(**arguments: Any) -> Any:
+        raise RuntimeError(f"{function['name']} is an API of the conversation and cannot run here.")
 
     inner = StructuredTool.from_function(
-        coroutine=ask,
+        coroutine=elsewhere,
         name=function["name"],
         description=function.get("description") or function["name"],
         args_schema=dict(function.get("parameters") or {"type": "object", "properties": {}}),
@@ -154,8 +151,25 @@ def proxy(spec: Mapping[str, Any]) -> BoundTool:
     )
 
 
-def _asked(name: str, arguments: Mapping[str, Any]) -> Json:
-    return {"index": 0, "name": name, "arguments": dict(arguments), "call_id": current_call.get().idempotency_key}
+class ConversationExecutor:
+    """Has every call of the bot's task carried out by the API of the conversation; no tool runs here.
+
+    A call suspends the task and becomes an action of the conversation. A call that was interrupted is asked for again:
+    it finds the result that the conversation has meanwhile.
+    """
+
+    def needs_approval(self, tool: Tool) -> bool:
+        return False
+
+    def parallel(self, tool: Tool) -> bool:
+        return False
+
+    async def execute(self, execution: Execution) -> CallResult:
+        if execution.tool is None:
+            return missing(execution)
+        call = {"index": 0, "name": execution.name, "arguments": dict(execution.arguments)}
+        given = interrupt({"kind": API_CALL, "calls": [{**call, "call_id": execution.idempotency_key}]})
+        return CallResult.done(given["data"]) if given["ok"] else CallResult.failed(as_text(given["data"]))
 
 
 def _action(call: Json) -> BotOutput:

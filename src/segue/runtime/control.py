@@ -19,7 +19,7 @@ from ..core.task_status import ACTIVE, ENDED, OPEN, TaskStatus
 from ..graphs.chat import MODES
 from ..nodes.chat.run_mode import ModeGraph
 from ..nodes.chat.select_mode import AUTO
-from ..nodes.shared.approval import check_answer, check_tools
+from ..nodes.shared.approval import VERSIONS, check_answer, check_tools, versions_of
 from ..prompts.language import language_of
 from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
@@ -331,7 +331,10 @@ class Control:
             agent.agent_id, row.mode, row.agent_digest
         ):
             check_tools(question["calls"], verdicts, self._registry.tools_for(agent), agent.agent_id)
-        value = {"verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts]}
+        value = {
+            "verdicts": [verdict.model_dump(mode="json", exclude_none=True) for verdict in verdicts],
+            VERSIONS: versions_of(question["calls"]),
+        }
         return {"interrupt_id": question["interrupt_id"], "value": value}
 
     async def _check_resumable(self, row: Task, answer: Json | None) -> None:

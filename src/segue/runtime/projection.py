@@ -1,10 +1,11 @@
 """A task as its events describe it: its rounds, calls, plan, statuses and usage."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
+from ..core.calls import CallResult
 from ..core.events import (
     Action,
     ApprovalRequested,
@@ -30,11 +31,6 @@ CallId = tuple[str, int]
 def call_id(event: ToolCall | ToolResult) -> CallId:
     """What pairs a result with its call: the round, or else the step, and the place in it."""
     return (event.trace_id or event.step_id, event.index)
-
-
-def is_unknown(outcome: Mapping[str, Any]) -> bool:
-    """Whether this outcome is unknown."""
-    return bool(outcome.get("unknown_outcome")) or str(outcome.get("error", "")).startswith("unknown_outcome:")
 
 
 @dataclass
@@ -183,7 +179,7 @@ class Projection:
         self.running.pop(call_id(event), None)
         if kept := self._round(event):
             kept.results.append(event)
-        if is_unknown(event.result):
+        if CallResult.of(event.result).unknown:
             self.unknown_steps |= {event.step_id}
         if item := self.plan.get(event.step_id):
             item.calls.append(event)

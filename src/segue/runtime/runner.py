@@ -12,6 +12,7 @@ from langgraph.errors import GraphDrained
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
+from ..core.calls import CallResult, CallStatus
 from ..core.context import AppContext
 from ..core.errors import (
     ConfigurationError,
@@ -33,7 +34,7 @@ from ..nodes.chat.run_mode import ModeGraph
 from ..prompts.errors import render
 from ..registry import Registry, services_of
 from ..tools.adapters.client import client_tools
-from ..tools.calls.run import LEFT_OPEN, left_open
+from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
 from .capacity import Capacity
 from .event_stream import Hub
@@ -392,6 +393,7 @@ class Runner:
             self._registry,
             emit,
             ledger=self._storage.ledger(row.thread_id, run.fence),
+            executor=self._registry.executor_of(row.agent_id),
             notes=notes,
             permissions=permissions,
             pausing=lambda: bool(run.reason),
@@ -426,9 +428,9 @@ class Runner:
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
         agent = self._registry.agents.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
-        calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools))
+        calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools).json())
         for call in calls:
-            if call.fence == fence and LEFT_OPEN in (call.outcome or {}).get("error", ""):
+            if call.fence == fence and CallResult.of(call.outcome or {}).status is CallStatus.LEFT_OPEN:
                 for observer in self.observers:
                     observer.left_open(row, call)
         unknown = await ledger.unknown(row.task_id)

@@ -13,12 +13,12 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from ..app import App
+from ..core.calls import CallResult
 from ..core.errors import ConfigurationError, StorageError
 from ..core.events import Event, ModelCalled, ToolResult
 from ..core.records import Call, StatusTally, Task
 from ..core.task_status import TaskStatus
 from ..runtime.observer import Observer
-from ..runtime.projection import is_unknown
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one service keep their numbers, so that each can answer for all."""
@@ -88,7 +88,7 @@ class Metrics(Observer):
                 self._tokens.labels(agent, model, "output").inc(event.output)
 
     def left_open(self, task: Task, call: Call) -> None:
-        if is_unknown(call.outcome or {}):
+        if CallResult.of(call.outcome or {}).unknown:
             self._unknown.labels(self._bounded("agent", task.agent_id), self._bounded("tool", call.name)).inc()
 
     def _bounded(self, label: str, value: str) -> str:
@@ -128,7 +128,7 @@ class Metrics(Observer):
 
 
 def _outcome(event: ToolResult) -> str:
-    if is_unknown(event.result):
+    if CallResult.of(event.result).unknown:
         return "unknown"
     return "error" if "error" in event.result else "success"
 

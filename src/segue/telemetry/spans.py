@@ -15,12 +15,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
+from ..core.calls import CallResult, CallStatus
 from ..core.events import Event, ModelCalled, ToolResult
 from ..core.models import OFFLINE
 from ..core.records import Call, TaskTrace
 from ..core.task_status import OPEN, TaskStatus
-from ..runtime.projection import is_unknown, project
-from ..tools.calls.run import LEFT_OPEN
+from ..runtime.projection import project
 
 Attributes = dict[str, Any]
 SCOPE = InstrumentationScope("segue", version("segue"))
@@ -140,7 +140,7 @@ def _calls(task: _Task) -> Iterator[ReadableSpan]:
 
 def _left_open(call: Call) -> tuple[float, float] | None:
     """When a call ran that was under way as its task was cancelled, so that no event tells of its end."""
-    if LEFT_OPEN in (call.outcome or {}).get("error", ""):
+    if CallResult.of(call.outcome or {}).status is CallStatus.LEFT_OPEN:
         return call.started_at, call.finished_at or call.started_at
     return None
 
@@ -192,11 +192,12 @@ def _execute_tool(
     arguments: Mapping[str, Any],
     result: Mapping[str, Any],
 ) -> ReadableSpan:
-    if is_unknown(result):
+    called = CallResult.of(result)
+    if called.unknown:
         attributes["error.type"] = "unknown_outcome"
-    elif "rejected" in result:
+    elif called.status is CallStatus.REJECTED:
         attributes["segue.tool.rejected"] = True
-    elif "error" in result:
+    elif not called.success:
         attributes["error.type"] = "tool_error"
     if task.content:
         attributes["gen_ai.tool.call.arguments"] = json.dumps(arguments, ensure_ascii=False)

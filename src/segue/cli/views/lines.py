@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ...core.calls import CallResult
 from ...core.events import (
     ApprovalGiven,
     AttemptRestarted,
@@ -29,7 +30,7 @@ from ...core.events import (
 )
 from ...prompts.terminal import sentence
 from ...prompts.words import colon, described, label, word
-from ...runtime.projection import PlanItem, Projection, is_unknown
+from ...runtime.projection import PlanItem, Projection
 from .sanitize import arguments_line, one_line, printable, result_line
 
 STYLES = {"pending": "dim", "running": "bold cyan", "done": "green", "error": "red", "skipped": "yellow"}
@@ -116,7 +117,7 @@ def outcome_line(event: ToolResult, signs: Signs, language: str, most: int = 100
     sign, style = outcome_sign(event.result, signs)
     took = sentence("took", language, seconds=f"{event.seconds:.2f}")
     text = Text.assemble((f"{sign} ", style), _call(event.name, event.arguments), (f"  {took}{step}", "dim"))
-    if is_unknown(event.result):
+    if CallResult.of(event.result).unknown:
         text.append(f"\n    {sentence('unknown', language)}", style=UNKNOWN_STYLE)
     shade = {signs.failed: "red", signs.unknown: "dim"}.get(sign, "")
     return text.append(f"\n    {result_line(event.result, most)}", style=shade)
@@ -124,7 +125,7 @@ def outcome_line(event: ToolResult, signs: Signs, language: str, most: int = 100
 
 def outcome_sign(result: Mapping[str, Any], signs: Signs) -> tuple[str, str]:
     """The sign and the style of what a call came to."""
-    if is_unknown(result):
+    if CallResult.of(result).unknown:
         return signs.unknown, UNKNOWN_STYLE
     return (signs.failed, "red") if "error" in result else (signs.ok, "green")
 

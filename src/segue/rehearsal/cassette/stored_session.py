@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...app import App
+from ...core.calls import CallResult, CallStatus
 from ...core.conversation import MODE, conversation_of_bot
 from ...core.errors import TaskError, UnknownThread
 from ...core.events import (
@@ -27,7 +28,6 @@ from ...core.events import (
 from ...core.records import Json
 from ...core.task_status import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
-from ...tools.calls.run import LEFT_OPEN
 from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
 
 
@@ -212,7 +212,7 @@ class _Log:
 
     def tool_call(self, row: Json) -> ToolCall:
         """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
-        cut_short = row in self.open and LEFT_OPEN in str(row["outcome"].get("error", ""))
+        cut_short = row in self.open and CallResult.of(row["outcome"]).status is CallStatus.LEFT_OPEN
         outcome = None if cut_short else row["outcome"]
         return ToolCall(**_bare(row), at=self.worked(row["finished_at"]), outcome=outcome)
 

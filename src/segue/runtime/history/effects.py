@@ -6,14 +6,16 @@ from typing import Any
 
 from ...checkpoints.storage import Storage
 from ...core.agents import Budget
+from ...core.calls import Execution
 from ...core.errors import TaskError
 from ...core.records import Call, Json, Task
 from ...core.timeline import UNDO_SCOPE, CallOrigin, Effect, UndoState
 from ...core.tools import CallKey, Tool
+from ...nodes.shared.call_runner import run_once
 from ...registry import Registry
 from ...tools.bound_tool import BoundTool
-from ...tools.calls.context import CallContext, idempotency_key
-from ...tools.calls.run import run_call
+from ...tools.calls.context import idempotency_key
+from ...tools.calls.run import TOOLS
 from ..runner import Runner
 from .timeline import outcome_of
 
@@ -91,10 +93,8 @@ class SessionEffects:
             key = CallKey(task.task_id, f"{UNDO_SCOPE}{original.call.scope}:{attempt}", original.call.idx)
             ledger = self._storage.ledger(made_in, self._runner.saver.fence(made_in))
             seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
-            undo, known = tool.undo, _known(tool.undo, original.call)
-            context = _context(undo, original.call, task)
-            made = await run_call({undo.name: undo}, undo.name, known, key, ledger, seconds, True, context)
-        return replace(effect, undo=_UNDONE[outcome_of(made.result)]), made.result
+            result, _ = await run_once(TOOLS, ledger, _execution(tool.undo, original.call, task, key, seconds))
+        return replace(effect, undo=_UNDONE[outcome_of(result.json())]), result.json()
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
@@ -116,13 +116,17 @@ def _known(undo: BoundTool, call: Call) -> dict[str, Any]:
     return {name: value for name, value in call.arguments.items() if name in undo.parameters}
 
 
-def _context(undo: BoundTool, call: Call, task: Task) -> CallContext:
+def _execution(undo: BoundTool, call: Call, task: Task, key: CallKey, seconds: float) -> Execution:
     origin = f"{UNDO_SCOPE}{call.task_id}/{call.scope}/{call.idx}"
-    return CallContext(
+    return Execution(
+        key=key,
+        name=undo.name,
+        arguments=_known(undo, call),
+        tools={undo.name: undo},
+        timeout=seconds,
+        approved=True,
         idempotency_key=idempotency_key(origin, undo.name, call.arguments),
-        tool=undo.name,
         session_id=task.thread_id,
-        task_id=task.task_id,
         user_id=task.user_id,
-        result=(call.outcome or {}).get("success"),
+        undone=(call.outcome or {}).get("success"),
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.calls import CallResult
 from ...core.conversation import MODE, Utterance
 from ...core.events import (
     Action,
@@ -24,7 +25,6 @@ from ...core.records import Call, Json, Snapshot, Task
 from ...core.timeline import Effect, TimelineEntry
 from ...core.transcript import spoken
 from ...graphs.chat import MODES, UNLISTED
-from ..projection import is_unknown
 
 HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})
 """The nodes with which a recursion, a step or a round of the built-in graphs begins."""
@@ -158,6 +158,6 @@ def outcome_of(result: dict[str, Any] | None) -> str:
     """success, error, unknown, or running where there is none yet."""
     if result is None:
         return "running"
-    if is_unknown(result):
+    if CallResult.of(result).unknown:
         return "unknown"
     return "error" if "error" in result else "success"

@@ -1,0 +1,242 @@
+"""The one way from decided calls to their results: permission, question, budget, ledger, execution, events."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langgraph.config import get_config
+
+from segue.core.agent_digest import tool_digest
+from segue.core.approval import Verdict
+from segue.core.calls import CallResult, CallStatus, Execution, Executor, PendingCall
+from segue.core.events import CallPermitted, Durable, ToolCall, ToolResult
+from segue.core.permission_rule import PermissionRule
+from segue.core.tools import CallKey, Ledger, Tool
+from segue.prompts.phrases import phrase
+from segue.tools.calls.context import idempotency_key
+from segue.tools.calls.run import TOOLS
+
+from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated
+from .client_calls import with_client_results, with_result
+from .context import NodeContext
+from .prompt_budget import truncate_result
+from .tool_messages import kept, recall_ref
+
+
+@dataclass(frozen=True)
+class FinishedCall:
+    """A call with its result; it took `seconds` of wall-clock time.
+
+    `ran`: it counts against the budget. `permission` is the scope of the permission that it ran under; it is empty if a
+    person was asked, or did not have to be.
+    """
+
+    call: PendingCall
+    result: CallResult
+    ran: bool = False
+    seconds: float = 0.0
+    permission: str = ""
+
+
+def nothing_refused(call: PendingCall) -> CallResult | None:
+    """Let every call run."""
+    return None
+
+
+@dataclass(frozen=True)
+class CallRunner:
+    """Takes the calls of a round, a wave or a branch from the decision to their results.
+
+    `ids` are what each of its events carries. `refuse` gives the result of a call that must not run; it is not asked
+    about either. `shown` names further fields of a call that a question shows.
+    """
+
+    work: NodeContext
+    tools: Mapping[str, Tool]
+    task_id: str
+    language: str
+    ids: Mapping[str, Any]
+    refuse: Callable[[PendingCall], CallResult | None] = nothing_refused
+    shown: Sequence[str] = ()
+
+    async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]] | None:
+        """Have a person decide about the calls that need it: the graph is interrupted until they have.
+
+        Returns the calls with what they decided, and the events; None if nothing has to be decided.
+        """
+        permitted = await self._permitted(calls)
+        waiting = [
+            call
+            for place, call in enumerate(calls)
+            if self.undecided(call) and place not in permitted and not self.refuse(call)
+        ]
+        if not waiting:
+            return None
+        unknown = await self._unknown()
+        questions = [self._question(call, unknown) for call in waiting]
+        outdated = [call["name"] for call in waiting if is_outdated(call, self.task_id, self.tools[call["name"]])]
+        verdicts = ask_person(questions, self.tools, self.language, outdated)
+        given = given_events(questions, verdicts, self.work, **self.ids)
+        return [self._decided(call, verdicts) for call in calls], given
+
+    def _decided(self, call: PendingCall, verdicts: Mapping[int, Verdict]) -> PendingCall:
+        verdict = verdicts.get(call["index"])
+        return decided(call, verdict, self.task_id, self.tools[call["name"]]) if verdict else call
+
+    def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall] | None:
+        """Have the task's client carry out the first calls, if they are its own: the graph is interrupted meanwhile.
+
+        Returns the calls with the results that it sent; None if the first one is not the client's.
+        """
+        return with_client_results(calls, self.tools, self.refuse)
+
+    def next_group(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
+        """The calls that run next, with a boundary behind them where a pause can be taken."""
+        parallel = all(self.parallel(call["name"]) for call in calls)
+        return calls[: self.work.agent.budget.parallel_calls] if parallel else calls[:1]
+
+    def parallel(self, name: str) -> bool:
+        """Whether calls of this tool may run beside others."""
+        return name in self.tools and self._executor.parallel(self.tools[name])
+
+    def undecided(self, call: PendingCall) -> bool:
+        """Whether the call's tool needs approval and has no decision yet."""
+        tool = self.tools.get(call["name"])
+        decided = "rejected" in call or approved(call, self.task_id, tool)
+        return tool is not None and not decided and self._executor.needs_approval(tool)
+
+    async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
+        """The calls with their results, in their order; they run at the same time."""
+        permitted = await self._permitted(calls)
+        return await asyncio.gather(*(self._run(call, permitted.get(place, "")) for place, call in enumerate(calls)))
+
+    def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
+        """What the log says of the results."""
+        chars = self.work.agent.budget.result_chars
+        asked: list[Durable] = [
+            CallPermitted(index=done.call["index"], name=done.call["name"], scope=done.permission, **self._ids(done))
+            for done in finished
+            if done.permission and done.ran
+        ]
+        return asked + [
+            ToolResult(
+                index=done.call["index"],
+                name=done.call["name"],
+                arguments=done.call["arguments"],
+                result=truncate_result(done.result.json(), chars),
+                seconds=round(done.seconds, 3),
+                **self._ids(done),
+            )
+            for done in finished
+        ]
+
+    def entry(self, done: FinishedCall) -> dict[str, Any]:
+        """The form of the state: the call with its `ref` and its `result`."""
+        key = self._key(done.call)
+        result = kept(done.result.json(), key, self.work.services.ledger)
+        return {**done.call, "ref": recall_ref(key), "result": result}
+
+    async def _run(self, call: PendingCall, permission: str) -> FinishedCall:
+        if "rejected" in call:
+            return FinishedCall(call, rejection(call, self.language))
+        if refused := self.refuse(call):
+            return FinishedCall(call, refused)
+        name, arguments, session = call["name"], call["arguments"], get_config().get("configurable", {})
+        execution = Execution(
+            key=self._key(call),
+            name=name,
+            arguments=arguments,
+            tools=with_result(self.tools, call),
+            timeout=self.work.agent.budget.tool_seconds,
+            approved=bool(permission) or approved(call, self.task_id, self.tools.get(name)),
+            idempotency_key=idempotency_key(call["origin"], name, arguments),
+            session_id=str(session.get("thread_id", "")),
+            step_id=call.get("step_id", ""),
+            trace_id=self.ids.get("trace_id", ""),
+            user_id=self.work.context.user_id,
+        )
+        result, seconds = await run_once(self._executor, self.work.services.ledger, execution)
+        return FinishedCall(call, result, True, seconds, permission)
+
+    async def _permitted(self, calls: Sequence[PendingCall]) -> Mapping[int, str]:
+        """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
+
+        A call like one that may have taken effect already is asked about all the same.
+        """
+        waiting = {place: call for place, call in enumerate(calls) if self.undecided(call)}
+        if not waiting or not (scopes := await self.work.services.permissions(self.work.agent.agent_id)):
+            return {}
+        rules = [(PermissionRule.parse(text), scope) for text, scope in scopes.items()]
+        unknown = await self._unknown()
+        return {
+            place: scope
+            for place, call in waiting.items()
+            if _bare(call) not in unknown and (scope := self._scope(call, rules))
+        }
+
+    def _scope(self, call: PendingCall, rules: Sequence[tuple[PermissionRule, str]]) -> str:
+        """The scope of the first rule that the call matches, or empty."""
+        arguments = all_arguments(call, self.tools[call["name"]])
+        return next((scope for rule, scope in rules if rule.matches(call["name"], arguments)), "")
+
+    def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+        """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
+        fields: Mapping[str, Any] = call
+        asked = {name: fields[name] for name in ("index", "name", *self.shown)}
+        tool = self.tools[call["name"]]
+        asked |= {"arguments": all_arguments(call, tool), "version": tool_digest(tool)}
+        return {**asked, "unknown_outcome": True} if _bare(call) in unknown else asked
+
+    async def _unknown(self) -> Sequence[Mapping[str, Any]]:
+        ledger = self.work.services.ledger
+        return await ledger.unknown(self.task_id) if ledger else ()
+
+    def _key(self, call: PendingCall) -> CallKey:
+        return CallKey(self.task_id, call["scope"], call["index"])
+
+    def _ids(self, done: FinishedCall) -> dict[str, Any]:
+        return {"step_id": done.call.get("step_id", ""), **self.ids}
+
+    @property
+    def _executor(self) -> Executor:
+        return self.work.services.executor or TOOLS
+
+
+async def run_once(executor: Executor, ledger: Ledger | None, execution: Execution) -> tuple[CallResult, float]:
+    """Carry out a call through the ledger, and the seconds it took; one that finished before has its stored result."""
+    started = time.monotonic()
+    if ledger is not None:
+        claim = await ledger.claim(execution.key, execution.name, execution.arguments)
+        if claim.state == "finished":
+            return CallResult.of(claim.outcome or {}), 0.0
+        execution = replace(execution, claim=claim)
+    result = await executor.execute(execution)
+    if ledger is not None:
+        await ledger.settle(execution.key, result.json())
+    return result, time.monotonic() - started
+
+
+def call_events(calls: Sequence[PendingCall], waits: bool, ids: Mapping[str, Any]) -> list[ToolCall]:
+    """One event a call that is about to run, or that waits for a person's approval."""
+    return [
+        ToolCall(
+            index=call["index"],
+            name=call["name"],
+            arguments=call["arguments"],
+            needs_approval=waits,
+            **{"step_id": call.get("step_id", ""), **ids},
+        )
+        for call in calls
+    ]
+
+
+def rejection(call: PendingCall, language: str) -> CallResult:
+    """The result of a call that a person rejected."""
+    error = phrase("rejected", language, tool=call["name"], why=because(call["rejected"], language))
+    return CallResult(status=CallStatus.REJECTED, error=error)
+
+
+def _bare(call: PendingCall) -> dict[str, Any]:
+    return {"name": call["name"], "arguments": call["arguments"]}

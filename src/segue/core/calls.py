@@ -1,0 +1,173 @@
+"""Decided tool calls, their results, and the port that carries calls out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, Self
+
+from typing_extensions import TypedDict
+
+from .tools import CallKey, Claim, Tool
+
+
+class PendingCall(TypedDict, total=False):
+    """A decided call as the state of a graph keeps it."""
+
+    index: int
+    """Its place among those that were decided together."""
+    name: str
+    arguments: dict[str, Any]
+    scope: str
+    """With the task's id and the place, its key in the ledger: the round's id, or step_id#attempt."""
+    origin: str
+    """What its idempotency key is made of: one call's alone, and kept by forks."""
+    call_id: str
+    step_id: str
+    approved: str
+    """Set once a person approved it: in which task."""
+    version: str
+    """The digest of the tool that they approved."""
+    original: dict[str, Any]
+    """The arguments before a person's edit."""
+    rejected: str
+    """Set once a person rejected it: why."""
+    brought: dict[str, str | None]
+    """The result that the task's client sent, by the call's id."""
+
+
+class CallStatus(StrEnum):
+    """What a call came to."""
+
+    DONE = "done"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    """A person rejected it, so it did not run."""
+    OVER_BUDGET = "over_budget"
+    """The budget is spent, so it did not run."""
+    REFUSED = "refused"
+    """It failed repeatedly with these arguments, so it did not run again."""
+    REPEATED = "repeated"
+    """It had the same result repeatedly, so it has that result without another run."""
+    UNKNOWN = "unknown"
+    """It may or may not have taken effect."""
+    LEFT_OPEN = "left_open"
+    """Its task was cancelled while it was under way; `unknown` if it may have taken effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallResult:
+    """The result of a call: its `value`, or an `error` that says why there is none.
+
+    `note` is what the model is told besides. `unknown`: the call may or may not have taken effect.
+    """
+
+    status: CallStatus
+    value: Any = None
+    error: str = ""
+    stack: str = ""
+    note: str = ""
+    unknown: bool = False
+
+    @classmethod
+    def done(cls, value: Any) -> Self:
+        return cls(status=CallStatus.DONE, value=value)
+
+    @classmethod
+    def failed(cls, error: str, stack: str = "") -> Self:
+        return cls(status=CallStatus.FAILED, error=error, stack=stack)
+
+    @classmethod
+    def in_doubt(cls, error: str, status: CallStatus = CallStatus.UNKNOWN) -> Self:
+        return cls(status=status, error=error, unknown=True)
+
+    @property
+    def success(self) -> bool:
+        return self.status in (CallStatus.DONE, CallStatus.REPEATED)
+
+    def json(self) -> dict[str, Any]:
+        """The form in events, states and the ledger: {"success": value} or {"error": text}, with marks."""
+        form: dict[str, Any] = {"success": self.value} if self.success else {"error": self.error}
+        if self.stack:
+            form["stack"] = self.stack
+        match self.status:
+            case CallStatus.REPEATED:
+                form["repeated"] = self.note
+            case CallStatus.OVER_BUDGET | CallStatus.REFUSED:
+                form["over_budget"] = self.status is CallStatus.OVER_BUDGET
+            case CallStatus.REJECTED | CallStatus.LEFT_OPEN:
+                form[self.status] = True
+        return {**form, "unknown_outcome": True} if self.unknown else form
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """The result in the form that `json` gives."""
+        return cls(
+            status=_status(stored),
+            value=stored.get("success"),
+            error=str(stored.get("error", "")),
+            stack=str(stored.get("stack", "")),
+            note=str(stored.get("repeated", "")),
+            unknown=bool(stored.get("unknown_outcome")),
+        )
+
+
+def _status(stored: Mapping[str, Any]) -> CallStatus:
+    if "repeated" in stored:
+        return CallStatus.REPEATED
+    if "over_budget" in stored:
+        return CallStatus.OVER_BUDGET if stored["over_budget"] else CallStatus.REFUSED
+    for status in (CallStatus.REJECTED, CallStatus.LEFT_OPEN):
+        if status in stored:
+            return status
+    if stored.get("unknown_outcome"):
+        return CallStatus.UNKNOWN
+    return CallStatus.FAILED if "error" in stored else CallStatus.DONE
+
+
+FRESH = Claim("fresh")
+"""The claim of a call that was never made before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """A claimed call, as an executor gets it.
+
+    `tool` is None where `tools`, those of the call's graph, have none of that name. `timeout` is in seconds.
+    `approved`: a person wants it to run. `undone` is what the call returned that this one takes back.
+    """
+
+    key: CallKey
+    name: str
+    arguments: Mapping[str, Any]
+    tools: Mapping[str, Tool]
+    timeout: float
+    claim: Claim = FRESH
+    approved: bool = False
+    idempotency_key: str = ""
+    session_id: str = ""
+    step_id: str = ""
+    trace_id: str = ""
+    user_id: str = ""
+    undone: Any = None
+
+    @property
+    def tool(self) -> Tool | None:
+        return self.tools.get(self.name)
+
+
+class Executor(Protocol):
+    """What carries calls out: the tools here, or the API of a rehearsal.
+
+    One executor carries out every call of a task, also those of its nested graphs. Where the same call was interrupted
+    before, `execute` decides by the claim whether it may run again.
+    """
+
+    def needs_approval(self, tool: Tool) -> bool:
+        """Whether a person has to approve the calls of this tool."""
+        ...
+
+    def parallel(self, tool: Tool) -> bool:
+        """Whether calls of this tool may run beside others."""
+        ...
+
+    async def execute(self, execution: Execution) -> CallResult: ...
