@@ -5,7 +5,7 @@ from hashlib import sha256
 from importlib.metadata import distribution
 from pathlib import Path
 
-from ..connection import Connection
+from ..ports import Connection
 from .connection import CHANNEL
 from .errors import unavailable
 

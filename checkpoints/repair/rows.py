@@ -12,7 +12,7 @@ from segue.core.task_status import OPEN, TaskStatus
 from segue.prompts.language import Language
 from segue.prompts.terminal import sentence
 
-from ..connection import Connection
+from ..ports import Connection
 from ..tables.event_log import event_row, insert_event
 from ..tables.integrity import ReadRow, rows_of
 

@@ -14,11 +14,10 @@ from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
 from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, to_row
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import CheckpointRow, Connection, Database, Stored, WriteRow
 from ..state.compression import Undecodable
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, Stored, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import CheckedSerializer, decoding
 from ..tables.integrity import refuse_damaged
 from ..tables.ledger import canonical

@@ -12,10 +12,9 @@ from segue.core.events import Paused, StateChanged, Steered
 from segue.core.records import FORK_MARK, Json, RequestKey
 from segue.core.task_status import OPEN, TaskStatus
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import CheckpointRow, Connection, Database, WriteRow
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import decoding
 from ..tables.event_log import insert_event
 from ..tables.integrity import refuse_damaged

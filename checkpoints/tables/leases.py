@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 
 from segue.core.errors import DatabaseUnavailable, StaleOwner, StorageError, ThreadBusy
 
-from ..connection import ALL, Connection, lease_clock
-from ..database import Database
-from ..writer import NotRepeatable, Session
+from ..ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
 
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""

@@ -5,8 +5,7 @@ from typing import Any
 
 from segue.core.records import Json, Permission
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import Connection, Database
 
 _GRANT = """
     INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at)

@@ -11,8 +11,7 @@ from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
 from segue.core.task_status import ENDED, TaskStatus, next_status
 
-from ..connection import ALL, Connection, Row, lease_clock
-from ..database import Database
+from ..ports import ALL, Connection, Database, Row, lease_clock
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite import schema
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.maintenance import rewrite, shrink
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from segue.checkpoints.open import open_storage
 from segue.checkpoints.postgres import schema, workers_schema
 from segue.checkpoints.postgres.database import open_database
-from segue.checkpoints.postgres.storage import open_postgres
 from segue.core.errors import DatabaseUnavailable
 from tests.postgres import Cluster
 
@@ -30,7 +30,7 @@ async def test_a_task_that_waits_for_a_worker_still_does(
         older.setattr(schema, "SCHEMA_VERSION", 3)
         async with await open_database(postgres_url):
             postgres.execute(_TASK, _WAKE, database=name_of(postgres_url))
-    storage = await open_postgres(postgres_url)
+    storage = await open_storage(postgres_url)
     assert storage.workers and await storage.workers.is_queued("t")
     (waiting,) = await storage.workers.unowned()
     assert (waiting.agent_digest, waiting.orphaned) == (None, False)

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from segue.checkpoints.sessions.threads import Threads
+from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.checkpoints.sqlite.database import SqliteDatabase
 from segue.checkpoints.tables.event_log import EventLog
 from segue.checkpoints.tables.leases import Lease
@@ -245,7 +246,7 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
     await create(tasks, "t3", thread_id="new")
     clock.now += 1
     await tasks.move("t3", TaskStatus.RUNNING)
-    await Threads(database).create(Session("empty", "support", "offline", created_at=clock.now))
+    await Threads(SqliteBackend(database)).create(Session("empty", "support", "offline", created_at=clock.now))
     of_both = {"agent_id": "support", "mode": "react", "model": "offline", "default_agent": "", "default_model": ""}
     chosen = {
         "mode": "",
