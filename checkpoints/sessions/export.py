@@ -169,8 +169,8 @@ def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[t
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
             status = _S.WAITING if has_question(document.state) else _S.PAUSED
-            wanted = "pause" if status is _S.PAUSED else None  # only a person resumes it
-            row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
+            requested = "pause" if status is _S.PAUSED else None  # only a person resumes it
+            row |= {"status": status.value, "requested": requested, "copy_of": None, "result": None, "error": None}
         elif task.status in OPEN:
             row |= {"status": _S.CANCELLED.value}
         yield "tasks", row | ({"updated_at": now} if last else {})

@@ -43,7 +43,7 @@ EVENTS = "events"
 _STAND_IN = ("__no_writes__", None)
 
 _PAUSE_REQUESTED = """
-    SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
+    SELECT task_id FROM tasks WHERE thread_id = ? AND requested = 'pause' AND status IN ('running', 'pausing')
 """
 
 PAGE = 20

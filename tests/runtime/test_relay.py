@@ -226,6 +226,6 @@ async def test_a_notification_that_cannot_be_read_is_skipped(postgres_url: str) 
 
 def row(task_id: str) -> Task:
     ids = {"task_id": task_id, "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
-    nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))
+    nothing = dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of"))
     rest: dict[str, Any] = {**ids, **nothing, "notes": [], "created_at": 0.0, "updated_at": 0.0}
     return Task(**rest, message="go", status=TaskStatus.RUNNING)

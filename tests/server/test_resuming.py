@@ -30,7 +30,7 @@ def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None, stat
     with sqlite3.connect(database) as connection:
         connection.execute(
             "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
-            " updated_at, wanted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " updated_at, requested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
     connection.close()
