@@ -1,4 +1,4 @@
-"""An open database: one connection that writes, others that read."""
+"""The connections of an open database: one that writes, others that read."""
 
 import asyncio
 import threading
@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from .connection import Connection
-from .writer import Failed, Session, Writer
+from .ports import Connection, Failed, Session
+from .writer import Writer
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound=Connection, covariant=True)
@@ -17,8 +17,8 @@ READERS = 4
 """Reads that may be under way at once."""
 
 
-class Database(Generic[C_co]):
-    """An open database.
+class Connections(Generic[C_co]):
+    """The connections of an open database, as `ports.Database` describes them.
 
     One connection writes; others read. So no read keeps a write from beginning, and a lock that a write waits for is
     another process's. `open_reading` gives a connection that only reads, `open_renewing` one that renews leases
@@ -40,7 +40,6 @@ class Database(Generic[C_co]):
         self._readers = _Readers(open_reading)
 
     async def read(self, work: Callable[[C_co], T]) -> T:
-        """Carry out `work`, which only reads; it sees every write that was waited for."""
         await self._writer.settle()
         return await self._readers.submit(work)
 
@@ -52,20 +51,9 @@ class Database(Generic[C_co]):
         failed: Failed | None = None,
         deferred: bool = False,
     ) -> "asyncio.Future[T]":
-        """Begin `work` as one transaction, after those that were begun before.
-
-        It may run several times, of which all but one are rolled back. `synced` puts it on the disk, and with it all
-        that was written before. `failed` gets the error, before the next transaction begins. A `deferred` one waits a
-        moment for the next one, to be committed with it. Shield the future to let it end when the waiter is cancelled.
-        """
         return self._writer.submit(work, synced=synced, failed=failed, deferred=deferred)
 
     async def write(self, work: Callable[[C_co], T], *, synced: bool = False) -> T:
-        """Carry out `work` as one transaction, to its end even if the caller is cancelled.
-
-        Raises:
-            DatabaseUnavailable: the database cannot be written; nothing was changed, unless the message says otherwise.
-        """
         return await asyncio.shield(self.submit(work, synced=synced))
 
     async def close(self) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from .connection import Connection
+from .ports import Connection, Failed, NotRepeatable, Session
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound=Connection, covariant=True)
-Failed = Callable[[BaseException], None]
 Ended = tuple[asyncio.Future[Any], Callable[[], None]]
 """A future, and what resolves it."""
 
@@ -22,40 +21,6 @@ GROUP = 64
 
 DEFERRAL = 0.005
 """Seconds that a deferred transaction waits for the one that follows it."""
-
-
-class NotRepeatable(Exception):
-    """Transactions failed and must not be tried one by one; `error` is for who waits for them."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Session(Protocol[C_co]):
-    """A connection for one thread, opened when it is first needed and again where it was lost."""
-
-    def begin(self, *, synced: bool) -> None:
-        """Begin a transaction."""
-        ...
-
-    def commit(self, works: Sequence[Callable[[C_co], Any]]) -> list[Any]:
-        """Carry out `works` in the transaction that was begun, and commit it; with an error it is rolled back.
-
-        Raises:
-            NotRepeatable: it may be committed all the same, or trying again is futile.
-        """
-        ...
-
-    def announce(self) -> None:
-        """Tell other processes what was committed."""
-        ...
-
-    def read(self, work: Callable[[C_co], T]) -> T:
-        """Carry out `work`, which only reads."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)

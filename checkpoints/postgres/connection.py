@@ -11,7 +11,7 @@ from psycopg import RawCursor
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import RowMaker
 
-from ..connection import Cursor, Values
+from ..ports import Cursor, Values
 from .state import PostgresState
 
 SCHEMA = "segue"

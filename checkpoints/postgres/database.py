@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 
@@ -10,11 +11,13 @@ import psycopg
 from segue.core.databases import without_password
 from segue.core.errors import DatabaseUnavailable
 
-from ..database import Database
+from ..database import Connections
+from ..state.checkpoint_ids import next_version
 from .connection import PostgresConnection, connect
 from .errors import refusal, translated, unavailable
 from .schema import prepare
 from .session import PostgresSession
+from .statements import Statements
 
 LEASE_TTL = 5.0
 """Seconds that a lease lives without being renewed: the server's clock counts them, whichever machine asks."""
@@ -25,13 +28,14 @@ _WRITING = {**_LIMITS, "synchronous_commit": "on"}
 _READING = {"default_transaction_read_only": "on"}
 
 
-class PostgresDatabase(Database[PostgresConnection]):
+class PostgresDatabase(Connections[PostgresConnection]):
     """An open database; `address` is what it was opened with, `url` what messages name."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         path = without_password(address)
         self._writing = PostgresSession(address, path, _WRITING)
+        self._statements = Statements()
         super().__init__(
             path,
             self._writing,
@@ -39,6 +43,13 @@ class PostgresDatabase(Database[PostgresConnection]):
             partial(_renewing, address, path),
             psycopg.Error,
         )
+
+    def statements(self, _: str) -> Statements:
+        return self._statements.for_write()
+
+    def next_version(self, current: str | None) -> str:
+        """Another one in each branch, since values are stored by their versions."""
+        return next_version(current, secrets.token_hex(4))
 
     def relay(self, deltas: Callable[[], Sequence[str]]) -> Callable[[], None]:
         """Send what `deltas` gives before each notification of a change; returns what sends it at once."""

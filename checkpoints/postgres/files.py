@@ -1,6 +1,6 @@
 """The contents of messages' files: a table, by their digests."""
 
-from ..connection import Connection
+from ..ports import Connection
 from .database import PostgresDatabase
 
 # A row that is there is written again, so that a transaction which is about to delete it is waited for.

@@ -11,7 +11,7 @@ from psycopg.pq import TransactionStatus
 
 from segue.core.errors import DatabaseUnavailable
 
-from ..writer import NotRepeatable
+from ..ports import NotRepeatable
 from .connection import NONE, PostgresConnection, connect
 from .errors import PASSING, refusal, translated, unavailable
 

@@ -3,21 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from ..ports import CheckpointRow, Decoded, Place, Stored, WriteRow
 from ..state.compression import Undecodable, compressed, decompressed
-from ..state.decoded import DecodedOnce, DecodedValues
-from ..state.rows import CheckpointRow, Place, Stored, WriteRow
+from ..state.decoded import DecodedOnce
 from ..state.serializer import CheckedSerializer, named, with_key, without_key
-from .statements import Statements, counted_values
-
-if TYPE_CHECKING:
-    from .connection import PostgresConnection
+from .statements import RawConnection, Statements, counted_values
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 # What the other tables call `writes` is LangGraph's table, whose values have another name here.
@@ -57,7 +54,7 @@ class PostgresState:
 
     tables: ClassVar[tuple[str, ...]] = ("checkpoints", "writes", "checkpoint_blobs")
 
-    def __init__(self, connection: "PostgresConnection") -> None:
+    def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
 
     @contextmanager
@@ -67,7 +64,7 @@ class PostgresState:
             yield
 
     def reader(
-        self, serde: SerializerProtocol, thread_id: str | None, decoded: DecodedValues | None = None
+        self, serde: SerializerProtocol, thread_id: str | None, decoded: Decoded | None = None
     ) -> BaseCheckpointSaver[str]:
         return PostgresSaver(self._connection.raw, serde=serde if decoded is None else DecodedOnce(serde, decoded))
 
@@ -98,7 +95,7 @@ class PostgresState:
         with named():
             checkpoint: Any = _SERDE.loads_typed(row.state)
         place = {"thread_id": thread_id, "checkpoint_ns": row.inside, "checkpoint_id": row.parent_id}
-        statements = Statements(_SERDE)
+        statements = Statements()
         statements.put({"configurable": place}, checkpoint, json.loads(row.metadata), checkpoint["channel_versions"])
         statements.store(self._connection)
 

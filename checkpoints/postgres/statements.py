@@ -4,23 +4,29 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
+import psycopg
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from ..connection import Connection
+from ..ports import Connection
 from ..state.row_keys import drop_passed, sealed_checkpoint
 from ..state.serializer import CheckedSerializer, with_key, without_key
 
-if TYPE_CHECKING:
-    from .connection import PostgresConnection
-
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _VALUES = "+values:"
 """Stands in the type of a checkpoint before the number of its values that are stored by themselves."""
 _MOST_INLINE = 256
 """Characters of a text that is stored in the checkpoint itself."""
+
+
+class RawConnection(Connection, Protocol):
+    """A connection with psycopg's own, for statements of others."""
+
+    @property
+    def raw(self) -> "psycopg.Connection[Any]": ...
 
 
 class Statements(PostgresSaver):
@@ -35,8 +41,8 @@ class Statements(PostgresSaver):
             metadata = EXCLUDED.metadata, type = EXCLUDED.type
     """
 
-    def __init__(self, serde: CheckedSerializer) -> None:
-        super().__init__(cast(Any, None), serde=serde)
+    def __init__(self) -> None:
+        super().__init__(cast(Any, None), serde=_SERDE)
         self._collected: list[tuple[str, Sequence[Sequence[Any]]]] = []
         self._values = 0
 
@@ -79,11 +85,11 @@ class Statements(PostgresSaver):
 
     def run(self, connection: Connection) -> None:
         """Execute what was collected; what nobody reads any more of the writes before a checkpoint is deleted."""
-        for key, metadata in self.store(cast("PostgresConnection", connection)):
+        for key, metadata in self.store(cast(RawConnection, connection)):
             thread_id, ns, _, parent = key
             drop_passed(connection, (thread_id, ns, parent), metadata)
 
-    def store(self, connection: "PostgresConnection") -> list[tuple[Sequence[Any], str]]:
+    def store(self, connection: RawConnection) -> list[tuple[Sequence[Any], str]]:
         """Execute what was collected, the keys of the rows sealed; returns the keys and metadata of checkpoints."""
         stored: list[tuple[Sequence[Any], str]] = []
         with connection.raw.cursor() as cursor:

@@ -11,7 +11,7 @@ import psycopg
 from segue.core.errors import DatabaseUnavailable
 from segue.core.records import Json, Unowned, Worker
 
-from ..connection import Connection
+from ..ports import Connection
 from .connection import CHANNEL, STREAMS, conninfo
 from .database import PostgresDatabase
 from .workers_schema import QUEUED_TASK, queues_of
@@ -62,8 +62,8 @@ _UNOWNED = """
 _WAKE = "SELECT segue_wake(?, ?, ?, true)"
 
 
-class Workers:
-    """The processes that run the tasks of a database."""
+class QueueWorkers:
+    """The processes that run the tasks of a database, woken by procrastinate's queue."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

@@ -5,7 +5,7 @@ from hashlib import sha256
 from importlib.metadata import distribution
 from pathlib import Path
 
-from ..connection import Connection
+from ..ports import Connection
 from .connection import CHANNEL
 from .errors import unavailable
 
@@ -28,12 +28,15 @@ _QUEUE = f"""
     $$
 """
 # One job that nobody fetched yet is enough for a task: who fetches it finds what was committed before. A task that has
-# begun goes before those that have not.
+# begun goes before those that have not. It waits for the workers that have its agent as it was when the task began;
+# where a worker with another version of the agent takes it, its job moves to that worker's queue.
 _WAKE = f"""
-    CREATE FUNCTION segue_wake(task text, agent text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
+    CREATE FUNCTION segue_wake(task text, agent text, digest text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE queue text := segue_queue(agent || coalesce(':' || digest, ''));
     BEGIN
+        DELETE FROM procrastinate_jobs WHERE queueing_lock = task AND status = 'todo' AND queue_name <> queue;
         PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
-            segue_queue(agent), '{QUEUED_TASK}', began::integer, NULL, task, jsonb_build_object('task_id', task), NULL
+            queue, '{QUEUED_TASK}', began::integer, NULL, task, jsonb_build_object('task_id', task), NULL
         )::procrastinate_job_to_defer_v1]);
     EXCEPTION WHEN unique_violation THEN NULL;
     END $$
@@ -43,10 +46,10 @@ _RELEASED = f"""
     CREATE FUNCTION segue_released() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE newest record;
     BEGIN
-        SELECT task_id, agent_id, status INTO newest FROM tasks
+        SELECT task_id, agent_id, agent_digest, status INTO newest FROM tasks
         WHERE thread_id = NEW.thread_id ORDER BY position DESC LIMIT 1;
         IF newest.status IN ('pending', 'running', 'pausing') THEN
-            PERFORM segue_wake(newest.task_id, newest.agent_id, newest.status <> 'pending');
+            PERFORM segue_wake(newest.task_id, newest.agent_id, newest.agent_digest, newest.status <> 'pending');
         END IF;
         PERFORM pg_notify('{CHANNEL}', json_build_object('thread', NEW.thread_id)::text);
         RETURN NULL;
@@ -64,8 +67,8 @@ _REQUESTED = f"""
     END $$
 """
 _ON_REQUEST = """
-    CREATE TRIGGER segue_requested AFTER UPDATE OF wanted ON tasks
-    FOR EACH ROW WHEN (NEW.wanted IS NOT NULL AND NEW.wanted IS DISTINCT FROM OLD.wanted)
+    CREATE TRIGGER segue_requested AFTER UPDATE OF requested ON tasks
+    FOR EACH ROW WHEN (NEW.requested IS NOT NULL AND NEW.requested IS DISTINCT FROM OLD.requested)
     EXECUTE FUNCTION segue_requested()
 """
 _WORKERS = """
@@ -81,34 +84,8 @@ _WORKERS = """
 """
 _TO_RUN = "CREATE INDEX tasks_to_run ON tasks (position) WHERE status IN ('pending', 'running', 'pausing')"
 
-# A task waits for the workers that have its agent as it was when the task began. Where a worker with another version of
-# the agent takes it, its job moves to that worker's queue.
-_WAKE_BY_DIGEST = f"""
-    CREATE FUNCTION segue_wake(task text, agent text, digest text, began boolean) RETURNS void LANGUAGE plpgsql AS $$
-    DECLARE queue text := segue_queue(agent || coalesce(':' || digest, ''));
-    BEGIN
-        DELETE FROM procrastinate_jobs WHERE queueing_lock = task AND status = 'todo' AND queue_name <> queue;
-        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
-            queue, '{QUEUED_TASK}', began::integer, NULL, task, jsonb_build_object('task_id', task), NULL
-        )::procrastinate_job_to_defer_v1]);
-    EXCEPTION WHEN unique_violation THEN NULL;
-    END $$
-"""
-_RELEASED_BY_DIGEST = (
-    _RELEASED.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-    .replace("agent_id, status INTO", "agent_id, agent_digest, status INTO")
-    .replace("newest.agent_id, newest.status", "newest.agent_id, newest.agent_digest, newest.status")
-)
-
 WAKING = (_WORKERS, _TO_RUN, _QUEUE, _WAKE, _RELEASED, _ON_RELEASE, _REQUESTED, _ON_REQUEST)
 """After procrastinate's own tables, which have their own versions."""
-WAKING_BY_DIGEST = (
-    "ALTER TABLE tasks ADD COLUMN agent_digest TEXT",
-    "DELETE FROM workers",
-    _WAKE_BY_DIGEST,
-    _RELEASED_BY_DIGEST,
-    "DROP FUNCTION segue_wake(text, text, boolean)",
-)
 
 
 def queues_of(agents: Mapping[str, str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from segue.core.errors import DamagedCheckpoint
 
-from ..database import Database
+from ..ports import Database
 from ..state.compression import Undecodable
 from ..state.saver import FencedSaver
 from ..state.serializer import decoding

@@ -12,9 +12,7 @@ from segue.core.task_status import OPEN, TaskStatus
 from segue.prompts.errors import render
 from segue.prompts.language import Language
 
-from ..connection import Connection
-from ..database import Database
-from ..state.rows import CheckpointRow
+from ..ports import CheckpointRow, Connection, Database
 from ..state.saver import FencedSaver
 from ..tables.event_log import complete_events, insert_event
 from ..tables.integrity import damaged_rows

@@ -13,7 +13,7 @@ from segue.core.task_status import OPEN, TaskStatus
 from segue.prompts.language import Language
 from segue.prompts.terminal import sentence
 
-from ..connection import Connection
+from ..ports import Connection
 from ..tables.event_log import event_row, insert_event
 from ..tables.integrity import ReadRow, rows_of
 
@@ -21,7 +21,7 @@ _UNREADABLE = "This text was damaged and could not be read; the session was reco
 _LOST = "unknown_outcome: the record of {name} was damaged: check what it did before calling it once more."
 _EMPTY: Json = {
     **dict.fromkeys(("agent_id", "mode", "model", "message"), ""),
-    **dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of", "agents_file", "agent_digest")),
+    **dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of", "agents_file", "agent_digest")),
     "user_id": "default",
     "notes": [],
 }

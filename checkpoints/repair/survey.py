@@ -12,12 +12,10 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from segue.core.errors import DamagedCheckpoint, NothingReadable, UnknownThread
 
-from ..connection import Connection
-from ..database import Database
-from ..sessions.snapshots import seconds_of
+from ..ports import Connection, Database, Place
+from ..state.checkpoint_ids import seconds_of
 from ..state.compression import Undecodable
 from ..state.row_keys import WHOLE
-from ..state.rows import Place
 from ..state.saver import FencedSaver
 from ..state.serializer import check_form, decoding
 from .ancestry import Ancestry

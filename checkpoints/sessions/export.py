@@ -14,11 +14,10 @@ from segue.core.errors import DamagedCheckpoint, InvalidExport, UnreadableState
 from segue.core.records import Call, Json, RequestKey, StoredEvent, Task, from_row, to_row
 from segue.core.task_status import ENDED, OPEN, TaskStatus
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import CheckpointRow, Connection, Database, Stored, WriteRow
 from ..state.compression import Undecodable
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, Stored, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import CheckedSerializer, decoding
 from ..tables.integrity import refuse_damaged
 from ..tables.ledger import canonical
@@ -170,8 +169,8 @@ def _task_rows(document: Document, renaming: Renaming, now: float) -> Iterator[t
         last = task is document.tasks[-1]
         if last and document.state and task.status not in ENDED:
             status = _S.WAITING if has_question(document.state) else _S.PAUSED
-            wanted = "pause" if status is _S.PAUSED else None  # only a person resumes it
-            row |= {"status": status.value, "wanted": wanted, "copy_of": None, "result": None, "error": None}
+            requested = "pause" if status is _S.PAUSED else None  # only a person resumes it
+            row |= {"status": status.value, "requested": requested, "copy_of": None, "result": None, "error": None}
         elif task.status in OPEN:
             row |= {"status": _S.CANCELLED.value}
         yield "tasks", row | ({"updated_at": now} if last else {})

@@ -25,7 +25,7 @@ _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
 _LOCAL: Final[Mapping[str, Any]] = {
     "thread_id": "imported",
-    "wanted": None,
+    "requested": None,
     "copy_of": None,
     "agents_file": None,
     "agent_digest": None,

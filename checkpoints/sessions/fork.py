@@ -12,10 +12,9 @@ from segue.core.events import Paused, StateChanged, Steered
 from segue.core.records import FORK_MARK, Json, RequestKey
 from segue.core.task_status import OPEN, TaskStatus
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import CheckpointRow, Connection, Database, WriteRow
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import decoding
 from ..tables.event_log import insert_event
 from ..tables.integrity import refuse_damaged
@@ -38,7 +37,8 @@ _POSITION = "SELECT position FROM tasks WHERE thread_id = ? AND task_id = ?"
 _LEASED = "SELECT 1 FROM leases WHERE thread_id = ? AND expires_at > ?"
 _REOPEN = """
     UPDATE tasks
-    SET status = :status, wanted = :wanted, notes = :notes, result = NULL, error = NULL, copy_of = NULL, answer = NULL
+    SET status = :status, requested = :requested, notes = :notes, result = NULL, error = NULL, copy_of = NULL,
+        answer = NULL
     WHERE task_id = :task
 """
 _TOUCH = "UPDATE tasks SET updated_at = ? WHERE task_id = ?"
@@ -155,7 +155,7 @@ def _fork(
     unfinished = unfinished_task(connection, find(connection, thread_id, cut.snapshot.path[""]), tasks)
     renaming = Renaming(row["task_id"] for row in tasks)
     for row in tasks:
-        new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "wanted": None, "rating": None}
+        new = {"thread_id": new_thread_id, "copy_of": row["task_id"], "requested": None, "rating": None}
         insert_row(connection, "tasks", renaming.row(row) | new)
     _copy_log(connection, cut, renaming, new_thread_id, unfinished["task_id"] if unfinished else None)
     with decoding(thread_id):
@@ -245,11 +245,11 @@ def _reopen(connection: Connection, cut: Cut, row: Json, task_id: str, new_threa
     """Set the newest task to its status at the snapshot, and end its event log with that."""
     waits = cut.whole and row["status"] == _S.WAITING
     status = (_S.WAITING if waits else _S.PAUSED).value
-    wanted = "cancel" if blocked else None if waits else "pause"
+    requested = "cancel" if blocked else None if waits else "pause"
     events = [json.loads(each["event"]) for each in connection.execute(_EVENTS, (task_id,)).fetchall()]
     steered = sum(event["type"] == Steered.type for event in events)
     notes = row["notes"] if cut.whole else json.dumps(json.loads(row["notes"])[:steered])
-    connection.execute(_REOPEN, {"task": task_id, "status": status, "wanted": wanted, "notes": notes})
+    connection.execute(_REOPEN, {"task": task_id, "status": status, "requested": requested, "notes": notes})
     changes = (event["data"]["new"] for event in reversed(events) if event["type"] == StateChanged.type)
     old = next(changes, _S.PENDING.value)
     if old != status:

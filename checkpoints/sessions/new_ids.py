@@ -8,8 +8,8 @@ from segue.core.errors import TaskError
 from segue.core.ids import Ids
 from segue.core.records import Json
 
+from ..ports import CheckpointRow, WriteRow
 from ..state.compression import Undecodable, decompressed
-from ..state.rows import CheckpointRow, WriteRow
 from ..state.serializer import checksummed, without_key
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -3,7 +3,7 @@
 from segue.core.records import Call, from_row
 from segue.core.timeline import UNDO_SCOPE, CallOrigin
 
-from ..connection import Connection
+from ..ports import Connection
 
 _Undos = dict[tuple[str, str, int], list[Call]]
 

@@ -11,10 +11,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from segue.core.errors import DamagedCheckpoint
 from segue.core.timeline import Place
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import CheckpointRow, Connection, Database
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, decoded_checkpoint
+from ..state.rows import decoded_checkpoint
 from ..state.serializer import CheckedSerializer, decoding
 from ..tables.leases import check_fence
 from .snapshots import Checkpoint, find, following, ran

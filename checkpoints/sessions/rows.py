@@ -4,7 +4,7 @@ from typing import Any
 
 from segue.core.records import Json
 
-from ..connection import Connection
+from ..ports import Connection
 
 ORDERED = {"tasks": "position", "calls": "position", "events": "task_id, seq"}
 """The tables whose rows have an order, and the columns that say which."""

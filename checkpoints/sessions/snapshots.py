@@ -1,7 +1,6 @@
 """The snapshots of a thread: its checkpoints, read without decoding the states that they hold."""
 
 import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from segue.core.errors import DamagedCheckpoint, TaskError, UnknownPlace, Unknow
 from segue.core.records import Snapshot
 from segue.core.timeline import SHORT, Place
 
-from ..connection import ALL, Connection, Row
-from ..database import Database
+from ..ports import ALL, Connection, Database, Row
+from ..state.checkpoint_ids import seconds_of
 from ..state.compression import Undecodable
 from ..state.rows import decoded_checkpoint
 from ..state.serializer import CheckedSerializer, decoding
@@ -21,7 +20,6 @@ _BRANCH = "branch:to:"
 """How LangGraph's channels begin that make a node run next."""
 _SENT = "__pregel_tasks"
 """LangGraph's channel of nodes that are sent their own input."""
-_UUID_EPOCH = 0x01B21DD213814000
 """100-nanosecond intervals from the epoch of UUIDs to that of Unix."""
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
@@ -121,13 +119,6 @@ def _key(row: Row) -> tuple[str, str]:
 
 def _is_readable(row: Row) -> bool:
     return isinstance(row["channel"], str) and isinstance(row["type"], str | None)
-
-
-def seconds_of(checkpoint_id: str) -> float:
-    """When a checkpoint was made, in Unix seconds, from its id."""
-    fields = uuid.UUID(checkpoint_id).int
-    ticks = (fields >> 80) << 12 | (fields >> 64) & 0x0FFF
-    return (ticks - _UUID_EPOCH) / 1e7
 
 
 async def snapshots(

@@ -12,10 +12,10 @@ from segue.core.records import Json, Recovery, RequestKey, Session, Snapshot, fr
 from segue.core.timeline import CallOrigin, Place
 from segue.prompts.language import Language
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import Backend, Connection
 from ..repair.recover import recover
 from ..repair.survey import Readable
+from ..state.checkpoint_ids import seconds_of
 from ..state.rows import delete_rows
 from ..state.saver import FencedSaver
 from ..tables.leases import check_fence
@@ -24,7 +24,7 @@ from .export import IMPORTED, export, import_
 from .fork import fork, refuse_taken
 from .origins import origins
 from .retention import Values, prune
-from .snapshots import find_place, seconds_of, snapshot, snapshots
+from .snapshots import find_place, snapshot, snapshots
 from .transfer import WholeThread, read_thread, store_thread, threads_of
 
 _GET = "SELECT * FROM sessions WHERE thread_id = ?"
@@ -50,8 +50,9 @@ _RAISE_FLOOR = """
 class Threads:
     """Threads, what was chosen for each, and their snapshots, copies and documents."""
 
-    def __init__(self, database: Database[Any]) -> None:
-        self._database = database
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._database = backend.database
 
     async def get(self, thread_id: str) -> Session | None:
         """Return what was chosen for a thread, or None.
@@ -103,7 +104,7 @@ class Threads:
         Raises:
             UnknownThread: it has no rows; nothing was changed.
             StaleOwner: another owner took the thread; nothing was changed.
-            DatabaseUnavailable: nothing was changed.
+            DatabaseUnavailable: the rows are deleted or nothing was changed; a file may still hold their bytes.
         """
 
         def work(connection: Connection) -> None:
@@ -112,10 +113,11 @@ class Threads:
             deleted = [_delete_from(connection, table, thread_id) for table in ("tasks", "events", "calls", "sessions")]
             if not (delete_rows(connection, thread_id) or any(deleted)):
                 raise UnknownThread(thread_id)
-            for table in ("leases", "line", "permissions", "titles", "request_keys"):
+            for table in ("leases", "lease_queue", "permissions", "titles", "request_keys"):
                 _delete_from(connection, table, thread_id)
 
         await self._database.write(work, synced=True)
+        await self._backend.compact()
 
     async def snapshots(self, thread_id: str, limit: int = 50, before: str | None = None) -> list[Snapshot]:
         return await snapshots(self._database, thread_id, limit, before)
@@ -171,11 +173,7 @@ class Threads:
         return await prune(self._database, thread_id, checkpoint_id, fence, values, since, dry_run=dry_run)
 
     async def recover(self, saver: FencedSaver, readable: Readable, thread_id: str, language: Language) -> Recovery:
-        return await recover(self._database, saver, readable, thread_id, language, self.copy_aside)
-
-    async def copy_aside(self, now: float) -> str:
-        """Copy the database before a repair, and return the copy's path; a server has backups of its own."""
-        return ""
+        return await recover(self._database, saver, readable, thread_id, language, self._backend.copy_aside)
 
 
 def _row(session: Session) -> dict[str, object]:

@@ -8,10 +8,10 @@ from typing import Any
 from segue.core.errors import DatabaseUnavailable, TaskError, ThreadBusy
 from segue.core.records import Json
 
-from ..connection import Connection
+from ..ports import CheckpointRow, Connection, WriteRow
 from ..state.compression import Undecodable
 from ..state.row_keys import check_thread
-from ..state.rows import CheckpointRow, WriteRow, checkpoint_rows, put_rows, write_rows
+from ..state.rows import checkpoint_rows, put_rows, write_rows
 from ..state.serializer import CheckedSerializer, decoding
 from ..tables.integrity import refuse_damaged
 from .rows import ORDERED, insert_row, stored_rows

@@ -8,19 +8,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.core.errors import DatabaseUnavailable
 
-from ..database import Database
+from ..database import Connections
+from ..state.checkpoint_ids import next_version
+from .connection import SqliteConnection
 from .errors import translated
 from .file import File
 from .log import Anchor, check_log, drop_anchor
 from .schema import check_tables, check_version, upgrade
-from .state import SqliteState
+from .statements import Statements
 
 T = TypeVar("T")
 
@@ -32,31 +34,6 @@ LOG_PAGES = 250
 
 USE_FREE_PAGES = "PRAGMA auto_vacuum = INCREMENTAL"
 """Lets `shrink` return free pages to the file system."""
-
-
-class SqliteConnection(sqlite3.Connection):
-    """A connection to the file: a transaction that writes is alone, so that there is nothing to lock and to notify."""
-
-    duplicate: ClassVar[type[Exception]] = sqlite3.IntegrityError
-    for_update: ClassVar[str] = ""
-    for_key_share: ClassVar[str] = ""
-
-    @property
-    def state(self) -> SqliteState:
-        """The rows of LangGraph's checkpoints."""
-        return SqliteState(self)
-
-    def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
-        """The rows of a query, whatever they hold."""
-        with lenient(self):
-            return self.execute(statement, values).fetchall()
-
-    def notify(self, task_id: str, thread_id: str) -> None:
-        """Do nothing: other processes look into the file."""
-
-    def now(self) -> float:
-        """Unix time in seconds."""
-        return time.time()
 
 
 class SqliteSession:
@@ -145,7 +122,7 @@ class SqliteSession:
         return self._connection
 
 
-class SqliteDatabase(Database[SqliteConnection]):
+class SqliteDatabase(Connections[SqliteConnection]):
     """An open file. A `temporary` one is deleted on close."""
 
     def __init__(self, path: str, timeout: float, temporary: bool = False) -> None:
@@ -154,12 +131,19 @@ class SqliteDatabase(Database[SqliteConnection]):
         self.timeout = timeout
         self._file = File(file_of(path))
         self._closing = contextlib.ExitStack()
+        self._statements = Statements()
         super().__init__(
             path, self._open(timeout), partial(self._open, timeout, query_only=True), self._open, sqlite3.Error
         )
 
     def _open(self, timeout: float, query_only: bool = False) -> SqliteSession:
         return SqliteSession(self.path, self._file, partial(_connect, self.path, timeout, query_only))
+
+    def statements(self, thread_id: str) -> Statements:
+        return self._statements.for_write(thread_id)
+
+    def next_version(self, current: str | None) -> str:
+        return next_version(current)
 
     @contextlib.asynccontextmanager
     async def listing(self) -> AsyncIterator[SqliteConnection]:
@@ -202,29 +186,6 @@ async def open_database(path: str, lock_timeout: float = LOCK_TIMEOUT) -> Sqlite
         database = SqliteDatabase(path, lock_timeout, temporary)
         database._closing = opened.pop_all()
         return database
-
-
-@contextlib.contextmanager
-def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Return text that is not valid UTF-8 as bytes, so that its row can still be read."""
-    connection.text_factory = _text
-    try:
-        yield connection
-    finally:
-        connection.text_factory = str
-
-
-def _text(stored: bytes) -> str | bytes:
-    try:
-        return stored.decode()
-    except UnicodeDecodeError:
-        return stored
-
-
-def touch(connection: sqlite3.Connection) -> None:
-    """Write a page of the file as it is, so that what would hinder a write shows."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    connection.execute(f"PRAGMA user_version = {int(version)}")
 
 
 def _is_uri(path: str) -> bool:

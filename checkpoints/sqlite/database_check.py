@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..tables.integrity import ReadRow, damaged_rows, session_of
-from .database import LOCK_TIMEOUT, SqliteConnection
+from .connection import SqliteConnection
+from .database import LOCK_TIMEOUT
 from .errors import translated
 from .log import check_log
 from .schema import SCHEMA_VERSION

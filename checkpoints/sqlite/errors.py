@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from segue.core.errors import DatabaseDamaged, DatabaseUnavailable
 
+from ..state.serializer import is_garbled
+
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process: stop that process, or name another file with --db",
     sqlite3.SQLITE_LOCKED: "is locked by another process: stop that process, or name another file with --db",
@@ -19,7 +21,6 @@ _REASONS = {
     sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file with --db",
 }
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
 
 
 @contextlib.contextmanager
@@ -42,8 +43,3 @@ def translated(path: str) -> Iterator[None]:
         raise DatabaseDamaged(
             "The database {path} {reason}.", path=path, reason=_REASONS[sqlite3.SQLITE_CORRUPT]
         ) from error
-
-
-def is_garbled(error: sqlite3.Error) -> bool:
-    """Whether the error means a malformed value in the file; SQLite has no error code for it, only a message."""
-    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)

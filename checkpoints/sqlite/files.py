@@ -11,7 +11,7 @@ from uuid import uuid4
 from segue.core.disk import sync_folder
 from segue.core.errors import DatabaseUnavailable
 
-from ..connection import Connection
+from ..ports import Connection
 
 
 class FileFolder:

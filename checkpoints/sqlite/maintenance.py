@@ -15,7 +15,7 @@ _AT_ONCE = 250
 
 
 async def shrink(database: SqliteDatabase) -> None:
-    """Return the file's free pages to the file system, some at a time; not of a file that earlier versions began."""
+    """Return the file's free pages to the file system, some at a time; not of a file that another program began."""
 
     def work(connection: sqlite3.Connection) -> int:
         connection.execute(f"PRAGMA incremental_vacuum({_AT_ONCE})").fetchall()

@@ -5,19 +5,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import cache
 
-from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
+from segue.core.errors import DatabaseTooNew, DatabaseTooOld, DatabaseUnavailable
 
-_EVENT_LOG_4 = """CREATE VIEW event_log AS
-    SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
-        events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
-            event, '$.data.result',
-            json(iif(json_valid(outcome), outcome, '{"error": "This result cannot be read any more."}'))
-        )
-    ) AS event
-    FROM events LEFT JOIN calls ON (calls.thread_id, calls.task_id, calls.scope, calls.idx)
-        = (events.thread_id, events.task_id, events.scope, events.idx)"""
+FIRST = 14
+"""The schema version that the first published Segue begins with: earlier ones were never published."""
 
-_EVENT_LOG_8 = """CREATE VIEW event_log AS
+# A call's result is stored with the call alone, that of a task with the task: the view has the events as they are.
+_EVENT_LOG = """CREATE VIEW event_log AS
     SELECT events.task_id, seq, events.thread_id, source, ordinal, iif(
         events.scope IS NULL OR iif(typeof(event) = 'text', NOT json_valid(event), 1), event, json_set(
             event, '$.data.result', json(iif(
@@ -30,179 +24,142 @@ _EVENT_LOG_8 = """CREATE VIEW event_log AS
         = (events.thread_id, events.task_id, events.scope, events.idx)
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
-# One script per version, in order: SCRIPTS[n] takes a database from version n to n + 1.
-SCRIPTS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE leases (
-            thread_id TEXT PRIMARY KEY,
-            owner TEXT NOT NULL,
-            fence INTEGER NOT NULL,
-            expires_at REAL NOT NULL
-        )""",
-        """CREATE TABLE tasks (
-            position INTEGER PRIMARY KEY,
-            task_id TEXT NOT NULL UNIQUE,
-            thread_id TEXT NOT NULL,
-            agent_id TEXT NOT NULL,
-            user_id TEXT NOT NULL,
-            mode TEXT NOT NULL,
-            model TEXT NOT NULL,
-            status TEXT NOT NULL,
-            message TEXT NOT NULL,
-            error TEXT,
-            result TEXT,
-            created_at REAL NOT NULL,
-            updated_at REAL NOT NULL
-        )""",
-        "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
-        "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
-        # `source` is NULL for the runner's own events, which are never put twice.
-        """CREATE TABLE events (
-            task_id TEXT NOT NULL,
-            seq INTEGER NOT NULL,
-            thread_id TEXT NOT NULL,
-            source TEXT,
-            ordinal INTEGER NOT NULL,
-            event TEXT NOT NULL,
-            PRIMARY KEY (task_id, seq),
-            UNIQUE (thread_id, source, ordinal)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE calls (
-            position INTEGER PRIMARY KEY,
-            thread_id TEXT NOT NULL,
-            task_id TEXT NOT NULL,
-            scope TEXT NOT NULL,
-            idx INTEGER NOT NULL,
-            name TEXT NOT NULL,
-            arguments TEXT NOT NULL,
-            state TEXT NOT NULL,
-            outcome TEXT,
-            fence INTEGER NOT NULL,
-            started_at REAL NOT NULL,
-            finished_at REAL,
-            UNIQUE (thread_id, task_id, scope, idx)
-        )""",
-    ),
-    (
-        # `wanted` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task,
-        # `answer` what a person said to the question that it waited with: {"interrupt_id", "value"}.
-        "ALTER TABLE tasks ADD COLUMN wanted TEXT",
-        "ALTER TABLE tasks ADD COLUMN notes TEXT NOT NULL DEFAULT '[]'",
-        "ALTER TABLE tasks ADD COLUMN answer TEXT",
-        "ALTER TABLE tasks ADD COLUMN rating INTEGER",
-        # The ended task that this one repeats, in a thread that was forked or imported: it did not run here.
-        "ALTER TABLE tasks ADD COLUMN copy_of TEXT",
-        # A call that the state knows nothing of any more, since its thread went back to an older checkpoint.
-        "ALTER TABLE calls ADD COLUMN orphaned INTEGER NOT NULL DEFAULT 0",
-        # Who waits for a thread's lease, first come first served.
-        """CREATE TABLE line (
-            position INTEGER PRIMARY KEY AUTOINCREMENT,
-            thread_id TEXT NOT NULL,
-            expires_at REAL NOT NULL
-        )""",
-        "CREATE INDEX line_of_thread ON line (thread_id, position)",
-        """CREATE TABLE preferences (
-            user_id TEXT PRIMARY KEY,
-            default_mode TEXT NOT NULL
-        )""",
-    ),
-    ("ALTER TABLE tasks ADD COLUMN language TEXT",),
-    (
-        # A result that is the outcome of a call is stored with the call alone, which has this scope and index.
-        "ALTER TABLE events ADD COLUMN scope TEXT",
-        "ALTER TABLE events ADD COLUMN idx INTEGER",
-        _EVENT_LOG_4,
-    ),
-    (
-        # The agents file that the task was started with, as an absolute path.
-        "ALTER TABLE tasks ADD COLUMN agents_file TEXT",
-        # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed.
-        """CREATE TABLE permissions (
-            thread_id TEXT NOT NULL,
-            agent_id TEXT NOT NULL,
-            tool TEXT NOT NULL,
-            scope TEXT NOT NULL,
-            task_id TEXT NOT NULL,
-            granted_at REAL NOT NULL,
-            PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
-        ) WITHOUT ROWID""",
-    ),
-    # Names that persons gave to threads.
-    ("CREATE TABLE titles (thread_id TEXT PRIMARY KEY, title TEXT NOT NULL) WITHOUT ROWID",),
-    (
-        # The task that a client's idempotency key began.
-        """CREATE TABLE request_keys (
-            key TEXT PRIMARY KEY,
-            task_id TEXT NOT NULL,
-            thread_id TEXT NOT NULL
-        ) WITHOUT ROWID""",
-    ),
-    (
-        "DROP VIEW event_log",
-        "ALTER TABLE events RENAME TO events_7",
-        # With row ids: without them SQLite moves the end of a row of more than a kilobyte to a page of its own.
-        """CREATE TABLE events (
-            task_id TEXT NOT NULL,
-            seq INTEGER NOT NULL,
-            thread_id TEXT NOT NULL,
-            source TEXT,
-            ordinal INTEGER NOT NULL,
-            event TEXT NOT NULL,
-            scope TEXT,
-            idx INTEGER,
-            PRIMARY KEY (task_id, seq),
-            UNIQUE (thread_id, source, ordinal)
-        )""",
-        """INSERT INTO events (task_id, seq, thread_id, source, ordinal, event, scope, idx)
-            SELECT task_id, seq, thread_id, source, ordinal, event, scope, idx FROM events_7""",
-        "DROP TABLE events_7",
-        # The result of a task that is complete is stored with the task alone: its event has an empty scope.
-        _EVENT_LOG_8,
-        # The long texts of a thread's state, compressed; `digest` is BLAKE2b's of 16 bytes.
-        """CREATE TABLE texts (
-            thread_id TEXT NOT NULL,
-            digest BLOB NOT NULL,
-            text BLOB NOT NULL,
-            PRIMARY KEY (thread_id, digest)
-        )""",
-    ),
-    (
-        # A key also stands for what continued a task after its event `seq`, or for a thread, with no task. `digest` is
-        # of the request, `about` what its client reads back of it.
-        "ALTER TABLE request_keys ADD COLUMN seq INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE request_keys ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE request_keys ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",
-        "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
-        # What a person or a client chose for a thread, which may have no task yet.
-        """CREATE TABLE sessions (
-            thread_id TEXT PRIMARY KEY,
-            agent_id TEXT NOT NULL,
-            model TEXT NOT NULL,
-            metadata TEXT NOT NULL,
-            created_at REAL NOT NULL
-        )""",
-    ),
+_BASELINE = (
+    """CREATE TABLE leases (
+        thread_id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        expires_at REAL NOT NULL
+    )""",
+    # Who waits for a thread's lease, first come first served.
+    """CREATE TABLE lease_queue (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        thread_id TEXT NOT NULL,
+        expires_at REAL NOT NULL
+    )""",
+    "CREATE INDEX lease_queue_of_thread ON lease_queue (thread_id, position)",
+    # `requested` is pause or cancel where a person asked for it, `notes` a list of texts that steer the task, `answer`
+    # what a person said to the question that it waited with: {"interrupt_id", "value"}. `copy_of` is the ended task
+    # that this one repeats, in a thread that was forked or imported: it did not run here. `agents_file` is the absolute
+    # path of the agents file that the task was started with, `attachments` a list of the files of its message, whose
+    # contents are beside the database, `client_tools` the tools that its client carries out. `agent_digest` identifies
+    # the definition of the agent that the task began with.
+    """CREATE TABLE tasks (
+        position INTEGER PRIMARY KEY,
+        task_id TEXT NOT NULL UNIQUE,
+        thread_id TEXT NOT NULL,
+        agent_id TEXT NOT NULL,
+        user_id TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        model TEXT NOT NULL,
+        status TEXT NOT NULL,
+        message TEXT NOT NULL,
+        error TEXT,
+        result TEXT,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        requested TEXT,
+        notes TEXT NOT NULL DEFAULT '[]',
+        answer TEXT,
+        rating INTEGER,
+        copy_of TEXT,
+        language TEXT,
+        agents_file TEXT,
+        attachments TEXT NOT NULL DEFAULT '[]',
+        client_tools TEXT NOT NULL DEFAULT '[]',
+        agent_digest TEXT
+    )""",
+    "CREATE INDEX tasks_of_thread ON tasks (thread_id, position)",
+    "CREATE INDEX tasks_of_agent ON tasks (agent_id, position)",
     # What is counted for metrics: without the copies that forks and imports make.
-    ("CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",),
-    (
-        # The files of a message, as a list; their contents are beside the database.
-        "ALTER TABLE tasks ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'",
-        "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
-        # Contents that are kept though no task names them yet.
-        """CREATE TABLE uploads (
-            upload_id TEXT PRIMARY KEY,
-            owner TEXT NOT NULL,
-            digest TEXT NOT NULL,
-            attachment TEXT NOT NULL,
-            created_at REAL NOT NULL
-        )""",
-    ),
-    # The tools that a task's client carries out.
-    ("ALTER TABLE tasks ADD COLUMN client_tools TEXT NOT NULL DEFAULT '[]'",),
-    # Identifies the definition of the agent that the task began with.
-    ("ALTER TABLE tasks ADD COLUMN agent_digest TEXT",),
+    "CREATE INDEX tasks_of_status ON tasks (status, updated_at) WHERE copy_of IS NULL",
+    "CREATE INDEX tasks_with_files ON tasks (position) WHERE attachments <> '[]'",
+    # `source` is NULL for the runner's own events, which are never put twice. With row ids: without them SQLite moves
+    # the end of a row of more than a kilobyte to a page of its own.
+    """CREATE TABLE events (
+        task_id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        thread_id TEXT NOT NULL,
+        source TEXT,
+        ordinal INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        scope TEXT,
+        idx INTEGER,
+        PRIMARY KEY (task_id, seq),
+        UNIQUE (thread_id, source, ordinal)
+    )""",
+    # A call that is `orphaned` is unknown to the state, since its thread went back to an older checkpoint.
+    """CREATE TABLE calls (
+        position INTEGER PRIMARY KEY,
+        thread_id TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        idx INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        arguments TEXT NOT NULL,
+        state TEXT NOT NULL,
+        outcome TEXT,
+        fence INTEGER NOT NULL,
+        started_at REAL NOT NULL,
+        finished_at REAL,
+        orphaned INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (thread_id, task_id, scope, idx)
+    )""",
+    _EVENT_LOG,
+    "CREATE TABLE preferences (user_id TEXT PRIMARY KEY, default_mode TEXT NOT NULL)",
+    # A tool that runs without approval for the rest of a task or of its session; `task_id` is where it was allowed,
+    # `version` the digest of the tool that was allowed.
+    """CREATE TABLE permissions (
+        thread_id TEXT NOT NULL,
+        agent_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        granted_at REAL NOT NULL,
+        version TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (thread_id, agent_id, tool, scope, task_id)
+    ) WITHOUT ROWID""",
+    # Names that persons gave to threads.
+    "CREATE TABLE titles (thread_id TEXT PRIMARY KEY, title TEXT NOT NULL) WITHOUT ROWID",
+    # What a client's idempotency key stands for: a task, what continued it after its event `seq`, or with no task a
+    # thread. `digest` is of the request, `about` what its client reads back of it.
+    """CREATE TABLE request_keys (
+        key TEXT PRIMARY KEY,
+        task_id TEXT NOT NULL,
+        thread_id TEXT NOT NULL,
+        seq INTEGER NOT NULL DEFAULT 0,
+        digest TEXT NOT NULL DEFAULT '',
+        about TEXT NOT NULL DEFAULT '{}'
+    ) WITHOUT ROWID""",
+    "CREATE INDEX request_keys_of_task ON request_keys (task_id, seq)",
+    # What a person or a client chose for a thread, which may have no task yet.
+    """CREATE TABLE sessions (
+        thread_id TEXT PRIMARY KEY,
+        agent_id TEXT NOT NULL,
+        model TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        created_at REAL NOT NULL
+    )""",
+    # Contents of files that are kept though no task names them yet.
+    """CREATE TABLE uploads (
+        upload_id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        attachment TEXT NOT NULL,
+        created_at REAL NOT NULL
+    )""",
+    # The long texts of a thread's state, compressed; `digest` is BLAKE2b's of 16 bytes.
+    """CREATE TABLE texts (
+        thread_id TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        text BLOB NOT NULL,
+        PRIMARY KEY (thread_id, digest)
+    )""",
 )
-SCHEMA_VERSION = len(SCRIPTS)
+
+SCRIPTS: tuple[tuple[str, ...], ...] = (_BASELINE,)
+"""The first creates the tables; each one after it takes a database to the next version."""
+SCHEMA_VERSION = FIRST + len(SCRIPTS) - 1
 
 _OF_BOTH = ("thread_id", "checkpoint_ns", "checkpoint_id", "type")
 _LANGGRAPH_TABLES: Mapping[str, tuple[str, ...]] = {
@@ -226,7 +183,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
     """Return the schema version, 0 for a database that is empty or holds only LangGraph's checkpoints.
 
     Raises:
-        DatabaseTooNew: a newer Segue wrote it.
+        DatabaseTooNew, DatabaseTooOld: another version of Segue wrote it.
         DatabaseUnavailable: another program wrote it.
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -237,13 +194,16 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
         )
     if version > SCHEMA_VERSION:
         raise DatabaseTooNew(path, version, SCHEMA_VERSION)
+    if 0 < version < FIRST:
+        raise DatabaseTooOld(path, version, FIRST)
     return version
 
 
 def upgrade(connection: sqlite3.Connection, path: str) -> None:
     """Bring the schema to SCHEMA_VERSION, inside the transaction that the caller began."""
-    for version in range(check_version(connection, path), SCHEMA_VERSION):
-        for statement in SCRIPTS[version]:
+    version = check_version(connection, path)
+    for script in SCRIPTS[version - FIRST + 1 if version else 0 :]:
+        for statement in script:
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from ..ports import Decoded
 from ..state.compression import Undecodable, compressed, decompressed
-from ..state.decoded import DecodedValues
 from ..state.serializer import CheckedSerializer, named, without_key
 
 Texts = dict[bytes, bytes]
@@ -67,7 +67,7 @@ class StateReader(SerializerProtocol):
         serde: SerializerProtocol,
         connection: sqlite3.Connection,
         thread_id: str | None,
-        decoded: DecodedValues | None = None,
+        decoded: Decoded | None = None,
     ) -> None:
         self._serde = serde
         self._decoded = decoded

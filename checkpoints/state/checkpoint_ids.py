@@ -1,4 +1,4 @@
-"""Order of checkpoint ids, which are times: the newest checkpoint of a thread is the one with the greatest id."""
+"""Order of checkpoint ids, which are times, and of channels' versions: the greatest one is the newest."""
 
 import contextlib
 import time
@@ -12,6 +12,8 @@ _EPOCH = 0x01B21DD213814000
 _SECOND = 10_000_000
 AHEAD = 86_400.0
 """Seconds that another machine's clock may be ahead."""
+VERSION_DIGITS = 8
+"""Of a channel's version at least: versions are compared as text."""
 
 
 def follow(checkpoint_id: str) -> None:
@@ -31,6 +33,22 @@ def is_plausible(checkpoint_id: str) -> bool:
     except ValueError:
         return False
     return found.version == 6 and _time_of(found) < _EPOCH + int((time.time() + AHEAD) * _SECOND)
+
+
+def seconds_of(checkpoint_id: str) -> float:
+    """When a checkpoint was made, in Unix seconds.
+
+    Raises:
+        ValueError: its id is none.
+    """
+    return (_time_of(UUID(checkpoint_id)) - _EPOCH) / _SECOND
+
+
+def next_version(current: str | None, branch: str = "") -> str:
+    """The version of a channel after another one, as text that sorts after it; `branch` keeps branches apart."""
+    number, _, _ = str(current or "0").partition(".")
+    digits = max(len(number), VERSION_DIGITS)
+    return f"{int(number) + 1:0{digits}}{'.' if branch else ''}{branch}"
 
 
 def _time_of(found: UUID) -> int:

@@ -7,10 +7,8 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from ..ports import Decoded, Stored
 from .serializer import without_key
-
-Stored = tuple[str, bytes]
-"""The type and the bytes of a stored value, without the key's checksum."""
 
 MOST_BYTES = 32_000_000
 """Of stored values and of what they were decoded from; beyond it the oldest goes."""
@@ -44,7 +42,7 @@ class DecodedValues:
 class DecodedOnce(SerializerProtocol):
     """A serializer that decodes equal values once."""
 
-    def __init__(self, serde: SerializerProtocol, decoded: DecodedValues) -> None:
+    def __init__(self, serde: SerializerProtocol, decoded: Decoded) -> None:
         self._serde = serde
         self._decoded = decoded
 

@@ -5,9 +5,8 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from ..connection import Connection, Row
+from ..ports import Connection, Place, Row
 from .compression import Undecodable
-from .rows import Place
 from .serializer import check_key, with_key
 
 CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")

@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -25,15 +24,14 @@ from langgraph.checkpoint.base import (
 from segue.core.errors import DamagedCheckpoint, DatabaseUnavailable
 from segue.core.events import Event, PermissionGranted, from_dict
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import Connection, Database, Place
 from ..tables.event_log import put_event
 from ..tables.leases import check_fence
 from ..tables.permissions import grant
 from .checkpoint_ids import follow
 from .decoded import DecodedValues, unshared
 from .row_keys import check_chain, check_checkpoint, check_newest
-from .rows import Place, decoded_checkpoint, delete_rows
+from .rows import decoded_checkpoint, delete_rows
 from .serializer import CheckedSerializer, check_form, decoding
 from .threads import copy_thread, delete_runs, keep_newest
 
@@ -45,7 +43,7 @@ EVENTS = "events"
 _STAND_IN = ("__no_writes__", None)
 
 _PAUSE_REQUESTED = """
-    SELECT task_id FROM tasks WHERE thread_id = ? AND wanted = 'pause' AND status IN ('running', 'pausing')
+    SELECT task_id FROM tasks WHERE thread_id = ? AND requested = 'pause' AND status IN ('running', 'pausing')
 """
 
 PAGE = 20
@@ -55,20 +53,6 @@ T = TypeVar("T")
 EventForm = dict[str, Any]
 OnEvents = Callable[[list[Event]], None]
 OnPause = Callable[[str], None]
-
-
-class Statements(Protocol):
-    """The statements of one write, which LangGraph's saver names and a transaction of ours carries out."""
-
-    def put(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions, /
-    ) -> RunnableConfig: ...
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, /
-    ) -> None: ...
-
-    def run(self, connection: Connection) -> None: ...
 
 
 @dataclass
@@ -163,15 +147,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """The next version of a channel."""
-        return next_version(current)
-
-    def statements(self, thread_id: str) -> Statements:
-        """Begin to collect the statements of a write to a thread."""
-        raise NotImplementedError
-
-    def listing(self) -> AbstractAsyncContextManager[Connection]:
-        """One more connection that only reads, for a listing that its reader may leave for a while."""
-        raise NotImplementedError
+        return self._database.next_version(current)
 
     async def aput(
         self,
@@ -187,7 +163,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
         thread_id = _thread_of(config)
-        hold, statements = self._hold(thread_id), self.statements(thread_id)
+        hold, statements = self._hold(thread_id), self._database.statements(thread_id)
         with hold.noting():
             saved = statements.put(config, checkpoint, metadata, new_versions)
 
@@ -213,7 +189,8 @@ class FencedSaver(BaseCheckpointSaver[str]):
             StaleOwner: another owner took the thread; nothing was written.
             DatabaseUnavailable: it cannot be written, or an earlier write to the thread could not.
         """
-        hold, statements = self._hold(_thread_of(config)), self.statements(_thread_of(config))
+        thread_id = _thread_of(config)
+        hold, statements = self._hold(thread_id), self._database.statements(thread_id)
         kept = [_STAND_IN if channel == EVENTS else (channel, value) for channel, value in writes]
         events = [event for channel, value in writes if channel == EVENTS for event in value]
         deferred = hold.fence > 0 and not any(channel in WRITES_IDX_MAP for channel, _ in kept)
@@ -350,7 +327,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
             DamagedCheckpoint: the next one, or what was written on it, is not what was stored.
         """
         thread_id = None if config is None else _thread_of(config)
-        async with self.listing() as connection:
+        async with self._database.listing() as connection:
             found = connection.state.reader(self.serde, thread_id).list(
                 config, filter=filter, before=before, limit=limit
             )
@@ -434,14 +411,3 @@ def _insert(
         if event["type"] == PermissionGranted.type:
             grant(connection, thread_id, event)
     return stored
-
-
-def next_version(current: str | None, branch: str = "") -> str:
-    """The version of a channel after another one, as text that sorts after it; `branch` keeps branches apart."""
-    number, _, _ = str(current or "0").partition(".")
-    digits = max(len(number), VERSION_DIGITS)
-    return f"{int(number) + 1:0{digits}}{'.' if branch else ''}{branch}"
-
-
-VERSION_DIGITS = 8
-"""Of a channel's version at least: versions are compared as text."""

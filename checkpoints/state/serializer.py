@@ -14,7 +14,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from segue.core.errors import DamagedCheckpoint
 
-from ..sqlite.errors import is_garbled
 from .compression import Undecodable, compressed, decompressed
 
 _MARK = "+crc32:"
@@ -27,6 +26,7 @@ _KEPT = "+kept:"
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RecursionError, OverflowError)
 # What reading whole rows may raise besides sqlite3's errors.
 _MALFORMED = (json.JSONDecodeError, UnicodeError, TypeError, LookupError, AttributeError)
+_GARBLED = ("Could not decode to UTF-8", "malformed JSON", "JSON cannot hold BLOB values", "unsupported file format")
 _PARTS: Mapping[str, type] = {
     "id": str,
     "ts": str,
@@ -120,6 +120,11 @@ def check_key(kind: str, key: Sequence[Any]) -> Counted:
 def _key_checksum(counted: str, *key: Any) -> str:
     """Kept for the rows of a session that are read again every turn."""
     return f"{zlib.crc32((json.dumps(key) + counted).encode()):08x}"
+
+
+def is_garbled(error: sqlite3.Error) -> bool:
+    """Whether the error means a malformed value in a file; SQLite has no error code for it, only a message."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(_GARBLED)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection
 
-from ..connection import Connection
+from ..ports import Connection
 from .row_keys import check_thread, logs_of, needed, sealed_checkpoint
 from .rows import checkpoint_rows, put_rows, write_rows
 from .serializer import decoding, without_key

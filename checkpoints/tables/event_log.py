@@ -10,8 +10,7 @@ from typing import Any
 from segue.core.events import Event, TaskComplete, ToolResult, to_dict
 from segue.core.records import Json, StoredEvent, from_row
 
-from ..connection import Connection, Row
-from ..database import Database
+from ..ports import Connection, Database, Row
 
 # One statement numbers and stores: an event that is there already takes no number and returns no row.
 _INSERT = """

@@ -4,14 +4,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from segue.core.attachments import UPLOAD_SECONDS, Attachment, FilesReport, Upload, read_attachment
 from segue.core.errors import FileUnavailable
 
-from ..connection import Connection, Row
-from ..database import Database
+from ..ports import Connection, Contents, Database, Row
 
 _PIN = "INSERT INTO uploads (upload_id, owner, digest, attachment, created_at) VALUES (?, ?, ?, ?, ?)"
 _UPLOADS = "SELECT upload_id, attachment, created_at FROM uploads WHERE owner = ? AND created_at >= ?"
@@ -24,29 +23,6 @@ _IS_UPLOADED = "SELECT 1 FROM uploads WHERE digest = ? LIMIT 1"
 _IS_NAMED = "SELECT 1 FROM tasks WHERE attachments <> '[]' AND attachments LIKE ? LIMIT 1"
 _OF_THREAD = "SELECT attachments FROM tasks WHERE thread_id = ? AND attachments <> '[]' ORDER BY position"
 _ALL = "SELECT thread_id, attachments FROM tasks WHERE attachments <> '[]' ORDER BY position"
-
-
-class Contents(Protocol):
-    """Where contents are, by their digests."""
-
-    @property
-    def place(self) -> str:
-        """What people call it."""
-        ...
-
-    async def store(self, digest: str, content: bytes) -> None:
-        """Store a content as a whole or not at all; one that is damaged is replaced."""
-        ...
-
-    async def read(self, digest: str) -> bytes | None: ...
-
-    def lock(self, connection: Connection, digest: str) -> None:
-        """Let whoever stores this content wait for the transaction."""
-        ...
-
-    def delete(self, connection: Connection, digest: str) -> None:
-        """Delete a content in the transaction that found that nothing names it."""
-        ...
 
 
 class Files:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from segue.core.records import Call, Json, Session, StoredEvent, Task, damaged, described, listed_faults, read
 
-from ..connection import Connection
+from ..ports import Connection
 
 _KINDS: Mapping[str, type[Task | StoredEvent | Call | Session]] = {
     "tasks": Task,

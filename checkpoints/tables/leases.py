@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 
 from segue.core.errors import DatabaseUnavailable, StaleOwner, StorageError, ThreadBusy
 
-from ..connection import ALL, Connection, lease_clock
-from ..database import Database
-from ..writer import NotRepeatable, Session
+from ..ports import ALL, Connection, Database, NotRepeatable, Session, lease_clock
 
 TTL = 15.0
 """Seconds that a lease lives without being renewed."""
@@ -29,10 +27,10 @@ _ACQUIRE = """
 """
 # The fence moves on, so that nothing that still runs under it can write after the release.
 _RELEASE = "UPDATE leases SET owner = '', expires_at = 0, fence = fence + 1 WHERE thread_id = ? AND fence = ?"
-_JOIN = "INSERT INTO line (thread_id, expires_at) VALUES (?, ?) RETURNING position"
-_STAY = "UPDATE line SET expires_at = ? WHERE position = ?"
-_LEAVE = "DELETE FROM line WHERE position = ? OR expires_at < ?"
-_BEFORE = "SELECT 1 FROM line WHERE thread_id = ? AND expires_at > ? AND position < ?"
+_JOIN = "INSERT INTO lease_queue (thread_id, expires_at) VALUES (?, ?) RETURNING position"
+_STAY = "UPDATE lease_queue SET expires_at = ? WHERE position = ?"
+_LEAVE = "DELETE FROM lease_queue WHERE position = ? OR expires_at < ?"
+_BEFORE = "SELECT 1 FROM lease_queue WHERE thread_id = ? AND expires_at > ? AND position < ?"
 _RENEW = "UPDATE leases SET expires_at = ? WHERE thread_id = ? AND fence = ?"
 _LAST_OWNER = "SELECT owner, expires_at FROM leases WHERE thread_id = ?"
 _HOLDER = "SELECT owner FROM leases WHERE thread_id = ? AND expires_at > ?"

@@ -13,8 +13,7 @@ from segue.core.errors import StorageError
 from segue.core.records import Call, Json, from_row
 from segue.core.tools import CallKey, Claim
 
-from ..connection import ALL, Connection, Row
-from ..database import Database
+from ..ports import ALL, Connection, Database, Row
 from .leases import check_fence
 
 _FIND = "SELECT * FROM calls WHERE thread_id = ? AND task_id = ? AND scope = ? AND idx = ?"

@@ -1,20 +1,19 @@
 """Permissions: the rules by which tools run without approval in a task or a session."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segue.core.records import Json, Permission
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import Connection, Database, Row
 
 _GRANT = """
-    INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at)
-    VALUES (:thread_id, :agent_id, :tool, :scope, :task_id, :granted_at)
-    ON CONFLICT DO NOTHING
+    INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
+    VALUES (:thread_id, :agent_id, :tool, :scope, :task_id, :granted_at, :version)
+    ON CONFLICT (thread_id, agent_id, tool, scope, task_id) DO UPDATE SET version = excluded.version
 """
 _IN_TASK = """
-    SELECT tool, scope FROM permissions
+    SELECT tool, scope, version FROM permissions
     WHERE thread_id = ? AND agent_id = ? AND (scope = 'session' OR task_id = ?) ORDER BY scope DESC
 """
 # Those of a task end with it.
@@ -32,10 +31,10 @@ _REVOKE = """
 """
 
 
-def grant(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> None:
-    """Store the permission of a `permission_granted` event."""
+def grant(connection: Connection, thread_id: str, event: Mapping[str, Any], version: str = "") -> None:
+    """Store the permission of a `permission_granted` event; `version` is the digest of the tool that was permitted."""
     granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope")}
-    about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"]}
+    about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"], "version": version}
     connection.execute(_GRANT, {**granted, **about})
 
 
@@ -47,9 +46,14 @@ class Permissions:
 
     async def in_task(self, thread_id: str, agent_id: str, task_id: str) -> dict[str, str]:
         """Return the rules for the tools of an agent that count in a task, each with its scope."""
-        values = (thread_id, agent_id, task_id)
-        rows = await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
-        return {row["tool"]: row["scope"] for row in rows}
+        return {row["tool"]: row["scope"] for row in await self._in_task(thread_id, agent_id, task_id)}
+
+    async def versions_in_task(self, thread_id: str, agent_id: str, task_id: str) -> dict[str, str]:
+        """Return the digest of the tool that each of these rules permits; empty where it is not known."""
+        return {row["tool"]: row["version"] for row in await self._in_task(thread_id, agent_id, task_id)}
+
+    async def _in_task(self, *values: str) -> Sequence[Row]:
+        return await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
 
     async def list(self, thread_id: str | None = None, prefix: str = "") -> list[Permission]:
         """Return the permissions of a thread, or of those whose names begin with `prefix`, oldest first."""

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from segue.core.errors import InvalidAnswer, UnknownTask
 from segue.core.records import BEST, STORED_AS_JSON, Json, read
 
-from ..connection import ALL, Connection
-from ..database import Database
+from ..ports import ALL, Connection, Database
 
 
 @dataclass(frozen=True)

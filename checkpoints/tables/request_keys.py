@@ -6,8 +6,7 @@ from typing import Any
 from segue.core.errors import KeyUsed
 from segue.core.records import KnownRequest, RequestKey
 
-from ..connection import Connection
-from ..database import Database
+from ..ports import Connection, Database
 
 _ADD = """
     INSERT INTO request_keys (key, task_id, thread_id, seq, digest, about)

@@ -11,8 +11,7 @@ from segue.core.events import Event, StateChanged
 from segue.core.records import Json, NewTask, RequestKey, StatusTally, Task, Thread, damaged, from_row, read, to_row
 from segue.core.task_status import ENDED, TaskStatus, next_status
 
-from ..connection import ALL, Connection, Row, lease_clock
-from ..database import Database
+from ..ports import ALL, Connection, Database, Row, lease_clock
 from .event_log import insert_event, share_result
 from .leases import check_fence, release_lease
 from .request_keys import add_key
@@ -37,7 +36,7 @@ _INSERT = f"""
 _GET = "SELECT * FROM tasks WHERE task_id = ?"
 _UPDATE = """
     UPDATE tasks
-    SET status = :status, model = :model, result = :result, error = :error, wanted = :wanted, notes = :notes,
+    SET status = :status, model = :model, result = :result, error = :error, requested = :requested, notes = :notes,
         answer = :answer, agents_file = :agents_file, agent_digest = :agent_digest, updated_at = :now
     WHERE task_id = :task_id
     RETURNING *
@@ -55,7 +54,7 @@ _SINCE = """
 _WILDCARD = re.compile("[!%_]")
 _LATEST = "SELECT * FROM tasks WHERE thread_id = ? ORDER BY position DESC LIMIT 1"
 _STARTING_WITH = "SELECT task_id FROM tasks WHERE substr(task_id, 1, length(:text)) = :text ORDER BY position LIMIT 10"
-_WANTED = "SELECT task_id, wanted FROM tasks WHERE wanted IS NOT NULL AND task_id IN ({})"
+_REQUESTED = "SELECT task_id, requested FROM tasks WHERE requested IS NOT NULL AND task_id IN ({})"
 # Without a live owner a task is interrupted, or paused until somebody resumes it.
 _UNFINISHED = """
     SELECT tasks.*, CASE WHEN leases.expires_at > :now THEN leases.owner ELSE '' END AS owner
@@ -210,7 +209,7 @@ class Tasks:
     ) -> Moved:
         """Change a task and store its events and the idempotency key that asked for it, in one transaction.
 
-        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, wanted,
+        The event of a new status comes first, then `events`. `changes` are columns: model, result, error, requested,
         notes, answer, agents_file; what is not named stays, but an error goes with the next status. Without `status`
         that stays too. `release` ends the lease of `fence` with it.
 
@@ -294,9 +293,9 @@ class Tasks:
     async def requested(self, task_ids: Collection[str]) -> dict[str, str]:
         """Return the requested pauses and cancellations, by task id."""
         given = [*task_ids]
-        wanted = _WANTED.format(", ".join("?" * len(given)) or "NULL")
-        rows = await self._database.read(lambda connection: connection.fetched(wanted, given))
-        return {row["task_id"]: row["wanted"] for row in rows}
+        requested = _REQUESTED.format(", ".join("?" * len(given)) or "NULL")
+        rows = await self._database.read(lambda connection: connection.fetched(requested, given))
+        return {row["task_id"]: row["requested"] for row in rows}
 
     async def unfinished(self) -> _Owned:
         """Return the tasks that have not ended and wait for no answer, oldest first, each with its live owner or "".

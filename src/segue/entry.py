@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .app import App
-from .checkpoints.storage import open_storage
+from .checkpoints.open import open_storage
 from .core.agents import Agent
 from .core.databases import is_server
 from .core.environment import whole_number

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from segue.checkpoints.database import Database
+from segue.checkpoints.ports import Database
 from segue.checkpoints.postgres.database import open_database as open_postgres
 from segue.checkpoints.sqlite.database import SqliteDatabase, open_database
 

@@ -11,10 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from segue.checkpoints.database import Database
-from segue.checkpoints.postgres.database import PostgresDatabase
-from segue.checkpoints.postgres.saver import FencedPostgresSaver
-from segue.checkpoints.sqlite.saver import FencedSqliteSaver
+from segue.checkpoints.ports import Database
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.event_log import EventLog
 from segue.core.events import Event, Thought, to_dict
@@ -104,12 +101,6 @@ HELLO = {"messages": [HumanMessage("hello")]}
 ALL = [f"{name} {n}" for name in ("first", "second", "third", "last") for n in range(2)]
 
 
-def saver_of(database: Any, *options: Any) -> FencedSaver:
-    """The saver of an open database, whichever backend has it."""
-    kind = FencedPostgresSaver if isinstance(database, PostgresDatabase) else FencedSqliteSaver
-    return kind(database, *options)
-
-
 @dataclass
 class Place:
     """A saver on a database, and the events that it told of."""
@@ -118,7 +109,7 @@ class Place:
     told: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.saver = saver_of(self.database, self.told.extend)
+        self.saver = FencedSaver(self.database, self.told.extend)
 
     async def texts(self, task_id: str = "t1") -> list[str]:
         """The logged events' texts; their numbers must be contiguous."""

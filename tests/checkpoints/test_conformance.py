@@ -13,7 +13,7 @@ from segue.checkpoints.state.rows import delete_rows
 from segue.checkpoints.state.saver import FencedSaver
 
 from .conftest import Store, opened
-from .graphs import Steps, build, saver_of
+from .graphs import Steps, build
 
 
 async def test_the_saver_passes_langgraphs_conformance_tests_completely(address: str) -> None:
@@ -21,7 +21,7 @@ async def test_the_saver_passes_langgraphs_conformance_tests_completely(address:
     async def saver() -> AsyncIterator[FencedSaver]:
         async with await opened(address) as database:
             await database.write(lambda connection: [delete_rows(connection, name) for name in threads_of(connection)])
-            yield saver_of(database)
+            yield FencedSaver(database)
 
     report = await validate(saver)
     failures = [failure for result in report.results.values() for failure in result.failures]
@@ -35,7 +35,7 @@ RUNS = [str(uuid4()) for _ in range(3)]
 @pytest.fixture
 async def graph(store: Store) -> Any:
     """A graph that ran three times on thread t; its messages are a log."""
-    graph = build(Steps()).compile(checkpointer=saver_of(store))
+    graph = build(Steps()).compile(checkpointer=FencedSaver(store))
     for run in RUNS:
         config: Any = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": run}}
         await graph.ainvoke({"messages": [("user", f"{run} {'x' * 300}")]}, config)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from segue.checkpoints.repair.recover import recover
-from segue.checkpoints.sqlite.saver import FencedSqliteSaver
 from segue.checkpoints.state.compression import decompressed
+from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
 from segue.runtime.runner import thread_config
@@ -226,7 +226,7 @@ async def test_who_does_not_hold_the_thread_changes_nothing(done: Left) -> None:
         with pytest.raises(ThreadBusy):
             await app.recover("s")
         with pytest.raises(StaleOwner):
-            await recover(database, FencedSqliteSaver(database), readable, "s", "en", unneeded)
+            await recover(database, FencedSaver(database), readable, "s", "en", unneeded)
     assert rows(path, "SELECT * FROM checkpoints") == before
 
 
@@ -273,7 +273,7 @@ async def test_every_way_to_read_a_damaged_checkpoint_says_so(done: Left, damage
         assert (await app.history("s"))[-1]["content"] == ANSWER
 
 
-async def _listed(saver: FencedSqliteSaver) -> list[Any]:
+async def _listed(saver: FencedSaver) -> list[Any]:
     return [found async for found in saver.alist(thread_config("s"))]
 
 

@@ -97,7 +97,7 @@ async def go_on(path: Path) -> None:
 
 TASK = [
     *((column, NULL) for column in ("task_id", "thread_id", "user_id", "mode", "model")),
-    *((column, BLOB) for column in ("agent_id", "error", "wanted", "copy_of")),
+    *((column, BLOB) for column in ("agent_id", "error", "requested", "copy_of")),
     *((column, NO_TEXT) for column in ("message", "created_at")),
     *((column, CUT_OFF) for column in ("status", "result", "answer", "updated_at")),
     *((column, ANOTHER) for column in ("notes", "rating")),

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite import schema
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.maintenance import rewrite, shrink
 from segue.checkpoints.tables.leases import Lease
-from segue.core.errors import DatabaseTooNew, DatabaseUnavailable, ThreadBusy
+from segue.core.errors import DatabaseTooNew, DatabaseTooOld, DatabaseUnavailable, ThreadBusy
 
 
 @contextmanager
@@ -94,6 +95,15 @@ async def test_a_newer_database_is_refused(path: str) -> None:
     with pytest.raises(
         DatabaseTooNew, match=f"schema version 99 and this Segue supports up to {schema.SCHEMA_VERSION}"
     ):
+        await open_database(path)
+
+
+@pytest.mark.parametrize("version", [1, schema.FIRST - 1])
+async def test_a_database_of_an_unpublished_version_is_refused(path: str, version: int) -> None:
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(DatabaseTooOld, match="export its sessions with the version of Segue that wrote it"):
         await open_database(path)
 
 

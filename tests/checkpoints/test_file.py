@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from segue.checkpoints.sqlite.database import open_database, touch
+from segue.checkpoints.sqlite.backend import SqliteBackend
+from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.sqlite.log import damage_of
 from segue.checkpoints.tables.leases import Lease, Renewal
 from segue.core.errors import DatabaseUnavailable
@@ -22,7 +23,7 @@ async def crashed(path: str, tmp_path: Path) -> str:
     async with await open_database(path) as database:
         for number in range(4):
             await Lease(database).acquire(f"s{number}", "me")
-        await database.write(touch, synced=True)
+        await SqliteBackend(database).sync()
         await Lease(database).acquire("s4", "me")
         for end in ("", "-wal", "-anchor"):
             shutil.copy(path + end, copy + end)
@@ -118,6 +119,6 @@ def test_an_anchor_that_cannot_be_read_or_is_of_another_log_tells_nothing(crashe
 
 async def test_a_database_that_is_closed_leaves_no_anchor(path: str) -> None:
     async with await open_database(path) as database:
-        await database.write(touch, synced=True)
+        await SqliteBackend(database).sync()
         assert is_there(f"{path}-anchor")
     assert not is_there(f"{path}-anchor")

@@ -5,8 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from segue.checkpoints.postgres.storage import open_postgres
-from segue.checkpoints.sqlite.storage import open_sqlite
+from segue.checkpoints.open import open_storage
 from segue.checkpoints.storage import Storage
 from segue.checkpoints.tables.files import Files
 from segue.core.attachments import UPLOAD_SECONDS, Attachment
@@ -21,7 +20,7 @@ NEW = {"agent_id": "a", "user_id": "u", "mode": "direct", "model": "", "message"
 
 @pytest.fixture
 async def storage(address: str) -> AsyncIterator[Storage]:
-    opened = await (open_postgres(address) if address.startswith("postgresql:") else open_sqlite(address))
+    opened = await open_storage(address)
     yield opened
     await opened.close()
 

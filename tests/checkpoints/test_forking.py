@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from segue.checkpoints.sessions.fork import fork
+from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.tasks import Tasks
 from segue.core.agents import Agent
@@ -30,7 +31,7 @@ from segue.runtime.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json
 
 from .conftest import Store
-from .graphs import HELLO, Steps, compiled, config_of, run, saver_of
+from .graphs import HELLO, Steps, compiled, config_of, run
 from .worlds import World, look_at_once, look_in_a_batch, note_the_turn, note_up_to, payments, snapshots, world
 
 
@@ -479,7 +480,7 @@ async def test_a_fork_is_the_thread_that_was_used_last(here: World) -> None:
 
 async def test_a_thread_of_a_graph_that_ran_without_the_app_is_forked_too(store: Store) -> None:
     """It has checkpoints, in a graph within a graph too, and no tasks."""
-    graph = compiled(Steps(), saver_of(store))
+    graph = compiled(Steps(), FencedSaver(store))
     whole = await run(graph, HELLO)
     for name, snapshot in enumerate(await snapshots(store, "s")):
         assert await fork(store, "s", snapshot["checkpoint_id"], str(name)) is None

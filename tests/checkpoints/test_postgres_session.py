@@ -17,7 +17,7 @@ from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from tests.polling import SECONDS, until
 from tests.postgres import Cluster
 
-_INSERT = "INSERT INTO line (thread_id, expires_at) VALUES (?, 0)"
+_INSERT = "INSERT INTO lease_queue (thread_id, expires_at) VALUES (?, 0)"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def database(postgres_url: str) -> AsyncIterator[PostgresDatabase]:
 
 
 async def names(database: PostgresDatabase) -> list[str]:
-    rows = await database.read(lambda db: db.execute("SELECT thread_id FROM line ORDER BY position").fetchall())
+    rows = await database.read(lambda db: db.execute("SELECT thread_id FROM lease_queue ORDER BY position").fetchall())
     return [row[0] for row in rows]
 
 

@@ -6,35 +6,29 @@ import pytest
 
 from segue.checkpoints.postgres import schema, workers_schema
 from segue.checkpoints.postgres.database import open_database
-from segue.checkpoints.postgres.storage import open_postgres
-from segue.core.errors import DatabaseUnavailable
+from segue.core.errors import DatabaseTooOld, DatabaseUnavailable
 from tests.postgres import Cluster
-
-_TASK = """
-    INSERT INTO segue.tasks
-        (task_id, thread_id, agent_id, user_id, mode, model, message, status, created_at, updated_at)
-    VALUES ('t', 's', 'a', 'u', 'react', '', 'hello', 'pending', 1, 1)
-"""
-_WAKE = "SET search_path = segue; SELECT segue_wake('t', 'a', false)"
 
 
 def name_of(url: str) -> str:
     return url.partition("?")[0].rpartition("/")[2]
 
 
-async def test_a_task_that_waits_for_a_worker_still_does(
+async def test_a_script_after_the_baseline_upgrades_a_database_once_and_an_older_one_is_refused(
     postgres: Cluster, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(schema, "SCRIPTS", schema.SCRIPTS[:3])
-        older.setattr(schema, "SCHEMA_VERSION", 3)
-        async with await open_database(postgres_url):
-            postgres.execute(_TASK, _WAKE, database=name_of(postgres_url))
-    storage = await open_postgres(postgres_url)
-    assert storage.workers and await storage.workers.is_queued("t")
-    (waiting,) = await storage.workers.unowned()
-    assert (waiting.agent_digest, waiting.orphaned) == (None, False)
-    await storage.close()
+    async with await open_database(postgres_url):
+        pass
+    with monkeypatch.context() as later:
+        later.setattr(schema, "SCRIPTS", (*schema.SCRIPTS, ("CREATE TABLE memories (text TEXT)",)))
+        later.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+        for _ in range(2):
+            async with await open_database(postgres_url):
+                pass
+    postgres.execute("SELECT text FROM segue.memories", database=name_of(postgres_url))
+    postgres.execute(f"UPDATE segue.schema_version SET version = {schema.FIRST - 1}", database=name_of(postgres_url))
+    with pytest.raises(DatabaseTooOld, match="export its sessions"):
+        await open_database(postgres_url)
 
 
 async def test_later_migrations_of_the_queue_are_applied_once_and_a_newer_queue_is_refused(

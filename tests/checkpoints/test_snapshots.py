@@ -7,11 +7,12 @@ import pytest
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import StateSnapshot
 
+from segue.checkpoints.state.saver import FencedSaver
 from segue.core.errors import UnknownThread
 from segue.runtime.runner import thread_config
 
 from .conftest import Store
-from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run, saver_of
+from .graphs import HELLO, Crash, Steps, Talk, compiled, config_of, run
 from .worlds import World, look_at_once, note_the_turn, note_up_to, snapshots
 
 Row = dict[str, Any]
@@ -111,7 +112,7 @@ async def test_an_update_from_outside_is_read_from_the_state(here: World) -> Non
 
 
 async def test_an_update_that_lets_another_node_run_says_so(store: Store) -> None:
-    graph = compiled(Steps(), saver_of(store))
+    graph = compiled(Steps(), FencedSaver(store))
     await run(graph, HELLO)
     await graph.aupdate_state(config_of(), {"done": ["first"]}, as_node="first")
     newest, *_ = await snapshots(store, "s")
@@ -128,7 +129,7 @@ async def test_an_update_beside_a_step_that_was_cut_off_says_what_the_state_says
     graph.add_edge(START, "second")
     graph.add_edge("first", "last")
     graph.add_edge("third", END)
-    ready = graph.compile(checkpointer=saver_of(store))
+    ready = graph.compile(checkpointer=FencedSaver(store))
     with pytest.raises(Crash):
         await run(ready, HELLO)
     await ready.aupdate_state(config_of(), {"done": ["third"]}, as_node="third")

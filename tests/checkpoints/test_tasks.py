@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from segue.checkpoints.sessions.threads import Threads
+from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.checkpoints.sqlite.database import SqliteDatabase
 from segue.checkpoints.tables.event_log import EventLog
 from segue.checkpoints.tables.leases import Lease
@@ -137,21 +138,21 @@ async def test_a_change_and_what_is_told_of_it_are_one_transaction(store: Store)
     tasks = Tasks(store)
     await create(tasks, "t1")
     row, told = await tasks.move(
-        "t1", TaskStatus.RUNNING, events=[Paused(task_id="t1", reason="asked")], wanted="pause"
+        "t1", TaskStatus.RUNNING, events=[Paused(task_id="t1", reason="asked")], requested="pause"
     )
     assert [event.type for event in told] == ["state_changed", "paused"]
     assert told == await EventLog(store).read("t1")
-    assert row.wanted == "pause"
-    row, told = await tasks.move("t1", None, wanted=None)
-    assert (row.status, row.wanted, told) == ("running", None, [])
+    assert row.requested == "pause"
+    row, told = await tasks.move("t1", None, requested=None)
+    assert (row.status, row.requested, told) == ("running", None, [])
 
 
 async def test_what_other_processes_want_is_found(store: Store) -> None:
     tasks = Tasks(store)
     for task_id in ("t1", "t2", "t3"):
         await create(tasks, task_id)
-    await tasks.move("t1", None, wanted="pause")
-    await tasks.move("t2", None, wanted="cancel")
+    await tasks.move("t1", None, requested="pause")
+    await tasks.move("t2", None, requested="cancel")
     assert await tasks.requested(["t1", "t3"]) == {"t1": "pause"}
     assert await tasks.requested(["t1", "t2", "t3"]) == {"t1": "pause", "t2": "cancel"}
 
@@ -245,7 +246,7 @@ async def test_threads_show_their_last_task(database: SqliteDatabase, clock: Clo
     await create(tasks, "t3", thread_id="new")
     clock.now += 1
     await tasks.move("t3", TaskStatus.RUNNING)
-    await Threads(database).create(Session("empty", "support", "offline", created_at=clock.now))
+    await Threads(SqliteBackend(database)).create(Session("empty", "support", "offline", created_at=clock.now))
     of_both = {"agent_id": "support", "mode": "react", "model": "offline", "default_agent": "", "default_model": ""}
     chosen = {
         "mode": "",

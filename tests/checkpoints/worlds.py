@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 import segue
 from segue.app import App
-from segue.checkpoints.database import Database
+from segue.checkpoints.ports import Database
 from segue.checkpoints.postgres.database import PostgresDatabase
 from segue.checkpoints.postgres.database import open_database as open_postgres
 from segue.checkpoints.sessions.snapshots import snapshots as stored_snapshots

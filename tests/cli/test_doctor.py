@@ -18,8 +18,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import segue
+from segue.checkpoints.open import open_storage
 from segue.checkpoints.sqlite.database_check import saving
-from segue.checkpoints.sqlite.storage import open_sqlite
 from segue.cli import app
 from segue.cli.commands.doctor import doctor, extras
 from segue.cli.settings import Settings
@@ -244,7 +244,7 @@ def test_tasks_that_no_process_runs_are_named(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
 
     async def left() -> None:
-        storage = await open_sqlite(str(file))
+        storage = await open_storage(str(file))
         for number in range(7):
             new = NewTask(
                 task_id=f"{number}234567890",

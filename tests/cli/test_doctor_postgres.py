@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 import segue
+from segue.checkpoints.open import open_storage
 from segue.checkpoints.postgres.database import open_database
-from segue.checkpoints.postgres.storage import open_postgres
 from segue.cli.commands.doctor import Finding, _database
 from segue.cli.settings import Settings
 from segue.core.records import NewTask, Worker
@@ -50,7 +50,7 @@ async def test_a_database_is_described_and_an_empty_one_left_empty(postgres_url:
 
 
 async def test_workers_with_different_versions_of_an_agent_are_reported(postgres_url: str) -> None:
-    storage = await open_postgres(postgres_url)
+    storage = await open_storage(postgres_url)
     for owner, digest in (("one", "1"), ("two", "2")):
         agents = {"same": "1", "payer": digest}
         await storage.workers.report(Worker(owner=owner, agents=agents, modes=["react"], concurrency=1))
@@ -60,7 +60,7 @@ async def test_workers_with_different_versions_of_an_agent_are_reported(postgres
 
 
 async def test_tasks_that_no_process_runs_and_those_that_wait_for_a_worker_are_named(postgres_url: str) -> None:
-    storage = await open_postgres(postgres_url)
+    storage = await open_storage(postgres_url)
     named = {"task_id": "killed-1", "thread_id": "s", "agent_id": "travel", "user_id": "ann"}
     new = NewTask(**named, mode="direct", model="offline", message="hello")
     await storage.tasks.create(new)

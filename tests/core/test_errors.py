@@ -51,6 +51,7 @@ MADE = [
     errors.FileUnavailable("missing", "segue.db.files/aa"),
     errors.NothingReadable("s1", "it cannot be decoded"),
     errors.DatabaseTooNew("segue.db", 3, 2),
+    errors.DatabaseTooOld("segue.db", 13, 14),
     errors.StaleOwner("s1"),
 ]
 

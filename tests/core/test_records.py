@@ -20,7 +20,7 @@ TASK: dict[str, Any] = {
         "status": "done",
     },
     **{"message": "hello", "error": None, "result": {"answer": "hi"}, "created_at": 1.0, "updated_at": 2.0},
-    **{"wanted": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
+    **{"requested": None, "notes": ["more"], "answer": None, "rating": 5, "copy_of": None, "language": "zh"},
     "agents_file": None,
     "agent_digest": None,
     "attachments": [{"digest": "a" * 64, "name": "a.png", "media_type": "image/png", "size": 3, "tokens": 1000}],
@@ -42,7 +42,8 @@ def test_a_record_comes_back_from_its_row(kind: type[Any], values: dict[str, Any
 
 
 def test_the_public_forms() -> None:
-    assert from_row(Task, to_row(Task, TASK)).json() == TASK
+    public = {"wanted" if name == "requested" else name: value for name, value in TASK.items()}
+    assert from_row(Task, to_row(Task, TASK)).json() == public
     shown = ["name", "arguments", "outcome", "state", "started_at", "finished_at", "scope", "idx"]
     assert [*from_row(Call, to_row(Call, CALL)).json()] == shown
     assert to_dict(from_row(StoredEvent, to_row(StoredEvent, EVENT)).numbered()) == {**EVENT["event"], "seq": 1}
@@ -60,7 +61,7 @@ def test_the_public_forms() -> None:
         (Task, TASK, "attachments", '[{"name": "a"}]', "Field required"),
         (Task, TASK, "answer", "{\"a\": 1}", "should be an answer"),
         (Task, TASK, "rating", 6, "should be 1, 2, 3, 4 or 5"),
-        (Task, TASK, "wanted", "stop", "should be 'pause' or 'cancel'"),
+        (Task, TASK, "requested", "stop", "should be 'pause' or 'cancel'"),
         (Task, TASK, "updated_at", 1e12, "should be less than"),
         (Call, CALL, "idx", -1, "should be greater than or equal to 0"),
         (Call, CALL, "outcome", None, "is missing"),

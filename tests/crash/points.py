@@ -100,7 +100,7 @@ def _kind(verb: object, table: object, before: str) -> str | None:
         return "message" if verb == "INSERT" else "task"
     if table == "events":
         return "task" if before == "task" else "step"
-    return {"checkpoints": "checkpoint", "writes": "step", "leases": "lease", "line": "lease"}.get(str(table))
+    return {"checkpoints": "checkpoint", "writes": "step", "leases": "lease", "lease_queue": "lease"}.get(str(table))
 
 
 def openings(written: Written, steers: Sequence[int]) -> dict[str, list[str]]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from segue.checkpoints.sqlite.database import Database, open_database
+from segue.checkpoints.ports import Database
+from segue.checkpoints.sqlite.database import open_database
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.agent_digest import tool_digest

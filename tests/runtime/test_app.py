@@ -8,7 +8,7 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.checkpoints.sqlite.storage import open_sqlite
+from segue.checkpoints.open import open_storage
 from segue.core.agents import Agent, Budget
 from segue.core.errors import (
     ConfigurationError,
@@ -145,7 +145,7 @@ async def test_a_session_whose_task_has_ended_is_waited_for_until_its_owner_lets
 ) -> None:
     app.register(agent_of([answer("one"), answer("two")]))
     await app.ask("go", session_id="s", agent="a")
-    leases = (storage := await open_sqlite(str(database))).leases
+    leases = (storage := await open_storage(str(database))).leases
     fence = await leases.acquire("s", "another machine:1:owner")
     with pytest.raises(ThreadBusy):
         await app.ask("more", session_id="s", agent="a")

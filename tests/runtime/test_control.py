@@ -78,7 +78,7 @@ async def status(app: App, task_id: str) -> str:
 def queued(database: Path) -> int:
     """How many messages wait for a session."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        return int(connection.execute("SELECT count(*) FROM line").fetchone()[0])
+        return int(connection.execute("SELECT count(*) FROM lease_queue").fetchone()[0])
 
 
 async def held_up(app: App, script: list[Any]) -> tuple[str, Counter]:
@@ -212,7 +212,7 @@ async def test_a_cancel_that_its_process_did_not_live_to_see_is_carried_out(app:
     counter.gate.set()
     assert [event async for event in app.follow(task_id)]
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE tasks SET status = 'running', wanted = 'cancel'")
+        connection.execute("UPDATE tasks SET status = 'running', requested = 'cancel'")
     assert await app.resumable() == []
     assert (await app.ask("again", session_id="s", agent="a"))["answer"] == "fresh"
     assert await status(app, task_id) == "cancelled"

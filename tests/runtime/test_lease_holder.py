@@ -8,8 +8,9 @@ import pytest
 
 import segue
 from segue.checkpoints import storage
-from segue.checkpoints.sqlite.database import Database, open_database
-from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.checkpoints.ports import Database
+from segue.checkpoints.sqlite.backend import SqliteBackend
+from segue.checkpoints.sqlite.database import SqliteDatabase, open_database
 from segue.core.agents import Agent
 from segue.core.errors import DatabaseUnavailable, ThreadBusy
 from segue.core.events import Paused
@@ -23,13 +24,15 @@ TTL = 0.6
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     async with await open_database(str(tmp_path / "segue.db")) as opened:
         yield opened
 
 
-def holder(database: Database) -> LeaseHolder:
-    return LeaseHolder(SqliteStorage(database), Notices(None), lambda _: None, lambda *_: None, ttl=TTL)
+def holder(database: SqliteDatabase) -> LeaseHolder:
+    return LeaseHolder(
+        storage.Storage(SqliteBackend(database)), Notices(None), lambda _: None, lambda *_: None, ttl=TTL
+    )
 
 
 async def jump(database: Database) -> None:

@@ -13,7 +13,7 @@ import pytest
 import segue
 from segue.app import App
 from segue.checkpoints.postgres.connection import CHANNEL, STREAMS
-from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.core.agents import Agent
 from segue.core.events import AttemptRestarted, Event, Thinking, Token, to_dict
 from segue.core.records import Task
@@ -44,7 +44,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     if request.param == "postgres":
         yield request.getfixturevalue("postgres_url")
     else:
-        monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(tmp_path / "segue.db"))
+        monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(tmp_path / "segue.db"))
         yield tmp_path / "segue.db"
 
 
@@ -73,7 +73,7 @@ async def watched(app: App, kind: str, seen: asyncio.Event) -> AsyncIterator[Eve
 
 
 async def test_who_waits_for_the_end_alone_is_given_no_deltas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(tmp_path / "segue.db"))
+    monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(tmp_path / "segue.db"))
     follows, streamed = asyncio.Semaphore(0), asyncio.Event()
     async with segue.open(tmp_path / "segue.db", dispatch="always") as app:
         task_id = (await app.start("go"))["task_id"]
@@ -226,6 +226,6 @@ async def test_a_notification_that_cannot_be_read_is_skipped(postgres_url: str) 
 
 def row(task_id: str) -> Task:
     ids = {"task_id": task_id, "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
-    nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))
+    nothing = dict.fromkeys(("error", "result", "requested", "answer", "rating", "copy_of"))
     rest: dict[str, Any] = {**ids, **nothing, "notes": [], "created_at": 0.0, "updated_at": 0.0}
     return Task(**rest, message="go", status=TaskStatus.RUNNING)

@@ -11,7 +11,7 @@ import pytest
 import segue
 from segue import tool
 from segue.app import App
-from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnreachable, TaskError, ThreadBusy
 from segue.core.records import Worker
@@ -46,7 +46,7 @@ def till() -> Till:
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "segue.db"
-    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(file))
+    monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(file))
     return file
 
 
@@ -246,7 +246,7 @@ async def test_a_worker_logs_once_that_the_database_is_gone_and_once_that_it_is_
                 back.set()
             await super().report(worker)
 
-    monkeypatch.setattr(SqliteStorage, "workers", Leaving(database))
+    monkeypatch.setattr(SqliteBackend, "workers", Leaving(database))
     with caplog.at_level("INFO", worker.__name__):
         async with working(database, agent(till)):
             await back.wait()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import segue
-from segue.checkpoints.sqlite.storage import SqliteStorage
+from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.rehearsal import converse
 from segue.runtime.takeover import is_hopeless
 from segue.server import ServerSettings
@@ -30,7 +30,7 @@ def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None, stat
     with sqlite3.connect(database) as connection:
         connection.execute(
             "INSERT INTO tasks (task_id, thread_id, agent_id, user_id, mode, model, status, message, created_at,"
-            " updated_at, wanted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " updated_at, requested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
     connection.close()
@@ -70,7 +70,7 @@ def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypa
 def test_what_was_left_to_workers_that_are_gone_goes_on_here(
     database: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SqliteStorage, "workers", PollingWorkers(database))
+    monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(database))
     task_id = cut_off(database, status="pending")
     agents = [held.agent("a", from_last)]
     with Served(database, agents=agents) as served, served.client() as client:

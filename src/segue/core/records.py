@@ -86,8 +86,9 @@ class NewTask:
 class Task(NewTask):
     """What one message set going, and how far it got.
 
-    `wanted` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its question:
-    {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported thread.
+    `requested` is what a person asked for, `notes` the texts that steer it, `answer` what a person said to its
+    question: {"interrupt_id", "value"}. `copy_of` is the ended task that this one repeats in a forked or imported
+    thread.
     """
 
     status: Status
@@ -95,15 +96,15 @@ class Task(NewTask):
     result: Annotated[Json | None, STORED_AS_JSON]
     created_at: Moment
     updated_at: Moment
-    wanted: Literal["pause", "cancel"] | None
+    requested: Literal["pause", "cancel"] | None
     notes: Annotated[list[str], STORED_AS_JSON]
     answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
     rating: Literal[1, 2, 3, 4, 5] | None
     copy_of: str | None
 
     def json(self) -> Json:
-        """The public form."""
-        return _plain(self)
+        """The public form, in which `requested` is called `wanted`."""
+        return {"wanted" if name == "requested" else name: value for name, value in _plain(self).items()}
 
 
 @dataclass(frozen=True)
@@ -220,10 +221,12 @@ class Permission:
     scope: Literal["task", "session"]
     task_id: str
     granted_at: float
+    version: str = ""
+    """The digest of the tool that was permitted; not public."""
 
     def json(self) -> Json:
         """The public form."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "version"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -226,7 +226,7 @@ class Control:
         except asyncio.CancelledError:
             row = await creating
             if left:  # whoever takes it ends it
-                await self._runner.tasks.move(row.task_id, None, wanted="cancel")
+                await self._runner.tasks.move(row.task_id, None, requested="cancel")
             else:
                 await self._runner.move(row, TaskStatus.CANCELLED)
             raise
@@ -237,7 +237,7 @@ class Control:
         state = await state_at(self._runner.graph, thread_config(thread_id))
         last = await self._runner.tasks.latest_of(thread_id)
         if last and last.status in OPEN:
-            if last.wanted != "cancel":
+            if last.requested != "cancel":
                 raise TaskUnfinished(thread_id, last.task_id, last.status)
             await self._runner.end_cancelled(last)  # its process died before it could
         if last and last.status == TaskStatus.ERROR and not last.result:
@@ -281,7 +281,7 @@ class Control:
                 await self._queries.open_question(task_id, checked["interrupt_id"])
             await self._check_resumable(row, checked)
             self._registry.model_for(agent, model or row.model)
-            changes = {"model": model or row.model, "answer": checked or row.answer, "wanted": None}
+            changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
             changes["agents_file"] = self._registry.agents_file or row.agents_file
             known, ours = row.agent_digest, self._registry.digest(agent)
             leaves = row.mode in self.modes and await self._dispatch.to_worker(row.agent_id, row.mode, known, ours)
@@ -346,7 +346,7 @@ class Control:
                 task_id=task_id,
                 status=status,
             )
-        if row.wanted == "cancel":
+        if row.requested == "cancel":
             raise TaskError(
                 "Task {task_id} is to be cancelled: cancel it with segue cancel {task_id}, or send a new message.",
                 task_id=task_id,
@@ -380,7 +380,7 @@ class Control:
             KeyUsed: the idempotency key stands for a task already.
         """
         row = await self._runner.tasks.latest_of(thread_id)
-        if not row or row.status not in OPEN or row.wanted == "cancel":
+        if not row or row.status not in OPEN or row.requested == "cancel":
             return None
         if request.files:
             raise InvalidMessage(

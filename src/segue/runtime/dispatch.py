@@ -3,16 +3,13 @@
 import os
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from ..checkpoints.ports import Workers
 from ..core.errors import ConfigurationError
 from ..core.records import Task, Worker
 from ..core.task_status import ACTIVE, TaskStatus
 from .capacity import is_inside_task
 from .lease_holder import is_gone
-
-if TYPE_CHECKING:
-    from ..checkpoints.postgres.workers import Workers
 
 
 class Dispatching(StrEnum):
@@ -41,7 +38,7 @@ def dispatching(given: str | None, environ: Mapping[str, str] = os.environ) -> D
 class Dispatch:
     """Decides where tasks run."""
 
-    def __init__(self, how: Dispatching, workers: "Workers | None") -> None:
+    def __init__(self, how: Dispatching, workers: Workers | None) -> None:
         self.how = how
         self.to_workers = workers is not None
         """Whether the database can have workers."""

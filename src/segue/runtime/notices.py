@@ -4,12 +4,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..checkpoints.ports import Workers
 from ..core.records import Json
-
-if TYPE_CHECKING:
-    from ..checkpoints.postgres.workers import Workers
 
 LOOK_EVERY = 0.1
 """Seconds between two polls where the database sends no notifications."""
@@ -52,7 +50,7 @@ class Notice:
 class Notices:
     """Passes the database's notifications on, over one connection that is opened once somebody waits."""
 
-    def __init__(self, workers: "Workers | None") -> None:
+    def __init__(self, workers: Workers | None) -> None:
         self._listen: Callable[..., Coroutine[Any, Any, None]] | None = workers.listen if workers else None
         self._waiting: dict[str, set[Notice]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None

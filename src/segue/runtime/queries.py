@@ -139,7 +139,7 @@ class Queries:
         """
         rows, tasks = [], self._runner.tasks
         for row, owner in await tasks.unfinished():
-            if lives(owner) or row.wanted == "cancel" or await self.dispatch.awaits_worker(row):
+            if lives(owner) or row.requested == "cancel" or await self.dispatch.awaits_worker(row):
                 continue
             if not await is_bot_session(tasks, row.thread_id):
                 rows.append({**row.json(), "owner": owner, "cut_off": row.status != TaskStatus.PAUSED})

@@ -7,15 +7,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from ..checkpoints.ports import Workers
 from ..core.events import AttemptRestarted, Event, Thinking, Token, from_dict, to_dict
 from ..core.records import Json
 from .notices import Notice, Notices
 from .run import Run
-
-if TYPE_CHECKING:
-    from ..checkpoints.postgres.workers import Workers
 
 EVERY = 0.1
 """Seconds for which deltas are gathered."""
@@ -101,7 +98,7 @@ class Deltas:
 class Relay:
     """Sends the deltas of tasks that run here to the processes that follow them, and receives those of others."""
 
-    def __init__(self, workers: "Workers | None", notices: Notices) -> None:
+    def __init__(self, workers: Workers | None, notices: Notices) -> None:
         self._send = workers.relay(self._taken) if workers else None
         self._sending: asyncio.TimerHandle | None = None
         self._leaving: deque[Delta | Json] = deque(maxlen=MOST)

@@ -409,7 +409,7 @@ class Runner:
         try:
             with suppress(IllegalTransition):  # it may just have ended
                 running = (await self.tasks.get(run.row.task_id)).status == TaskStatus.RUNNING
-                await self.move(run.row, TaskStatus.PAUSING if running else None, wanted="pause")
+                await self.move(run.row, TaskStatus.PAUSING if running else None, requested="pause")
         finally:
             run.pause(REQUESTED)
 

@@ -34,18 +34,18 @@ class Stops:
             return await self._request_pause(row)
         try:  # its process is gone, or no worker took it yet
             async with self._runner.leased(row.thread_id):
-                await self._move_unless_ended(row, TaskStatus.PAUSED, wanted="pause")
+                await self._move_unless_ended(row, TaskStatus.PAUSED, requested="pause")
         except ThreadBusy:  # one did meanwhile
             await self._request_pause(row)
 
     async def _request_pause(self, row: Task) -> None:
         """Ask the process that runs a task to pause it."""
         status = None if row.status == TaskStatus.PENDING else TaskStatus.PAUSING
-        await self._move_unless_ended(row, status, wanted="pause")
+        await self._move_unless_ended(row, status, requested="pause")
 
     async def _move_unless_ended(self, row: Task, status: TaskStatus | None, **changes: Any) -> None:
         now = await self._runner.tasks.get(row.task_id)
-        if now.wanted == "cancel":
+        if now.requested == "cancel":
             return
         try:
             await self._runner.move(row, None if now.status == status else status, **changes)
@@ -88,8 +88,8 @@ class Stops:
             run.cancel()
             await asyncio.wait([run.task])
         elif row.status in ACTIVE and await self._runner.leases.held(row.thread_id):
-            if row.wanted != "cancel":
-                await self._runner.move(row, None, wanted="cancel")
+            if row.requested != "cancel":
+                await self._runner.move(row, None, requested="cancel")
             await asyncio.sleep(LOOK_EVERY)
         else:
             try:

@@ -66,9 +66,9 @@ class Takeover:
     async def _begin(self, row: Task, owner: str, begin: Begin) -> "asyncio.Task[Json] | None":
         if row.status not in ACTIVE:
             return None
-        if row.wanted == "cancel":
+        if row.requested == "cancel":
             await self._runner.end_cancelled(row)
-        elif row.wanted == "pause":
+        elif row.requested == "pause":
             await self._pause(row, REQUESTED)
         elif owner and is_hopeless(event.type for event in await self._runner.log.read(row.task_id)):
             await self._pause(row, f"it was taken over {MOST_TAKEOVERS} times and came to nothing")

@@ -18,9 +18,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ...checkpoints.open import open_storage
 from ...checkpoints.repair.survey import Survey
 from ...checkpoints.sqlite.database_check import check_pages, check_rows, removing, saving
-from ...checkpoints.sqlite.storage import open_sqlite
 from ...checkpoints.tables.integrity import ReadRow
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
@@ -240,7 +240,7 @@ def _message_files(file: Path, language: Language) -> Iterator[Finding]:
     """Whether the contents of messages' files are there and whole; nothing where there are none."""
 
     async def checked() -> FilesReport:
-        storage = await open_sqlite(str(file))
+        storage = await open_storage(str(file))
         try:
             return await storage.files.check()
         finally:
@@ -413,7 +413,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
 
 async def _lost(file: Path, session: str, language: Language) -> str:
     """Why nobody can go back to an older state of a session; empty where that can be done."""
-    storage = await open_sqlite(str(file))
+    storage = await open_storage(str(file))
     runner = Runner(storage, Registry(), MODES)
 
     async def readable(config: RunnableConfig) -> None:

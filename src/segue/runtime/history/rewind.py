@@ -299,7 +299,7 @@ class Rewind:
             async with self._runner.leased(new_session):
                 as_node = snapshot.nodes[0] if snapshot.nodes else None
                 await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
-                await self._runner.move(await self._storage.tasks.get(task["task_id"]), None, wanted=None)
+                await self._runner.move(await self._storage.tasks.get(task["task_id"]), None, requested=None)
             return await self._control.resume(task["task_id"], key=key)
 
 

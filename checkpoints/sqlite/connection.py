@@ -1,23 +1,20 @@
-"""The state of threads in LangGraph's SQLite tables, with its long texts in a table of their own."""
+"""One connection to a SQLite file, and the state of threads on it: its long texts are in a table of their own."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ..ports import CheckpointRow, Decoded, Place, Stored, WriteRow
 from ..state.compression import Undecodable
-from ..state.decoded import DecodedValues
 from ..state.row_keys import sealed_checkpoint
-from ..state.rows import CheckpointRow, Place, Stored, WriteRow
 from ..state.serializer import CheckedSerializer, named, with_key, without_key
 from .texts import StateReader, StateWriter, drop_unused_texts, put_texts
-
-if TYPE_CHECKING:
-    from .database import SqliteConnection
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _CHECKPOINT = """
@@ -53,7 +50,7 @@ class SqliteState:
         return one_view(self._connection)
 
     def reader(
-        self, serde: SerializerProtocol, thread_id: str | None, decoded: DecodedValues | None = None
+        self, serde: SerializerProtocol, thread_id: str | None, decoded: Decoded | None = None
     ) -> BaseCheckpointSaver[str]:
         reader = SqliteSaver(self._connection, serde=StateReader(serde, self._connection, thread_id, decoded))
         reader.is_setup = True
@@ -107,6 +104,48 @@ class SqliteState:
             value = writer.rewritten(*value)
         put_texts(self._connection, thread_id, writer.texts)
         return value
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection to the file: a transaction that writes is alone, so that there is nothing to lock and to notify."""
+
+    duplicate: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    for_update: ClassVar[str] = ""
+    for_key_share: ClassVar[str] = ""
+
+    @property
+    def state(self) -> SqliteState:
+        """The rows of LangGraph's checkpoints."""
+        return SqliteState(self)
+
+    def fetched(self, statement: str, values: Any = ()) -> list[sqlite3.Row]:
+        """The rows of a query, whatever they hold."""
+        with lenient(self):
+            return self.execute(statement, values).fetchall()
+
+    def notify(self, task_id: str, thread_id: str) -> None:
+        """Do nothing: other processes look into the file."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        return time.time()
+
+
+@contextmanager
+def lenient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Return text that is not valid UTF-8 as bytes, so that its row can still be read."""
+    connection.text_factory = _text
+    try:
+        yield connection
+    finally:
+        connection.text_factory = str
+
+
+def _text(stored: bytes) -> str | bytes:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 @contextmanager

@@ -1,55 +1,35 @@
-"""LangGraph's SQLite saver, fenced, on the database's connections."""
+"""LangGraph's statements of a write, carried out in a transaction of ours."""
 
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Self, cast
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ..connection import Connection
+from ..ports import Connection
 from ..state.row_keys import drop_passed, sealed_checkpoint
-from ..state.saver import FencedSaver, OnEvents, OnPause
-from ..state.serializer import with_key
-from .database import SqliteDatabase
+from ..state.serializer import CheckedSerializer, with_key
 from .texts import StateWriter, put_texts
 
-
-class FencedSqliteSaver(FencedSaver):
-    """Saves checkpoints in a file."""
-
-    def __init__(
-        self,
-        database: SqliteDatabase,
-        on_events: OnEvents | None = None,
-        on_pause: OnPause | None = None,
-    ) -> None:
-        super().__init__(database, on_events, on_pause)
-        self._file = database
-        self._unwritten = Statements("", StateWriter(self._checked))
-
-    def statements(self, thread_id: str) -> "Statements":
-        return self._unwritten.for_write(thread_id, StateWriter(self._checked))
-
-    def listing(self) -> AbstractAsyncContextManager[Connection]:
-        return self._file.listing()
+_SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 
 
 class Statements(SqliteSaver):
     """LangGraph's own statements of a write, collected here and executed in a transaction of ours."""
 
-    def __init__(self, thread_id: str, writer: StateWriter) -> None:
-        super().__init__(cast(sqlite3.Connection, None), serde=writer)
-        self._thread_id = thread_id
-        self._writer = writer
+    def __init__(self) -> None:
+        self._writer = StateWriter(_SERDE)
+        super().__init__(cast(sqlite3.Connection, None), serde=self._writer)
+        self._thread_id = ""
         self._collected: list[tuple[str, Sequence[Sequence[Any]]]] = []
 
-    def for_write(self, thread_id: str, writer: StateWriter) -> Self:
+    def for_write(self, thread_id: str) -> Self:
         """A copy for one write: LangGraph's initialisation would take longer than to collect the statements."""
         other = object.__new__(type(self))
         vars(other).update(vars(self))
-        other._thread_id, other._writer, other.serde, other._collected = thread_id, writer, writer, []
+        other._writer = other.serde = StateWriter(_SERDE)
+        other._thread_id, other._collected = thread_id, []
         return other
 
     @contextlib.contextmanager

@@ -1,0 +1,28 @@
+"""The choice between SQLite and PostgreSQL, by the name of the database."""
+
+from segue.core.databases import foreign_scheme, is_server
+from segue.core.environment import need_extra
+from segue.core.errors import DatabaseUnavailable
+
+from .storage import Storage
+
+
+async def open_storage(url: str) -> Storage:
+    """Open the database that `url` names: a `postgresql://` URL, or a SQLite file's path, `file:` URI or `:memory:`.
+
+    Raises:
+        MissingExtra, DatabaseUnavailable, DatabaseTooNew: saying what to do.
+    """
+    if is_server(url):
+        need_extra("A PostgreSQL database", "postgres", "psycopg", "langgraph.checkpoint.postgres", "procrastinate")
+        from .postgres.backend import open_postgres
+
+        return Storage(await open_postgres(url))
+    if scheme := foreign_scheme(url):
+        raise DatabaseUnavailable(
+            "A database named {scheme}://… cannot be opened: name a SQLite file, or postgresql://USER@HOST/NAME.",
+            scheme=scheme,
+        )
+    from .sqlite.backend import open_sqlite
+
+    return Storage(await open_sqlite(url))
