@@ -49,7 +49,6 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import Json
 from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
-from ...prompts.phrases import is_banner
 from ...runtime.projection import Projection, call_id
 from ..service import Service
 from ..sse.stream import events_of, unbroken
@@ -91,7 +90,7 @@ class Translation:
         match event:
             case Token():
                 yield from self._add_text(event.content)
-            case Thinking() if not is_banner(event.content):
+            case Thinking():
                 yield from self._add_thought(event.content)
             case AttemptRestarted() | Fallback():
                 # What was streamed cannot be taken back: what follows is a new message.

@@ -9,7 +9,6 @@ from ...core.events import AttemptRestarted, Event, Fallback, ModelCalled, Think
 from ...core.records import Json
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
-from ...prompts.phrases import is_banner
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded, readable
@@ -43,7 +42,7 @@ class Completion:
             case Token():
                 self.content += event.content
                 yield {"content": event.content}
-            case Thinking() if not is_banner(event.content):
+            case Thinking():
                 yield self._thought(event.content)
             case ToolCall() if event.name not in self._client_tools:
                 yield self._thought(f"\n{event.name} {readable(event.arguments)}\n")

@@ -24,7 +24,6 @@ from ...core.events import (
     ToolResult,
 )
 from ...core.records import Json
-from ...prompts.phrases import is_banner
 from ...runtime.projection import call_id
 from ..openai.client_calls import tool_call_id
 from ..openai.completion import RESTARTED
@@ -64,7 +63,7 @@ class Output:
     def of(self, event: Event) -> Iterator[Json]:
         """What an event of the task adds to the stream."""
         match event:
-            case Thinking() if not is_banner(event.content):
+            case Thinking():
                 self._thoughts[event.trace_id] = self._thoughts.get(event.trace_id, "") + event.content
             case Token():
                 yield from self._add_text(event)
