@@ -178,8 +178,3 @@ def phrase(name: str, language: str, **slots: object) -> str:
     chinese, english = PHRASES[name]
     text = chinese if language == "zh" else english
     return _SLOT.sub(lambda found: str(slots[found[1]]), text)
-
-
-def is_banner(text: str) -> bool:
-    """Whether a piece of thinking is the banner of a round or a phase."""
-    return text.lstrip().startswith(RULE)

@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from segue.core.deltas import Happening
-from segue.core.events import Delta, RoundEvent, TaskEvent
+from segue.core.events import Delta, Phase, RoundEvent, TaskEvent
 
 from .tables import code, table
 
@@ -41,7 +41,8 @@ def describe_events() -> str:
 def _event(kind: type[Happening]) -> str:
     own = [each for each in dataclasses.fields(kind) if each.name not in _IDS]
     rows = [(code(each.name), code(type_name(each.type)), _default(each)) for each in own]
-    parts = [f"### `{kind.__dataclass_fields__['type'].default}`", kind.__doc__ or ""]
+    also = " with `phase`" if kind is Phase else ""
+    parts = [f"### `{kind.__dataclass_fields__['type'].default}`{also}", kind.__doc__ or ""]
     return "\n\n".join([*parts, table(("data", "type", "default"), rows)] if rows else parts)
 
 

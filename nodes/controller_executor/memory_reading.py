@@ -1,7 +1,7 @@
 """MEMORY_READING: a round begins with what the memory files say, if a round is left."""
 
 from segue.core.errors import MemoryUnavailable
-from segue.core.events import ErrorRaised, RoundStart, Thinking
+from segue.core.events import ErrorRaised, Phase, RoundStart
 from segue.core.flows import FlowConfig
 from segue.prompts.phrases import phrase
 
@@ -33,7 +33,7 @@ def memory_reading(config: FlowConfig) -> FlowNode:
         }
         ids = ids_of({**state, **begun})
         about = {"flow": config.name, "i": begun["round"], "n": config.max_round or "∞"}
-        work.emit(Thinking(task_id=state["task_id"], content=phrase("flow_round", state["language"], **about)))
+        work.emit(Phase(task_id=state["task_id"], content=phrase("flow_round", state["language"], **about)))
         memory, error = await _read(config, state, work)
         start = RoundStart(flow=config.name, max_round=config.max_round or 0, **ids)
         failed = [ErrorRaised(message=error, **ids)] if error else []

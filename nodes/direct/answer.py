@@ -5,7 +5,7 @@ from typing import cast
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from segue.core.errors import ModelError, ModelRefused, UnreadableReply
-from segue.core.events import ErrorRaised, ModelCalled, Thinking
+from segue.core.events import ErrorRaised, ModelCalled, Phase
 from segue.core.models import ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
@@ -24,7 +24,7 @@ async def answer(state: DirectState, runtime: NodeRuntime) -> DirectUpdate:
     work = node_context(runtime)
     added = cast(DirectUpdate, await take_up(state, work))
     state = amended(state, added)
-    work.emit(Thinking(task_id=state["task_id"], content=phrase("direct", state["language"])))
+    work.emit(Phase(task_id=state["task_id"], content=phrase("direct", state["language"])))
     request, ids = _request(state, work), {"task_id": state["task_id"]}
     try:
         asked = await ask_model(work, request, LiveText, state["usage"], ids)

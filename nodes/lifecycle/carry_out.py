@@ -10,7 +10,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from segue.core.context import AppContext
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
-from segue.core.events import StepUpdate, Thinking
+from segue.core.events import Phase, StepUpdate
 from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 from segue.core.subtasks import SubTask
@@ -40,7 +40,7 @@ def carry_out(graph: ReactGraph) -> Node[SubTaskWork, LifecycleState]:
         work, task = node_context(runtime), SubTask(**state["step"])
         about = {"i": state["place"], "n": state["total"], "description": task.description}
         banner = phrase("lifecycle_task", state["language"], **about)
-        work.emit(Thinking(task_id=state["task_id"], step_id=task.step_id, content=banner))
+        work.emit(Phase(task_id=state["task_id"], step_id=task.step_id, content=banner))
         try:
             out = await _in_time(graph, state, task, work)
         except Failed as failed:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from segue.core.events import Thinking
+from segue.core.events import Phase
 from segue.core.lifecycle import Context, Coordinator, EngineEventType, EngineState
 from segue.prompts.phrases import phrase
 
@@ -26,7 +26,7 @@ def context_fetching(coordinator: Coordinator | None) -> LifecycleNode:
     async def fetch(state: LifecycleState, runtime: NodeRuntime) -> LifecycleState:
         """Keep the context's texts, and tell how many there are; a coordinator that fails ends the run."""
         work, task_id = node_context(runtime), state["task_id"]
-        work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
+        work.emit(Phase(task_id=task_id, content=phrase("lifecycle_context", state["language"])))
         try:
             given = await coordinator.get_context_async(state["objective"]) if coordinator else _own(work)
             found = {kind: _items(given, kind) for kind in KINDS}

@@ -7,7 +7,7 @@ from langchain_core.messages import SystemMessage
 
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, UnreadableReply
-from segue.core.events import Durable, ErrorRaised, PlanUpdate, Thinking
+from segue.core.events import Durable, ErrorRaised, Phase, PlanUpdate
 from segue.core.lifecycle import EngineEventType, EngineState
 from segue.core.models import ModelReply, ModelRequest
 from segue.core.subtasks import SubTask, read_tasks
@@ -70,7 +70,7 @@ def decomposing(decompose: Decompose | None) -> LifecycleNode:
         state = amended(state, added)
         why, language = state["complaint"], state["language"]
         banner = phrase("lifecycle_again", language, why=why) if why else phrase("lifecycle_decompose", language)
-        work.emit(Thinking(task_id=state["task_id"], content=banner))
+        work.emit(Phase(task_id=state["task_id"], content=banner))
         update: LifecycleState = {"asked": state["asked"] + 1}
         told_also: list[Durable] = []
         try:
@@ -143,7 +143,7 @@ def _accepted(
     state: LifecycleState, work: NodeContext, tasks: tuple[SubTask, ...], told_also: list[Durable] | tuple[()]
 ) -> LifecycleState:
     task_id, steps = state["task_id"], as_steps(tasks)
-    work.emit(Thinking(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
+    work.emit(Phase(task_id=task_id, content=phrase("lifecycle_schedule", state["language"], n=len(tasks))))
     details = {"task_count": len(tasks), "tasks": [task.public for task in tasks]}
     events = announce(
         *told_also,

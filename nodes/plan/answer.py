@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, SystemMessage
 
-from segue.core.events import Thinking, Token
+from segue.core.events import Phase, Token
 from segue.core.models import ModelRequest
 from segue.core.plan import Status, Step, set_status
 from segue.prompts.load import agent_prompt, render
@@ -35,7 +35,7 @@ async def answer(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     old = tuple(Step(**step) for step in state["plan"])
     steps, error = _close(old, state)
     emit_thoughts(old, steps, state, work)
-    work.emit(Thinking(task_id=task_id, content=phrase("plan_4", language)))
+    work.emit(Phase(task_id=task_id, content=phrase("plan_4", language)))
     calls = await _ask_until_answered(state, work)
     asked = calls[-1]
     if asked.reply.text.strip():

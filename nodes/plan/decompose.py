@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from segue.core.errors import InvalidPlan
-from segue.core.events import ErrorRaised, Thinking
+from segue.core.events import ErrorRaised, Phase
 from segue.core.events import PlanUpdate as PlanUpdated
 from segue.core.plan import Plan, Status, Step, keep_finished, validate
 from segue.core.tools import Tool
@@ -35,7 +35,7 @@ async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
         return {"complaint": str(error), "draft": None, "events": announce(event)}
     steps = [step.model_dump(mode="json") for step in merged]
     banner = phrase("plan_made", state["language"], goal=goal, n=len(steps))
-    work.emit(Thinking(task_id=state["task_id"], content=banner))
+    work.emit(Phase(task_id=state["task_id"], content=banner))
     updated = PlanUpdated(task_id=state["task_id"], goal=goal, steps=steps)
     update: PlanUpdate = {"goal": goal, "plan": steps, "mended": mended, "draft": None, "asked": 0, "complaint": ""}
     return {**update, "events": announce(updated)}

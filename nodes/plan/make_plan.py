@@ -7,7 +7,7 @@ from langchain_core.messages import SystemMessage
 from segue.core.agents import Budget
 from segue.core.decision import read_object
 from segue.core.errors import UnreadableReply
-from segue.core.events import ErrorRaised, Thinking
+from segue.core.events import ErrorRaised, Phase
 from segue.core.models import ModelReply, ModelRequest
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
@@ -31,7 +31,7 @@ async def make_plan(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:
     state = amended(state, added)
     language, why = state["language"], state["complaint"]
     banner = phrase("plan_again", language, why=why) if why else phrase("plan_1", language)
-    work.emit(Thinking(task_id=state["task_id"], content=banner))
+    work.emit(Phase(task_id=state["task_id"], content=banner))
     ids = {"task_id": state["task_id"]}
     asked = await ask_model(work, _request(state, work), Listener, state["usage"], ids)
     update: PlanUpdate = {"asked": state["asked"] + 1, "usage": asked.usage}

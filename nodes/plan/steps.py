@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segue.core.calls import CallResult
-from segue.core.events import Thinking
+from segue.core.events import Phase
 from segue.core.plan import Status, Step, ready, set_status
 from segue.prompts.phrases import phrase
 
@@ -14,11 +14,11 @@ from .state import PlanState
 _PHASES = ("planning", "execution", "generation")
 
 
-def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Thinking:
+def step_banner(task_id: str, item: Mapping[str, Any], place: int, total: int, language: str) -> Phase:
     """The banner of a step, or of a wave's entry, under the phase that the plan gave it."""
     phase = item["phase"] if item["phase"] in _PHASES else "execution"
     about = {"phase": phrase(f"phase_{phase}", language), "i": place, "n": total, "description": item["description"]}
-    return Thinking(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
+    return Phase(task_id=task_id, step_id=item["step_id"], content=phrase("plan_step", language, **about))
 
 
 def emit_thoughts(before: Sequence[Step], after: Sequence[Step], state: PlanState, work: NodeContext) -> None:

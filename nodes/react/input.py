@@ -1,6 +1,6 @@
 """INPUT: the next recursion begins, if the budget allows."""
 
-from segue.core.events import RecursionStart, Thinking
+from segue.core.events import Phase, RecursionStart
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
@@ -17,7 +17,7 @@ async def input_(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     iteration = state["iteration"] + 1
     trace_id = work.services.ids.trace()
     banner = phrase("react", state["language"], i=iteration, n=work.agent.max_iteration)
-    work.emit(Thinking(task_id=state["task_id"], content=banner))
+    work.emit(Phase(task_id=state["task_id"], content=banner))
     start = RecursionStart(
         task_id=state["task_id"], trace_id=trace_id, iteration=iteration, max_iteration=work.agent.max_iteration
     )

@@ -24,6 +24,7 @@ from segue.core.events import (
     Fallback,
     ModeSelected,
     Observe,
+    Phase,
     PlanUpdate,
     Recovered,
     RecursionStart,
@@ -49,7 +50,7 @@ ROUND: dict[str, Any] = {"task_id": "t", "trace_id": "r1", "iteration": 1}
 REACT: list[Event] = [
     TaskStarted(message="北京怎么样", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="react", reason="picked", **TASK),
-    Thinking(content=phrase("react", "zh", i=1, n=30), **TASK),
+    Phase(content=phrase("react", "zh", i=1, n=30), **TASK),
     RecursionStart(max_iteration=30, **ROUND),
     Thinking(content="要查", **ROUND),
     Thinking(content="北京", **ROUND),
@@ -78,12 +79,12 @@ def step(step_id: str, description: str, status: str = "pending") -> dict[str, s
 PLAN: list[Event] = [
     TaskStarted(message="plan a trip", agent_id="travel", model="m", **TASK),
     ModeSelected(mode="plan", reason="asked for", **TASK),
-    Thinking(content=phrase("plan_1", "en"), **TASK),
-    Thinking(content=phrase("plan_made", "en", goal="a trip", n=3), **TASK),
+    Phase(content=phrase("plan_1", "en"), **TASK),
+    Phase(content=phrase("plan_made", "en", goal="a trip", n=3), **TASK),
     PlanUpdate(goal="a trip", steps=[step("1", "Look up"), step("2", "Reckon"), step("3", "Write")], **TASK),
     StepUpdate(step_id="1", status="running", description="Look up", **TASK),
     ToolCall(step_id="1", index=0, name="look_up", arguments={}, **TASK),
-    Thinking(
+    Phase(
         step_id="1",
         content=phrase("plan_step", "en", phase=phrase("phase_execution", "en"), i=1, n=3, description="Look up"),
         **TASK,
@@ -92,14 +93,14 @@ PLAN: list[Event] = [
     StepUpdate(step_id="1", status="done", description="Look up", **TASK),
     StepUpdate(step_id="2", status="running", description="Reckon", **TASK),
     ToolCall(step_id="2", index=0, name="reckon", arguments={}, **TASK),
-    Thinking(
+    Phase(
         step_id="2",
         content=phrase("plan_step", "en", phase=phrase("phase_execution", "en"), i=2, n=3, description="Reckon"),
         **TASK,
     ),
     ToolResult(step_id="2", index=0, name="reckon", arguments={}, result={"error": "no figures"}, **TASK),
     StepUpdate(step_id="2", status="error", description="Reckon", note="no figures", **TASK),
-    Thinking(content=phrase("plan_4", "en"), **TASK),
+    Phase(content=phrase("plan_4", "en"), **TASK),
     Token(content="The trip.", **TASK),
     StepUpdate(step_id="3", status="done", description="Write", **TASK),
     Answer(answer="The trip.", **TASK),
@@ -328,7 +329,7 @@ def test_what_was_streamed_is_discarded_when_a_call_starts_again() -> None:
 def test_a_mended_plan_leaves_the_old_one_behind() -> None:
     events: list[Event] = [
         *PLAN[:15],
-        Thinking(content=phrase("plan_again", "en", why="step 2 failed"), **TASK),
+        Phase(content=phrase("plan_again", "en", why="step 2 failed"), **TASK),
         PlanUpdate(goal="a trip", steps=[step("1", "Look up", "done"), step("4", "Guess")], **TASK),
         StepUpdate(step_id="4", status="done", description="Guess", **TASK),
         Answer(answer="Done.", **TASK),

@@ -5,7 +5,7 @@ import inspect
 import json
 import types
 import typing
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from segue.core.events import (
     Durable,
     Event,
     Happening,
+    Phase,
     TaskComplete,
     Token,
     ToolResult,
@@ -37,7 +38,7 @@ ALSO_STREAMED = {
     "resumed", "cancelled",
 }  # fmt: skip
 
-every_type = pytest.mark.parametrize("kind", TYPES.values(), ids=list(TYPES))
+every_type = pytest.mark.parametrize("kind", [*TYPES.values(), Phase], ids=[*TYPES, "phase"])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -56,7 +57,7 @@ def strategy_of(annotation: Any) -> st.SearchStrategy[Any]:
     if origin is types.UnionType:
         return st.one_of(*(strategy_of(arg) for arg in args))
     plain = {str: st.text(), int: st.integers(), float: st.floats(allow_nan=False, allow_infinity=False)}
-    return (plain | {bool: st.booleans(), type(None): st.none()})[annotation]
+    return (plain | {bool: st.booleans(), type(None): st.none(), Literal[True]: st.just(True)})[annotation]
 
 
 def instances(kind: type[Event]) -> st.SearchStrategy[Event]:
@@ -85,8 +86,8 @@ def test_the_union_lists_every_event_of_the_module() -> None:
         member for _, member in inspect.getmembers(events, inspect.isclass)
         if issubclass(member, Happening) and member is not Happening
     }  # fmt: skip
-    assert set(TYPES.values()) == defined == set(get_args(Event))
-    assert len(TYPES) == len(defined), "two events share a type"
+    assert {*TYPES.values(), Phase} == defined == set(get_args(Event))
+    assert len(TYPES) + 1 == len(defined), "two events share a type"
     assert set(TYPES) >= PRESCRIBED | ALSO_STREAMED
 
 

@@ -92,7 +92,7 @@ async def test_the_agent_decides_then_the_user_then_the_message(
     banners = [
         event.content
         async for event in app.chat(message, agent="a", mode="direct", language=user)
-        if isinstance(event, segue.events.Thinking)
+        if isinstance(event, segue.events.Phase)
     ]
     assert told in _systems(model)[0]
     assert ("直接模式" in banners[0]) == (told in (IN_CHINESE, ALIKE["zh"]))

@@ -84,7 +84,7 @@ def test_live_and_stored_events_make_the_same_stream(name: str) -> None:
     assert numbers == sorted(set(numbers))
     for place, number in enumerate(numbers):
         rest, _ = sent(stored, answer, number)
-        assert deltas(first[: place + 1]).replace("\n\n", "") + deltas(rest) == "".join(texts(items))
+        assert (deltas(first[: place + 1]) + deltas(rest)).replace("\n\n", "") == "".join(texts(items))
         assert [form for form in numbered(first) if form[0] > number] == numbered(rest)
 
 
@@ -106,7 +106,7 @@ def test_a_text_of_before_a_crash_is_not_continued() -> None:
 def test_what_was_streamed_before_comes_as_one_piece_without_what_was_said() -> None:
     joined: list[Event] = [SAID, *CALLED, Token(task_id="t", content="Let me see.\n\nIt is"), *tokens(" blue.", LATER)]
     forms, items = sent(joined, "Let me see.\n\nIt is blue.")
-    assert deltas(forms) == "Let me see.It is blue." and texts(items) == ["Let me see.", "It is blue."]
+    assert deltas(forms) == "Let me see.\n\nIt is blue." and texts(items) == ["Let me see.", "It is blue."]
 
 
 def test_an_answer_that_was_streamed_otherwise_is_sent_whole() -> None:

@@ -36,11 +36,22 @@ _IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent
 
 @dataclass(frozen=True, kw_only=True)
 class Thinking(Happening):
-    """A piece of a thought, or a phase banner. `attempt` counts the tries of the call that writes it."""
+    """A piece of a thought. `attempt` counts the tries of the call that writes it."""
 
     type: Literal["thinking"] = "thinking"
     content: str
     attempt: int = 1
+    durable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase(Happening):
+    """A banner, whole: a phase of the work begins. It has the type of a thought, and `phase` besides."""
+
+    type: Literal["thinking"] = "thinking"
+    content: str
+    attempt: int = 1
+    phase: Literal[True] = True
     durable: ClassVar[bool] = False
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from .deltas import AttemptRestarted as AttemptRestarted
 from .deltas import Happening as Happening
+from .deltas import Phase as Phase
 from .deltas import Thinking as Thinking
 from .deltas import Token as Token
 from .deltas import Waiting as Waiting
@@ -367,7 +368,7 @@ class ConversationEnd(Happening):
     took: float
 
 
-Delta = Thinking | Token | AttemptRestarted | Waiting
+Delta = Thinking | Phase | Token | AttemptRestarted | Waiting
 TaskEvent = (
     TaskStarted
     | ModeSelected
@@ -410,7 +411,7 @@ RoundEvent = (
 Durable = TaskEvent | RoundEvent
 Event = Delta | Durable
 
-TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in (*get_args(Delta), *get_args(Durable))}
+TYPES: Mapping[str, type[Event]] = {kind.type: kind for kind in get_args(Delta | Durable) if kind is not Phase}
 
 
 def to_dict(event: Event) -> dict[str, Any]:
@@ -425,7 +426,7 @@ def to_dict(event: Event) -> dict[str, Any]:
 
 def from_dict(form: Mapping[str, Any]) -> Event:
     """The event that `to_dict` wrote; a field that a later version added is left out."""
-    kind: type = TYPES[form["type"]]
+    kind: type = Phase if form["type"] == Phase.type and form["data"].get("phase") else TYPES[form["type"]]
     known = _fields_of(kind)
     values = {**form, **form["data"]}
     event: Event = kind(**{name: value for name, value in values.items() if name in known})

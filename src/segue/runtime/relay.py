@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ..checkpoints.ports import Workers
-from ..core.events import AttemptRestarted, Event, Thinking, Token, from_dict, to_dict
+from ..core.events import AttemptRestarted, Event, Phase, Thinking, Token, from_dict, to_dict
 from ..core.records import Json
 from .notices import Notice, Notices
 from .run import Run
@@ -30,14 +30,14 @@ WATCHED = 25.0
 class Delta:
     """An event, what came before it: `after` is the number of the last stored event, `at` the length of its text."""
 
-    event: Token | Thinking | AttemptRestarted
+    event: Token | Thinking | Phase | AttemptRestarted
     after: int
     at: int
 
     def joined(self, other: "Delta") -> "Delta | None":
         """Both as one, where the other one continues this one's text."""
         this, that = self.event, other.event
-        if isinstance(this, AttemptRestarted) or isinstance(that, AttemptRestarted):
+        if isinstance(this, AttemptRestarted | Phase) or isinstance(that, AttemptRestarted | Phase):
             return None
         whole = replace(this, content=this.content + that.content)
         same = replace(that, content=whole.content, timestamp=this.timestamp) == whole
@@ -108,7 +108,7 @@ class Relay:
 
     def pass_on(self, run: Run, event: Event) -> None:
         """Send a delta soon, if anybody follows its task in another process."""
-        if self._send is None or not isinstance(event, Token | Thinking | AttemptRestarted):
+        if self._send is None or not isinstance(event, Token | Thinking | Phase | AttemptRestarted):
             return
         for delta in _counted(run, event):
             if time.monotonic() < self._watched.get(run.row.task_id, 0.0):
@@ -166,7 +166,7 @@ class Relay:
                 notice.stream()
 
 
-def _counted(run: Run, event: Token | Thinking | AttemptRestarted) -> Iterator[Delta]:
+def _counted(run: Run, event: Token | Thinking | Phase | AttemptRestarted) -> Iterator[Delta]:
     """The deltas of an event, whose lengths the run counts whether they are sent or not."""
     if isinstance(event, AttemptRestarted):
         run.streamed = {key: length for key, length in run.streamed.items() if key[1] != event.trace_id}
@@ -189,4 +189,4 @@ def _delta_of(message: Json) -> Delta | None:
         event, after, at = from_dict(message["event"]), int(message["after"]), int(message["at"])
     except (KeyError, TypeError, ValueError):
         return None
-    return Delta(event, after, at) if isinstance(event, Token | Thinking | AttemptRestarted) else None
+    return Delta(event, after, at) if isinstance(event, Token | Thinking | Phase | AttemptRestarted) else None

@@ -16,6 +16,7 @@ from ..core.question import PAUSE
 from ..core.records import Json, Task
 from ..nodes.shared.task import GraphInput
 from .capacity import Place
+from .reply_stream import ReplyText
 
 REQUESTED = "a pause was requested"
 LEASE_LOST = "another process took over the session"
@@ -37,14 +38,16 @@ class Run:
     cancelled: bool = False
     abandoned: bool = False
     """Its lease is left to expire: the database failed the task."""
-    partial: str = ""
+    reply: ReplyText = field(default_factory=ReplyText)
     stored: int = 0
     """The number of its last stored event, as far as this process stored any."""
     streamed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Characters that were streamed, by the type of the event and by the model call."""
-    _settled: int = 0
-    """How much of `partial` model calls before the present one streamed."""
-    _trace_id: str = ""
+
+    @property
+    def partial(self) -> str:
+        """What was streamed of the answer and not discarded."""
+        return self.reply.whole
 
     @property
     def reason(self) -> str:
@@ -79,15 +82,11 @@ class Run:
             self.stop()
 
     def note(self, event: Event) -> None:
-        """Keep what is streamed of the answer; another attempt discards what its own call streamed."""
+        """Keep what is streamed of the answer, without what another attempt or mode discards."""
         if isinstance(event, Token):
-            if event.trace_id != self._trace_id:
-                self._settled, self._trace_id = len(self.partial), event.trace_id
-            self.partial += event.content
-        elif isinstance(event, AttemptRestarted) and event.trace_id == self._trace_id:
-            self.partial = self.partial[: self._settled]
-        elif isinstance(event, Fallback):
-            self.partial = ""
+            self.reply.add(event.content, event.trace_id)
+        elif isinstance(event, AttemptRestarted | Fallback):
+            self.reply.discard(event)
 
 
 def look_at(run: asyncio.Task[Json]) -> None:

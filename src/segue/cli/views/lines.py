@@ -20,10 +20,10 @@ from ...core.events import (
     Fallback,
     FlowEnd,
     ModeSelected,
+    Phase,
     Recovered,
     Resumed,
     Steered,
-    Thinking,
     ToolCall,
     ToolResult,
     Waiting,
@@ -70,7 +70,7 @@ def mode_line(event: ModeSelected, language: str) -> Text:
     return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 
-def banner_lines(event: Thinking) -> list[str]:
+def banner_lines(event: Phase) -> list[str]:
     """A banner's lines without its rule and its blank ones; the first is its heading."""
     lines = [line.strip() for line in printable(event.content).splitlines()]
     return [line for line in lines if line.strip(_RULE)]

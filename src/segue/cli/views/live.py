@@ -17,6 +17,7 @@ from ...core.events import (
     Cancelled,
     Event,
     Fallback,
+    Phase,
     PlanUpdate,
     Thinking,
     Thought,
@@ -26,7 +27,7 @@ from ...prompts.language import Language
 from ...runtime.projection import PlanItem
 from . import lines
 from .sanitize import markdown_text, one_line
-from .task_view import TaskView, is_banner
+from .task_view import TaskView
 
 if TYPE_CHECKING:
     from rich.markdown import Markdown
@@ -77,7 +78,7 @@ class LiveView:
     def show(self, event: Event) -> None:
         if not self._live.is_started:
             self._live.start()
-        if not isinstance(event, Thinking | Thought):
+        if not isinstance(event, Thinking | Phase | Thought):
             self._flush_thought()
         if isinstance(event, _ENDS):
             self._view.fold(event)
@@ -140,8 +141,8 @@ class LiveView:
         self._print_lines(event)
 
     @_show.register
-    def _(self, event: Thinking) -> None:
-        if not is_banner(event) or not (banner := lines.banner_lines(event)):
+    def _(self, event: Phase) -> None:
+        if not (banner := lines.banner_lines(event)):
             return
         self._doing = banner[-1]
         if not self._view.task.plan:

@@ -13,6 +13,7 @@ from ...core.events import (
     Cancelled,
     Event,
     Fallback,
+    Phase,
     PlanUpdate,
     Resumed,
     StepUpdate,
@@ -31,7 +32,7 @@ from ..exits import complain, remark
 from . import lines
 from .consoles import complaints, write_answer, write_json
 from .sanitize import printable
-from .task_view import TaskView, is_banner
+from .task_view import TaskView
 
 
 class View(Protocol):
@@ -141,7 +142,7 @@ class PlainView:
         self._view.fold(event)
 
     def show(self, event: Event) -> None:
-        if not isinstance(event, Thinking | Thought):
+        if not isinstance(event, Thinking | Phase | Thought):
             self._flush_thought()
         self._show(event)
         self._view.fold(event)
@@ -180,9 +181,7 @@ class PlainView:
         self._print_lines(event)
 
     @_show.register
-    def _(self, event: Thinking) -> None:
-        if not is_banner(event):
-            return
+    def _(self, event: Phase) -> None:
         banner = lines.banner_lines(event)
         if banner and banner[0] == self._heading:
             banner = banner[1:]

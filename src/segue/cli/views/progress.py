@@ -9,7 +9,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...core.events import Event, Lifecycle, PlanUpdate, Resumed, StepUpdate, Thinking, Thought, ToolCall, ToolResult
+from ...core.events import (
+    Event,
+    Lifecycle,
+    Phase,
+    PlanUpdate,
+    Resumed,
+    StepUpdate,
+    Thinking,
+    Thought,
+    ToolCall,
+    ToolResult,
+)
 from ...core.lifecycle import EngineEventType
 from ...prompts.terminal import sentence
 from ...prompts.words import word
@@ -18,7 +29,6 @@ from . import lines
 from .live import LiveView
 from .plain import PlainView
 from .sanitize import one_line, result_line
-from .task_view import is_banner
 
 COLUMNS = ("id", "subtask", "priority", "status", "seconds", "result")
 BAR_WIDTH = 40
@@ -30,17 +40,17 @@ class LiveProgress(LiveView):
 
     def show(self, event: Event) -> None:
         match event:
-            case Thinking():
+            case Phase():
                 self._say_what_is_done(event)
-            case Thought():
+            case Thinking() | Thought():
                 pass
             case PlanUpdate() | StepUpdate():
                 self._view.fold(event)
             case _:
                 super().show(event)
 
-    def _say_what_is_done(self, event: Thinking) -> None:
-        if is_banner(event) and (banner := lines.banner_lines(event)):
+    def _say_what_is_done(self, event: Phase) -> None:
+        if banner := lines.banner_lines(event):
             self._doing = banner[-1]
 
     def _plan_and_headings(self, items: list[PlanItem]) -> Iterator[RenderableType]:
@@ -68,7 +78,7 @@ class PlainProgress(PlainView):
 
     def show(self, event: Event) -> None:
         match event:
-            case Thinking() | Thought():
+            case Thinking() | Phase() | Thought():
                 pass
             case PlanUpdate() | Resumed():
                 self._view.fold(event)

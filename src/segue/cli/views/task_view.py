@@ -13,15 +13,7 @@ from ...core.events import (
     Token,
 )
 from ...prompts.language import Language
-from ...prompts.phrases import PHRASES, RULE
 from ...runtime.projection import Projection
-
-_BANNERS = (RULE, *PHRASES["direct"])
-
-
-def is_banner(event: Thinking) -> bool:
-    """Whether this is a phase banner, which is announced whole, and not a piece of a thought."""
-    return not event.trace_id and event.content.startswith(_BANNERS) and event.content.endswith("\n")
 
 
 @dataclass
@@ -51,7 +43,7 @@ class TaskView:
         """Take an event in."""
         self.task.fold(event)
         match event:
-            case Thinking() if not is_banner(event):
+            case Thinking():
                 self.thought += event.content
             case Thought():
                 self.thought = self.printed = ""

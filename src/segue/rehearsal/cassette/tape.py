@@ -9,6 +9,7 @@ from ...core.events import AttemptRestarted, Event, Token
 from ...core.ids import Ids, TaskId, TraceId
 from ...core.records import Json
 from ...models.request_text import digest
+from ...runtime.reply_stream import ReplyText
 from .cassette import Answer, Cassette, ModelCall, ToolCall, Turn, asked_of, canonical
 from .difference import Difference, Kind, replied
 
@@ -46,7 +47,7 @@ class Tape:
         self._called: list[ToolCall] = [*self.turn.tool_calls]
         self._answers: list[Answer] = [*self.turn.answers]
         self._trace_ids = iter(self.turn.trace_ids)
-        self._streamed = ""
+        self._streamed = ReplyText()
         return self.turn
 
     @property
@@ -93,14 +94,14 @@ class Tape:
     def note(self, event: Event) -> None:
         """Keep what is streamed of the answer."""
         if isinstance(event, Token):
-            self._streamed += event.content
+            self._streamed.add(event.content, event.trace_id)
         elif isinstance(event, AttemptRestarted):
-            self._streamed = ""
+            self._streamed.discard(event)
 
     @property
     def unstreamed(self) -> str:
         """What a cancelled task had streamed of its answer beyond what the replay has."""
-        return self.turn.partial.removeprefix(self._streamed)
+        return self.turn.partial.removeprefix(self._streamed.whole)
 
     async def reply_to(self, text: str, cut: Callable[[], None]) -> ModelCall:
         """The recorded call with this request; `cut` is called where the task was cancelled before a reply.

@@ -33,24 +33,24 @@ from ag_ui.core import (
 )
 from ag_ui.encoder import EventEncoder
 
-from ...core.events import (
-    AttemptRestarted,
-    Event,
-    Fallback,
-    PlanUpdate,
-    RecursionStart,
-    StepUpdate,
-    Thinking,
-    Token,
-    ToolCall,
-    ToolResult,
-)
+from ...core.events import Event, ToolCall, ToolResult
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json
 from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
-from ...prompts.phrases import is_banner
-from ...runtime.projection import Projection, call_id
+from ...runtime.projection import call_id
+from ...runtime.reply_stream import (
+    Added,
+    CallClosed,
+    CallOpened,
+    Closed,
+    Kind,
+    Opened,
+    Part,
+    PlanChanged,
+    ReplyStream,
+    RoundOpened,
+)
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import readable
@@ -61,59 +61,58 @@ from .runs import PAUSED
 
 
 class Translation:
-    """One run's events, with what is open between them: a message, a thought, a round."""
+    """One run's events, with the message and the round that are open."""
 
     def __init__(self, run: RunInput, row: Json) -> None:
         self._run = run
         self._row = row
         self._language: Language = row["language"] or "en"
-        self._text, self._text_id, self._thought_id, self._round = "", "", "", ""
+        self._message_id, self._round = "", ""
         self._count = 0
         self._announced: set[str] = set()
-        self._client_tools = {spec["function"]["name"] for spec in row["client_tools"]}
-        self._task = Projection()
+        self._reply = ReplyStream({spec["function"]["name"] for spec in row["client_tools"]})
 
     def start(self, before: Iterable[Event]) -> Iterator[BaseEvent]:
         """The events that begin the run: with the state, and the plan where the task made one in an earlier run."""
         yield RunStartedEvent(thread_id=self._run.thread_id, run_id=self._run.run_id)
-        for event in before:
-            self._task.fold(event)
-        if self._task.plan or self._run.own_state:
+        self._reply.recall(before)
+        if self._reply.task.plan or self._run.own_state:
             yield self._state()
 
     def _state(self) -> BaseEvent:
-        plan = {"plan": plan_view(self._task)} if self._task.plan else {}
+        task = self._reply.task
+        plan = {"plan": plan_view(task)} if task.plan else {}
         return StateSnapshotEvent(snapshot={**self._run.own_state, **plan})
 
     def of(self, event: Event) -> Iterator[BaseEvent]:
         """An event as AG-UI's."""
-        self._task.fold(event)
-        match event:
-            case Token():
-                yield from self._add_text(event.content)
-            case Thinking() if not is_banner(event.content):
-                yield from self._add_thought(event.content)
-            case AttemptRestarted() | Fallback():
-                # What was streamed cannot be taken back: what follows is a new message.
-                yield from self._end_text()
-                self._text = ""
-            case RecursionStart():
-                yield from self._begin_round(f"round {event.iteration}")
-            case ToolCall() | ToolResult() if event.name in self._client_tools:
-                pass  # the client is sent the call when the run ends with it, and knows its result
-            case ToolCall():
-                yield from self._begin_call(event)
-            case ToolResult():
-                yield from self._end_call(event)
-            case PlanUpdate() | StepUpdate() if self._task.plan:
+        for part in self._reply.of(event):
+            yield from self._of(part)
+
+    def _of(self, part: Part) -> Iterator[BaseEvent]:
+        """A part as AG-UI's events; after what is discarded, which cannot be taken back, a new message begins."""
+        match part:
+            case Opened(kind):
+                yield from self._open(kind)
+            case Added(Kind.TEXT, text):
+                yield TextMessageContentEvent(message_id=self._message_id, delta=text)
+            case Added(Kind.THOUGHT, text):
+                yield ReasoningMessageContentEvent(message_id=self._message_id, delta=text)
+            case Closed(kind):
+                yield from self._close(kind)
+            case RoundOpened(iteration):
+                yield from self._begin_round(f"round {iteration}")
+            case CallOpened(call):
+                yield from self._begin_call(call)
+            case CallClosed(result):
+                yield self._end_call(result)
+            case PlanChanged():
                 yield self._state()
 
     def finish(self, result: Json) -> Iterator[BaseEvent]:
         """The events that end the run."""
-        if result["status"] == "done" or result["answer"]:
-            yield from self._complete_text(str(result["answer"]))
-        yield from self._end_text()
-        yield from self._end_thought()
+        for part in self._reply.end(str(result["answer"])):
+            yield from self._of(part)
         for call in self._client_calls(result):
             yield from self._send_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
@@ -158,49 +157,23 @@ class Translation:
         self._count += 1
         return f"{self._run.run_id}-{kind}-{self._count}"
 
-    def _add_text(self, content: str) -> Iterator[BaseEvent]:
-        if not content:
-            return
-        yield from self._end_thought()
-        if not self._text_id:
-            self._text_id, self._text = self._new_id("answer"), ""
-            yield TextMessageStartEvent(message_id=self._text_id, role="assistant")
-        self._text += content
-        yield TextMessageContentEvent(message_id=self._text_id, delta=content)
-
-    def _complete_text(self, answer: str) -> Iterator[BaseEvent]:
-        """The rest of the answer; a whole message where what was streamed is not its beginning."""
-        if answer == self._text:
-            return
-        if self._text_id and answer.startswith(self._text):
-            answer = answer[len(self._text) :]
+    def _open(self, kind: Kind) -> Iterator[BaseEvent]:
+        if kind is Kind.TEXT:
+            self._message_id = self._new_id("answer")
+            yield TextMessageStartEvent(message_id=self._message_id, role="assistant")
         else:
-            yield from self._end_text()
-        yield from self._add_text(answer)
+            self._message_id = self._new_id("thought")
+            yield ReasoningStartEvent(message_id=self._message_id)
+            yield ReasoningMessageStartEvent(message_id=self._message_id)
 
-    def _end_text(self) -> Iterator[BaseEvent]:
-        if self._text_id:
-            yield TextMessageEndEvent(message_id=self._text_id)
-        self._text_id = ""
-
-    def _add_thought(self, content: str) -> Iterator[BaseEvent]:
-        if not content:
-            return
-        yield from self._end_text()
-        if not self._thought_id:
-            self._thought_id = self._new_id("thought")
-            yield ReasoningStartEvent(message_id=self._thought_id)
-            yield ReasoningMessageStartEvent(message_id=self._thought_id)
-        yield ReasoningMessageContentEvent(message_id=self._thought_id, delta=content)
-
-    def _end_thought(self) -> Iterator[BaseEvent]:
-        if self._thought_id:
-            yield ReasoningMessageEndEvent(message_id=self._thought_id)
-            yield ReasoningEndEvent(message_id=self._thought_id)
-        self._thought_id = ""
+    def _close(self, kind: Kind) -> Iterator[BaseEvent]:
+        if kind is Kind.TEXT:
+            yield TextMessageEndEvent(message_id=self._message_id)
+        else:
+            yield ReasoningMessageEndEvent(message_id=self._message_id)
+            yield ReasoningEndEvent(message_id=self._message_id)
 
     def _begin_round(self, name: str) -> Iterator[BaseEvent]:
-        yield from self._end_thought()
         yield from self._end_round()
         self._round = name
         yield StepStartedEvent(step_name=name)
@@ -214,8 +187,6 @@ class Translation:
 
     def _begin_call(self, event: ToolCall | ToolResult) -> Iterator[BaseEvent]:
         """Announce a call once in a run; where it waited for approval, the next run announces it by the same id."""
-        yield from self._end_text()
-        yield from self._end_thought()
         if (named := _call_id(event)) in self._announced:
             return
         self._announced.add(named)
@@ -226,10 +197,9 @@ class Translation:
         yield ToolCallArgsEvent(tool_call_id=named, delta=readable(arguments))
         yield ToolCallEndEvent(tool_call_id=named)
 
-    def _end_call(self, event: ToolResult) -> Iterator[BaseEvent]:
-        yield from self._begin_call(event)
+    def _end_call(self, event: ToolResult) -> BaseEvent:
         named, content = _call_id(event), readable(event.result)
-        yield ToolCallResultEvent(message_id=f"{named}-result", tool_call_id=named, content=content, role="tool")
+        return ToolCallResultEvent(message_id=f"{named}-result", tool_call_id=named, content=content, role="tool")
 
 
 def _call_id(event: ToolCall | ToolResult) -> str:

@@ -1,15 +1,15 @@
 """A task as a chat completion: the chunks of a stream, or the whole."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from ...core.events import AttemptRestarted, Event, Fallback, ModelCalled, Thinking, Token, ToolCall
+from ...core.events import Event, ToolCall
 from ...core.records import Json
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
-from ...prompts.phrases import is_banner
+from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded, readable
@@ -27,35 +27,32 @@ class Completion:
 
     row: Json
     model: str
-    before: str = ""
-    """What earlier completions had of the task's answer."""
+    before: Sequence[Event] = ()
+    """The task's events that earlier completions had."""
     created: int = field(default_factory=lambda: int(time.time()))
-    content: str = ""
     reasoning: str = ""
-    said: list[str] = field(default_factory=list)
-    """The texts of this one that calls follow."""
     resumed: bool = False
     """Whether the service, which stops, resumes the task when it starts again."""
 
+    def __post_init__(self) -> None:
+        self._reply = ReplyStream({spec["function"]["name"] for spec in self.row["client_tools"]})
+        self._reply.recall(self.before)
+
     def deltas(self, event: Event) -> Iterator[Json]:
         """What an event adds to the answer, or to the thinking before it."""
-        match event:
-            case Token():
-                self.content += event.content
-                yield {"content": event.content}
-            case Thinking() if not is_banner(event.content):
-                yield self._thought(event.content)
-            case ToolCall() if event.name not in self._client_tools:
-                yield self._thought(f"\n{event.name} {readable(event.arguments)}\n")
-            case ModelCalled() if event.reply.get("streamed"):
-                self.said.append(str(event.reply["text"]))
-            case AttemptRestarted() | Fallback() if self.content:
-                self.content = ""
-                yield {"content": RESTARTED}
+        for part in self._reply.of(event):
+            yield from self._delta(part)
 
-    @property
-    def _client_tools(self) -> set[str]:
-        return {spec["function"]["name"] for spec in self.row["client_tools"]}
+    def _delta(self, part: Part) -> Iterator[Json]:
+        match part:
+            case Added(Kind.TEXT, text):
+                yield {"content": text}
+            case Added(Kind.THOUGHT, text):
+                yield self._thought(text)
+            case CallOpened(ToolCall() as call):
+                yield self._thought(f"\n{call.name} {readable(call.arguments)}\n")
+            case Discarded():
+                yield {"content": RESTARTED}
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -63,8 +60,8 @@ class Completion:
 
     def rest(self, result: Json) -> str:
         """What of the text that the task ends with was not sent yet."""
-        text = self._text(result)
-        return text[len(self.content) :] if text.startswith(self.content) else RESTARTED + text
+        parts = self._reply.end(self._text(result))
+        return "".join(delta["content"] for part in parts for delta in self._delta(part))
 
     def calls(self, result: Json) -> list[Json]:
         """The calls that the task waits for the client to carry out."""
@@ -89,12 +86,12 @@ class Completion:
         """The answer; of a task that has none, what it waits for."""
         language: Language = self.row["language"] or "en"
         if result["status"] == "done":
-            return str(result["answer"]).removeprefix(self.before)
+            return self._reply.own(str(result["answer"]))
         if result["status"] != "waiting":
-            answer = str(result["answer"]).removeprefix(self.before)
+            answer = self._reply.own(str(result["answer"]))
             return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
-            return self.content or "\n\n".join(self.said)
+            return self._reply.text
         return reply_notice(result["question"], language)
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
@@ -166,12 +163,6 @@ def error_of(result: Json) -> Json:
 def task_of(result: Json) -> Json:
     """The fields of a `TaskOfCompletion`."""
     return {name: result.get(name) for name in ("task_id", "session_id", "status", "question")}
-
-
-def said_before_calls(events: Iterable[Event]) -> list[str]:
-    """The texts that the task streamed before calls: its answer begins with them."""
-    calls = (event for event in events if isinstance(event, ModelCalled))
-    return [str(call.reply.get("text", "")) for call in calls if call.reply.get("streamed")]
 
 
 def _usage(result: Json) -> Json:

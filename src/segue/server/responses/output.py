@@ -8,24 +8,22 @@ was resumed, so that the number of a piece of text says how much of it was sent.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...core.events import (
-    ApprovalGiven,
-    ApprovalRequested,
-    AttemptRestarted,
-    Event,
-    Fallback,
-    ModelCalled,
-    QuestionAsked,
-    Resumed,
-    Thinking,
-    Thought,
-    Token,
-    ToolCall,
-    ToolResult,
-)
+from ...core.events import ApprovalGiven, ApprovalRequested, Event, QuestionAsked, Resumed, ToolCall, ToolResult
 from ...core.records import Json
-from ...prompts.phrases import is_banner
-from ...runtime.projection import call_id
+from ...runtime.projection import CallId, call_id
+from ...runtime.reply_stream import (
+    Added,
+    Approved,
+    CallClosed,
+    CallOpened,
+    Completed,
+    Discarded,
+    Ended,
+    Kind,
+    Part,
+    Question,
+    ReplyStream,
+)
 from ..openai.client_calls import tool_call_id
 from ..openai.completion import RESTARTED
 from ..sse.truncation import readable
@@ -41,15 +39,13 @@ class Output:
         self.items: list[Json] = []
         self._label = segment.row["agent_id"]
         self._place = f"{segment.task_id}_{segment.start}"
-        self._said = segment.said
+        self._reply = ReplyStream(segment.client_tools)
+        self._reply.recall(segment.log[: segment.start])
         self._asked = segment.asked
-        self._client_tools = segment.client_tools
         self._after = after
         self._number = 0
         self._resumed = 0
-        self._calls: dict[tuple[str, int], int] = {}
-        self._thoughts: dict[str, str] = {}
-        self._reasoned: set[str] = set()
+        self._calls: dict[CallId, int] = {}
         self._message = -1
         """The place of the message under way; -1 where there is none."""
         self._base = 0
@@ -58,44 +54,42 @@ class Output:
         self._written = 0
         """How many characters were numbered since the task was resumed last."""
         self._restarted = False
-        self._was_sent = True
-        """Whether the next piece may repeat what is known: what was streamed before, as one piece."""
 
     def of(self, event: Event) -> Iterator[Json]:
         """What an event of the task adds to the stream."""
-        match event:
-            case Thinking() if not is_banner(event.content):
-                self._thoughts[event.trace_id] = self._thoughts.get(event.trace_id, "") + event.content
-            case Token():
-                yield from self._add_text(event)
-            case AttemptRestarted() | Fallback():
-                self._thoughts.pop(event.trace_id, None)
+        for part in self._reply.of(event):
+            yield from self._of(part)
+
+    def _of(self, part: Part) -> Iterator[Json]:
+        match part:
+            case Added(Kind.TEXT, text):
+                yield from self._add_text(text)
+            case Completed(Kind.TEXT, text):
+                yield from self._say(text)
+            case Completed(Kind.THOUGHT, text):
+                yield from self._reason(text)
+            case Discarded():
                 self._restarted, self._sent = self._restarted or bool(self._sent), ""
             case Resumed():
-                self._restarted, self._sent = self._restarted or bool(self._sent), ""
                 self._resumed, self._written = self._resumed + 1, 0
+            case Ended(text):
+                if rest := text or (self._sent if self._message >= 0 else ""):
+                    yield from self._say(rest)
             case _:
-                yield from self._of_stored(event)
+                yield from self._of_call(part)
 
-    def _of_stored(self, event: Event) -> Iterator[Json]:
-        match event:
-            case ModelCalled():
-                yield from self._reason(event.trace_id, str(event.reply.get("reasoning", "")))
-                if event.reply.get("streamed"):
-                    self._said.append(str(event.reply["text"]))
-                    yield from self._say(str(event.reply["text"]))
-            case Thought():
-                yield from self._reason(event.trace_id, event.text)
-            case ToolCall() if not event.needs_approval:  # else it is announced once it is approved
-                yield from self._begin_call(event)
-            case ToolResult():
-                yield from self._end_call(event)
-            case ApprovalRequested():
-                yield from self._ask(event)
-            case ApprovalGiven():
-                yield from self._begin_approved(event)
-            case QuestionAsked():
-                yield from self._ask_client(event) if event.client_calls else self._say(event.question)
+    def _of_call(self, part: Part) -> Iterator[Json]:
+        match part:
+            case CallOpened(ToolResult() | ToolCall(needs_approval=False) as call):  # others once they are approved
+                yield from self._begin_call(call)
+            case CallClosed(result):
+                yield from self._end_call(result)
+            case Approved(given):
+                yield from self._begin_approved(given)
+            case Question(ApprovalRequested() as asked):
+                yield from self._ask(asked)
+            case Question(QuestionAsked() as asked):
+                yield from self._ask_client(asked) if asked.client_calls else self._say(asked.question)
 
     def lifecycle(self, kind: str, response: Json) -> Iterator[Json]:
         """An event that holds the whole response."""
@@ -107,8 +101,8 @@ class Output:
 
     def close(self, answer: str) -> Iterator[Json]:
         """The rest of the answer that the response ends with, and the end of calls that have no result."""
-        if rest := self._without_said(answer) or (self._sent if self._message >= 0 else ""):
-            yield from self._say(rest)
+        for part in self._reply.end(answer):
+            yield from self._of(part)
         for index in self._calls.values():
             yield from self._end(index, status="incomplete")
 
@@ -134,12 +128,8 @@ class Output:
 
     # Thoughts.
 
-    def _reason(self, trace_id: str, text: str) -> Iterator[Json]:
-        """A thought, whole; each round has one."""
-        if not text.strip() or (trace_id and trace_id in self._reasoned):
-            return
-        self._reasoned.add(trace_id)
-        self._thoughts.pop(trace_id, None)
+    def _reason(self, text: str) -> Iterator[Json]:
+        """A thought, whole."""
         yield from self._add("rs", {"type": "reasoning", "summary": [], "content": [], "status": "in_progress"})
         index, part = len(self.items) - 1, {"type": "reasoning_text", "text": text}
         yield from self._of_item("content_part.added", index, content_index=0, part={**part, "text": ""})
@@ -150,29 +140,10 @@ class Output:
 
     # Messages.
 
-    def _add_text(self, event: Token) -> Iterator[Json]:
-        content = self._unsaid(event.content)
-        if not content:
-            return
+    def _add_text(self, content: str) -> Iterator[Json]:
         if self._message < 0:
-            yield from self._reason(event.trace_id, self._thoughts.pop(event.trace_id, ""))
             yield from self._begin_message()
         yield from self._write(content)
-
-    def _unsaid(self, content: str) -> str:
-        """What is new in the first piece that is read, which also holds what the run streamed before calls."""
-        if self._was_sent:
-            self._was_sent = False
-            return self._without_said(content)
-        return content
-
-    def _without_said(self, text: str) -> str:
-        """The text without what was said before calls; that of a task that was resumed begins with the latest of it."""
-        for first in range(len(self._said)):
-            said = "\n\n".join([*self._said[first:], ""])
-            if text.startswith(said):
-                return text[len(said) :]
-        return text
 
     def _begin_message(self) -> Iterator[Json]:
         yield from self._add("msg", {"type": "message", "role": "assistant", "content": [], "status": "in_progress"})
@@ -211,8 +182,8 @@ class Output:
     # Calls and approvals.
 
     def _begin_call(self, event: ToolCall | ToolResult) -> Iterator[Json]:
-        """Announce a call once, however often it begins; one of the client ends the response."""
-        if call_id(event) in self._calls or event.name in self._client_tools:
+        """Announce a call, unless it was when it was approved."""
+        if call_id(event) in self._calls:
             return
         arguments = readable(event.arguments)
         call = {"type": "mcp_call", "name": event.name, "server_label": self._label, "arguments": arguments}
@@ -227,9 +198,7 @@ class Output:
 
     def _end_call(self, event: ToolResult) -> Iterator[Json]:
         yield from self._begin_call(event)
-        index = self._calls.pop(call_id(event), None)
-        if index is None:  # the client knows the result
-            return
+        index = self._calls.pop(call_id(event))
         if "error" in event.result:
             yield from self._of_item("mcp_call.failed", index)
             error = {"type": "mcp_tool_execution_error", "content": [_input(str(event.result["error"]))]}

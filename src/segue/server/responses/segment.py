@@ -14,7 +14,6 @@ from ...core.events import (
 )
 from ...core.records import Json
 from ..errors import Problem, not_found
-from ..openai.completion import said_before_calls
 from ..service import Service
 from ..tenants import Tenant
 
@@ -106,11 +105,6 @@ class Segment:
     def answer(self) -> str:
         """What the task ended with."""
         return str((self.row["result"] or {}).get("answer") or "") if self.end is None else ""
-
-    @property
-    def said(self) -> list[str]:
-        """What earlier responses of the task said before calls: its answer begins with that."""
-        return said_before_calls(self.log[: self.start])
 
     @property
     def client_tools(self) -> set[str]:

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
-from ..openai.completion import Completion, chunks, error_of, result_of, said_before_calls
+from ..openai.completion import Completion, chunks, error_of, result_of
 from ..openai.conversation import Conversation
 from ..openai.tasks import CompletionTasks
 from ..openai.uploaded_files import with_contents
@@ -76,7 +76,8 @@ async def chat_completions(
     service.open_stream(tenant)
     try:
         row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
-        completion = Completion(row, body.model, await _before(service, row, after))
+        before = await service.app.queries.log(row["task_id"], limit=after) if after else []
+        completion = Completion(row, body.model, before)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             frames = chunks(service, tenant, completion, after, usage)
@@ -88,12 +89,6 @@ async def chat_completions(
         return await _whole(service, tenant, completion, after)
     finally:
         service.close_stream(tenant)
-
-
-async def _before(service: Service, row: Json, after: int) -> str:
-    """What the task's answer begins with that an earlier completion had."""
-    events = await service.app.queries.log(row["task_id"], limit=after) if after else []
-    return "\n\n".join([*said_before_calls(events), ""])
 
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:

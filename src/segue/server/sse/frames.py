@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.events import AttemptRestarted, ErrorRaised, Event, Thinking, Token, Waiting, to_dict
+from ...core.events import AttemptRestarted, ErrorRaised, Event, Phase, Thinking, Token, Waiting, to_dict
 from ...prompts.words import described
 from ..tenants import Tenant
 from .truncation import encoded, fit, split, truncate
@@ -28,7 +28,7 @@ def flatten(form: Mapping[str, Any]) -> dict[str, Any]:
 
 def frames(event: Event) -> Iterator[bytes]:
     """The event as one frame; a long delta as several, of anything else what fits, with "truncated": true."""
-    if isinstance(event, Thinking | Token):
+    if isinstance(event, Thinking | Phase | Token):
         yield from _delta(event)
         return
     form = flatten(to_dict(event))
@@ -49,9 +49,10 @@ def done_frame(task_id: str, result: Mapping[str, Any]) -> bytes:
     return _frame({**head, "result": fit(result, _room({**head, "result": None}), first="answer")})
 
 
-def _delta(event: Thinking | Token) -> Iterator[bytes]:
+def _delta(event: Thinking | Phase | Token) -> Iterator[bytes]:
     named = {name: truncate(value, _ID_BYTES) for name in _IDS if (value := getattr(event, name))}
-    form = {"type": event.type, "content": event.content, **named, "attempt": event.attempt}
+    phase = {"phase": True} if isinstance(event, Phase) else {}
+    form = {"type": event.type, "content": event.content, **named, "attempt": event.attempt, **phase}
     if len(whole := _frame(form)) <= MOST:
         yield whole
         return
