@@ -72,7 +72,7 @@ class TaskRun:
 
     async def resume(self, answer: Any = None) -> None:
         """Take the task up again, with a person's answer if it waits for one; errors as of `App.take_up`."""
-        async for _ in self.app.queries.follow(self.task_id, self._seen):
+        async for _ in self.app.tasks.follow(self.task_id, self._seen):
             pass  # an earlier run that was left comes to its boundary first
         await self._begin(self.app.take_up(self.task_id, answer=answer))
 
@@ -88,7 +88,7 @@ class TaskRun:
         self._follow()
 
     def _follow(self) -> None:
-        self._events = self.app.queries.follow(self.task_id, self._seen)
+        self._events = self.app.tasks.follow(self.task_id, self._seen)
 
     async def next(self) -> Event | None:
         """The next event; None where the task has come to its end or to a boundary.

@@ -132,9 +132,9 @@ class AgentServer:
         if params.request_state:
             return await self._answered(ctx, params)
         call = Call.model_validate(params.arguments or {})
-        thread_id = prefix + (call.session_id or self._app.registry.ids.thread())
+        thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
-        if known := await self._app.queries.known(key):
+        if known := await self._app.tasks.known(key):
             return await self._app.task(known.task_id), known.seq
         latest = await self._app.tasks(session_id=thread_id, limit=1)
         if latest and latest[0]["status"] == "waiting":
@@ -175,9 +175,9 @@ class AgentServer:
     async def _resume(
         self, ctx: Context, task: Json, question: Json, answer: Any, key: RequestKey | None = None
     ) -> tuple[Json, int]:
-        after = await self._app.queries.last_event(task["task_id"])
+        after = await self._app.tasks.last_event(task["task_id"])
         with self._admit(ctx, task["thread_id"]):
-            row, _ = await self._app.control.resume(
+            row, _ = await self._app.tasks.resume(
                 task["task_id"], answer=answer, interrupt_id=question["interrupt_id"], key=key
             )
         return row.json(), after

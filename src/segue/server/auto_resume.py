@@ -46,10 +46,10 @@ class AutoResume:
 
     async def _left_by_workers(self) -> list[Json]:
         """The tasks that had waited for a worker at the last look already, where they need not."""
-        queries = self._service.app.queries
-        if queries.dispatch.how is not Dispatching.AUTO:
+        tasks = self._service.app.tasks
+        if tasks.dispatching is not Dispatching.AUTO:
             return []
-        waiting = await queries.waiting_for_worker()
+        waiting = await tasks.waiting_for_worker()
         left = [{**task.json(), "cut_off": True} for task in waiting if task.task_id in self._without_worker]
         self._without_worker = {task.task_id for task in waiting}
         return left

@@ -17,7 +17,7 @@ from .tenants import Tenant
 
 async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
     """Every call that a task has asked its client for, by id."""
-    events = await service.app.queries.log(task_id)
+    events = await service.app.tasks.events(task_id)
     asked = (event.client_calls for event in events if isinstance(event, QuestionAsked))
     return {call["id"]: call for calls in asked for call in calls}
 

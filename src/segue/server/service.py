@@ -59,7 +59,7 @@ class Service:
     @property
     def default_model(self) -> str:
         """The model that answers a message that names neither a model nor an agent."""
-        return self.app.registry.model_name(self.app.agents[self.default_agent])
+        return self.app.agents.model_name(self.app.agents[self.default_agent])
 
     def refuse_while_draining(self) -> None:
         """Take on nothing new while the service stops."""
@@ -82,9 +82,9 @@ class Service:
         return await asyncio.shield(self._writable)
 
     async def _look(self) -> tuple[int, int]:
-        queries = self.app.queries
-        await queries.check_writable()
-        return len(await queries.workers()), len(await queries.waiting_for_worker())
+        tasks = self.app.tasks
+        await tasks.check_writable()
+        return len(await tasks.workers()), len(await tasks.waiting_for_worker())
 
     @contextmanager
     def starting_task(self, tenant: Tenant, thread_id: str) -> Iterator[None]:
@@ -92,7 +92,7 @@ class Service:
 
         The session's own task does not count: whether the session is busy, the app says.
         """
-        running = sum(tenant.owns(other) and other != thread_id for other in self.app.queries.running())
+        running = sum(tenant.owns(other) and other != thread_id for other in self.app.tasks.running())
         if running + self._starting[tenant.name] >= self.settings.tasks:
             raise Problem(429, "TooManyTasks", {"Retry-After": "5"}, most=self.settings.tasks)
         self._starting[tenant.name] += 1
@@ -149,7 +149,7 @@ class Service:
         Raises:
             KeyUsed: the key was used for another request.
         """
-        known = await self.app.queries.known(key)
+        known = await self.app.tasks.known(key)
         return (await self.app.task(known.task_id), known.seq) if known else None
 
     async def start(self, tenant: Tenant, message: str, key: RequestKey | None, **options: Any) -> Begun:
@@ -166,9 +166,9 @@ class Service:
 
     async def take_up(self, tenant: Tenant, task: Json, key: RequestKey | None, **options: Any) -> Begun:
         """Go on with a task of the tenant's."""
-        after = await self.app.queries.last_event(task["task_id"])
+        after = await self.app.tasks.last_event(task["task_id"])
         with self.starting_task(tenant, task["thread_id"]):
-            row, _ = await self.app.control.resume(task["task_id"], key=key, **options)
+            row, _ = await self.app.tasks.resume(task["task_id"], key=key, **options)
         return await self.known(key) or (row.json(), after)
 
     async def _steered_at(self, row: Json) -> int:
@@ -181,7 +181,7 @@ class Service:
         try:
             await making
         except TaskError:
-            if not await self.app.queries.known(key):
+            if not await self.app.tasks.known(key):
                 raise
 
     async def newest(self, thread_id: str) -> Json:
@@ -194,9 +194,9 @@ class Service:
 
         A request that names none has one of its idempotency key, so that it makes no second one.
         """
-        if known := await self.app.queries.known(key):
+        if known := await self.app.tasks.known(key):
             return known.thread_id, True
-        named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.registry.ids.thread()
+        named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.sessions.new_id()
         return tenant.stored(asked or named), False
 
     async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Json:
@@ -210,6 +210,6 @@ class Service:
     async def own_session(self, tenant: Tenant, session_id: str) -> str:
         """The stored name of a session of the tenant's; a 404 where there is none."""
         thread_id = tenant.stored(session_id)
-        if not await self.app.tasks(session_id=thread_id, limit=1) and not await self.app.queries.session(thread_id):
+        if not await self.app.tasks(session_id=thread_id, limit=1) and not await self.app.sessions.choices(thread_id):
             raise not_found("session", session_id)
         return thread_id

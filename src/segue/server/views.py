@@ -300,7 +300,7 @@ async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
 
 def _own_model(app: App, agent_id: str) -> str:
     agent = app.agents.get(agent_id)
-    return app.registry.model_name(agent) if agent else ""
+    return app.agents.model_name(agent) if agent else ""
 
 
 def recursion_views(rounds: Iterable[Round]) -> list[Json]:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.queries import is_over
 from ..command_lines import continue_command, task_command
 from ..dialog.hints import continue_hint
 from ..exits import FAILED
@@ -60,10 +59,10 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 
 
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
-    tasks = await app.queries.tasks(session_id=session, limit=1)
+    tasks = await app.tasks.list(session_id=session, limit=1)
     if not tasks:
         return [settings.say("to_continue"), continue_command(settings, session)]
-    if is_over(tasks[0]):
+    if tasks[0].is_over:
         return [*continue_hint(settings, tasks[0].json())]
     verb = "answer" if tasks[0].status == "waiting" else "resume"
     return [settings.say("to_continue"), task_command(settings, verb, tasks[0].task_id)]

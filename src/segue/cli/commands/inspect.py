@@ -37,7 +37,7 @@ def sessions(
 
     async def listed(opened: "App") -> "list[Json]":
         rows = await opened.threads(limit=limit)
-        if len(rows) == limit and (more := await opened.queries.count_threads() - limit) > 0:
+        if len(rows) == limit and (more := await opened.sessions.count() - limit) > 0:
             remark(settings.say("more_sessions", n=more))
         return await _with_interruption(opened, settings, rows)
 
@@ -61,7 +61,7 @@ def tasks(
         rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
         if session and not rows and not await opened.tasks(session_id=session, limit=1):
             raise UnknownThread(session)
-        if waiting := await opened.queries.waiting_for_worker():
+        if waiting := await opened.tasks.waiting_for_worker():
             remark(settings.say("waiting_for_worker", n=len(waiting)))
         return await _with_interruption(opened, settings, rows)
 
@@ -140,7 +140,7 @@ async def _otlp(name: str, opened: "App") -> "Json":
     need_extra("segue trace --otel", "otel", EXPORTER)
     from ...telemetry.otlp import otlp_json
 
-    return otlp_json(await opened.queries.recorded(await find_task(opened, name)))
+    return otlp_json(await opened.tasks.trace(await find_task(opened, name)))
 
 
 def graph(
@@ -225,7 +225,7 @@ async def _tools(settings: Settings, agent: str) -> "tuple[list[Json], list[str]
     try:
         for each in settings.agents():
             registry.register(each)
-        for found in [registry.agent(agent)] if agent else registry.agents.values():
+        for found in [registry.agent(agent)] if agent else registry.values():
             try:
                 await registry.prepare(found)
                 rows += [_tool_row(found.agent_id, tool) for tool in registry.tools_for(found).values()]

@@ -91,9 +91,8 @@ async def busy_hints(app: "App", settings: Settings, task_id: str, refused: Thre
 
 async def unfinished_hint(app: "App", settings: Settings, session_id: str) -> list[str]:
     """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
-    from ...runtime.queries import is_over
 
-    open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
+    open_ones = [task.task_id for task in await app.tasks.list(session_id=session_id, limit=1) if not task.is_over]
     hint = settings.say("unfinished_hidden")
     return [line for task_id in open_ones for line in _choice(hint, task_command(settings, "trace", task_id))]
 

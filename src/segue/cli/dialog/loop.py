@@ -142,7 +142,7 @@ def answered(
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(find_task(talk.app, task_id))
-        question = loop.run(talk.app.queries.open_question(found, interrupt_id))
+        question = loop.run(talk.app.tasks.open_question(found, interrupt_id))
         if reply is not None or decisions:
             given = answer_of(question.get("calls", ()), decisions) if reply is None else reply
             code = loop.run_turns(talk.answer(found, given, question["interrupt_id"]))

@@ -29,7 +29,7 @@ async def record(app: App, session_id: str, *, redact: Sequence[str] = (), langu
 
 
 async def _replayed(app: App, cassette: Cassette, language: Language, *, compare: bool) -> Cassette:
-    examples = Registry().agents
+    examples = Registry()
     own = [agent for agent in app.agents.values() if agent != examples.get(agent.agent_id)]
     made = await replay(cassette, agents=own, modes=app.own_modes, compare=compare)
     if made.difference:

@@ -93,11 +93,11 @@ def _check(trace: Json) -> None:
 
 async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
     """The tools of the agent's MCP servers, which are asked for them now."""
-    agent = app.registry.agent(agent_id)
+    agent = app.agents.agent(agent_id)
     if not agent.mcp:
         return ()
-    names = await app.registry.served_tools(agent)
-    tools = app.registry.tools_for(agent)
+    names = await app.agents.served_tools(agent)
+    tools = app.agents.tools_for(agent)
     return tuple(
         ServedTool(
             spec=dict(tools[name].spec),
@@ -111,7 +111,7 @@ async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
 
 def _names_model(app: App, trace: Json) -> bool:
     """Whether the task's model was asked for by name, and not chosen by the environment."""
-    return app.registry.agent(trace["task"]["agent_id"]).model is not None
+    return app.agents.agent(trace["task"]["agent_id"]).model is not None
 
 
 def _turn(trace: Json, *, named: bool) -> Turn:

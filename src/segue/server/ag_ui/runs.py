@@ -117,7 +117,7 @@ async def _resume(service: Service, tenant: Tenant, task: Json, entry: ResumeEnt
     task_id = task["task_id"]
     if entry.interrupt_id == f"{PAUSED}{task_id}":
         return await service.take_up(tenant, task, key)
-    question = await service.app.queries.open_question(task_id, entry.interrupt_id)
+    question = await service.app.tasks.open_question(task_id, entry.interrupt_id)
     return await service.answer(tenant, task, question, _read(entry, question, task), key)
 
 

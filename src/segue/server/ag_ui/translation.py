@@ -247,7 +247,7 @@ def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: in
 async def _frames(
     service: Service, tenant: Tenant, translation: Translation, row: Json, after: int
 ) -> AsyncGenerator[bytes, None]:
-    before = await service.app.queries.log(row["task_id"], limit=after) if after else []
+    before = await service.app.tasks.events(row["task_id"], limit=after) if after else []
     for frame in _encoded(translation.start(before)):
         yield frame
     async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:

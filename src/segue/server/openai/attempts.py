@@ -23,12 +23,12 @@ class Attempts:
 
     async def known(self, number: int) -> KnownRequest | None:
         """What an attempt did."""
-        return await self.service.app.queries.request(self.key(number))
+        return await self.service.app.tasks.request(self.key(number))
 
     async def task(self, number: int) -> Task | None:
         """The task of an attempt."""
         known = await self.known(number)
-        return await self.service.app.queries.task(known.task_id) if known else None
+        return await self.service.app.tasks.get(known.task_id) if known else None
 
     async def count(self) -> int:
         """How many there were, found in logarithmically many look-ups."""
@@ -63,7 +63,7 @@ async def _was_interrupted(service: Service, task: Task) -> bool:
 
 async def rejoin(service: Service, tenant: Tenant, task: Task) -> Json:
     """The task, which is resumed if it was paused, interrupted or failed."""
-    if task.status in (*ENDED, TaskStatus.WAITING) or await service.app.queries.runs_elsewhere(task.task_id):
+    if task.status in (*ENDED, TaskStatus.WAITING) or await service.app.tasks.runs_elsewhere(task.task_id):
         return task.json()
     try:
         with service.starting_task(tenant, task.thread_id):

@@ -27,7 +27,7 @@ async def fork_after(service: Service, tenant: Tenant, task: Task) -> str:
 async def free_session(service: Service, tenant: Tenant, session_id: str) -> str:
     """The stored name of a session that does not exist: the given one, else with a number."""
     name, number = session_id, 1
-    while await service.app.tasks(session_id=tenant.stored(name), limit=1) or await service.app.queries.session(
+    while await service.app.tasks(session_id=tenant.stored(name), limit=1) or await service.app.sessions.choices(
         tenant.stored(name)
     ):
         number += 1

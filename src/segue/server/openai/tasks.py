@@ -9,7 +9,6 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ACTIVE, TaskStatus
 from ...prompts.elicitation import answer_of
-from ...runtime.queries import is_over
 from ..client_calls import bring_results
 from ..service import Begun, Service
 from ..tenants import Tenant
@@ -49,8 +48,8 @@ class CompletionTasks:
         if conversation.results:
             return await self._bring(conversation, key if last is None else asked)
         if last and last.digest == self._digest_of_tools():
-            task = await self._app.queries.task(last.task_id)
-            over = is_over(task)
+            task = await self._app.tasks.get(last.task_id)
+            over = task.is_over
             if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
@@ -80,7 +79,7 @@ class CompletionTasks:
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await bring(*given, key)
         if row["status"] not in ACTIVE:
-            row = await rejoin(self._service, self._tenant, await self._app.queries.task(row["task_id"]))
+            row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row["task_id"]))
         return row, after
 
     def _digest_of_tools(self) -> str:

@@ -145,8 +145,8 @@ def approval_id(task_id: str, interrupt_id: str, index: int) -> str:
 
 async def segment_of(service: Service, row: Json, start: int) -> Segment:
     """The response that begins after an event of a task."""
-    log = await service.app.queries.log(row["task_id"])
-    known = await service.app.queries.continuation(row["task_id"], start)
+    log = await service.app.tasks.events(row["task_id"])
+    known = await service.app.tasks.continuation(row["task_id"], start)
     agent = service.app.agents.get(row["agent_id"])  # it may be gone by now
     temperature = 1.0 if agent is None or agent.temperature is None else agent.temperature
     return Segment(row, start, known.about if known else {}, log, temperature)

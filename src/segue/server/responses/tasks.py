@@ -53,7 +53,7 @@ class ResponseTasks:
         count = await attempts.count()
         last = await attempts.known(count - 1) if count else None
         if last and last.task_id:
-            task = await self.service.app.queries.task(last.task_id)
+            task = await self.service.app.tasks.get(last.task_id)
             segment = await segment_of(self.service, task.json(), last.seq)
             if await is_awaited(self.service, task, last.key, retries, over=segment.is_over or not segment.is_last):
                 with self.service.delivering(last.key):
@@ -90,7 +90,7 @@ class ResponseTasks:
             return await self._send(message, previous.row["thread_id"], latest, key)
         if not previous.is_last or previous.row["status"] not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
-        task = await self.service.app.queries.task(previous.task_id)
+        task = await self.service.app.tasks.get(previous.task_id)
         return await self._send(message, await fork_after(self.service, self.tenant, task), None, key)
 
     async def _previous(self) -> tuple[Segment | None, Sequence[InputItem]]:

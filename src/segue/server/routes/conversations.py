@@ -98,7 +98,7 @@ def _item(number: int, message: Json) -> Json:
 
 async def _session(service: Service, thread_id: str) -> Session:
     """What was chosen for a session, which began with its first message if nothing was."""
-    if session := await service.app.queries.session(thread_id):
+    if session := await service.app.sessions.choices(thread_id):
         return session
     (*_, first) = await service.app.tasks(session_id=thread_id, limit=-1)
     return Session(thread_id, created_at=first["created_at"])

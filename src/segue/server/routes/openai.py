@@ -92,7 +92,7 @@ async def chat_completions(
 
 async def _before(service: Service, row: Json, after: int) -> str:
     """What the task's answer begins with that an earlier completion had."""
-    events = await service.app.queries.log(row["task_id"], limit=after) if after else []
+    events = await service.app.tasks.events(row["task_id"], limit=after) if after else []
     return "\n\n".join([*said_before_calls(events), ""])
 
 

@@ -203,7 +203,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
     """Merge the session's older snapshots; its history and traces stay."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    pruned = await service.app.pruning.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
+    pruned = await service.app.sessions.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
     if pruned.busy:
         raise ThreadBusy(thread_id)
     return JsonResponse({"snapshots": pruned.snapshots})

@@ -151,7 +151,7 @@ async def change(session_id: SessionId, body: Choices, service: ServiceDep, tena
     """Rename the session, or choose the agent and the model that its next messages use."""
     thread_id = await service.own_session(tenant, session_id)
     if body.agent_id is not None or body.model is not None:
-        chosen = await service.app.queries.session(thread_id) or Session(thread_id, created_at=time.time())
+        chosen = await service.app.sessions.choices(thread_id) or Session(thread_id, created_at=time.time())
         await service.app.sessions.choose(_chosen(service, chosen, body))
     if body.title is not None:
         await service.app.rename(thread_id, body.title)
@@ -171,7 +171,7 @@ def _chosen(service: Service, session: Session, body: Choices) -> Session:
 
 
 async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:
-    return session_view((await service.app.queries.thread(thread_id)).json(), tenant)
+    return session_view((await service.app.sessions.get(thread_id)).json(), tenant)
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)

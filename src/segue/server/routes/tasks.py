@@ -46,7 +46,7 @@ async def task(
     Of a long task this is the first page; `next` leads to the other events and calls.
     """
     await service.own_task(tenant, task_id)
-    trace = await service.app.queries.recorded(task_id, after_event, after_call, limit + 1)
+    trace = await service.app.tasks.trace(task_id, after_event, after_call, limit + 1)
     question = None
     if trace.task.status == TaskStatus.WAITING:
         with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
@@ -89,7 +89,7 @@ async def recursions(
 ) -> LongJsonResponse:
     """The task's recursions: observation, thought, decision, calls and results."""
     await service.own_task(tenant, task_id)
-    rounds = [*(await service.app.queries.projection(task_id)).rounds.values()]
+    rounds = [*(await service.app.tasks.projection(task_id)).rounds.values()]
     found, end = recursion_views(rounds[after : after + limit]), after + limit
     return LongJsonResponse({"items": found, "next": end if len(rounds) > end else None})
 
@@ -98,11 +98,11 @@ async def recursions(
 async def states(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
-    return JsonResponse({"items": status_views(await service.app.queries.projection(task_id)), "next": None})
+    return JsonResponse({"items": status_views(await service.app.tasks.projection(task_id)), "next": None})
 
 
 @router.get("/api/tasks/{task_id}/plan", response_model=PlanView)
 async def plan(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The task's newest plan, each step with its current status."""
     await service.own_task(tenant, task_id)
-    return JsonResponse(plan_view(await service.app.queries.projection(task_id)))
+    return JsonResponse(plan_view(await service.app.tasks.projection(task_id)))
