@@ -91,7 +91,7 @@ class _Player:
 
     async def play(self) -> Replay:
         cassette, live = self._tape.cassette, []
-        if await self._app.tasks(session_id=self._session, limit=1):
+        if await self._app.tasks.newest(self._session):
             raise ThreadExists(self._session)
         for number in range(1, len(cassette.turns) + 1):
             self._tape.begin(number)

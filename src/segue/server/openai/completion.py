@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from ...core.events import AttemptRestarted, Event, Fallback, ModelCalled, Thinking, Token, ToolCall
-from ...core.records import Json
+from ...core.records import Json, Task
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
 from ...prompts.phrases import is_banner
@@ -25,7 +25,7 @@ RESTARTED = "\n\n---\n\n"
 class Completion:
     """What a client has been sent of a task's answer."""
 
-    row: Json
+    row: Task
     model: str
     before: str = ""
     """What earlier completions had of the task's answer."""
@@ -55,7 +55,7 @@ class Completion:
 
     @property
     def _client_tools(self) -> set[str]:
-        return {spec["function"]["name"] for spec in self.row["client_tools"]}
+        return {spec["function"]["name"] for spec in self.row.client_tools}
 
     def _thought(self, text: str) -> Json:
         self.reasoning += text
@@ -68,7 +68,7 @@ class Completion:
 
     def calls(self, result: Json) -> list[Json]:
         """The calls that the task waits for the client to carry out."""
-        task_id = self.row["task_id"]
+        task_id = self.row.task_id
         return [
             {
                 "id": tool_call_id(task_id, call["id"]),
@@ -87,7 +87,7 @@ class Completion:
 
     def _text(self, result: Json) -> str:
         """The answer; of a task that has none, what it waits for."""
-        language: Language = self.row["language"] or "en"
+        language: Language = self.row.language or "en"
         if result["status"] == "done":
             return str(result["answer"]).removeprefix(self.before)
         if result["status"] != "waiting":
@@ -117,7 +117,7 @@ class Completion:
         return {**self._head("chat.completion"), "choices": [choice], **about}
 
     def _head(self, kind: str) -> Json:
-        return {"id": f"chatcmpl-{self.row['task_id']}", "object": kind, "created": self.created, "model": self.model}
+        return {"id": f"chatcmpl-{self.row.task_id}", "object": kind, "created": self.created, "model": self.model}
 
 
 def chunks(
@@ -131,7 +131,7 @@ def chunks(
 async def _chunks(
     service: Service, tenant: Tenant, completion: Completion, after: int, include_usage: bool
 ) -> AsyncGenerator[bytes, None]:
-    task_id = completion.row["task_id"]
+    task_id = completion.row.task_id
     yield _frame(completion.chunk({"role": "assistant", "content": ""}))
     async with aclosing(events_of(service, task_id, after, so_far=True)) as events:
         async for event in events:
@@ -152,9 +152,9 @@ async def _chunks(
 
 async def result_of(service: Service, tenant: Tenant, completion: Completion) -> Json:
     """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
-    result = await outcome(service.app, tenant, completion.row["task_id"])
+    result = await outcome(service.app, tenant, completion.row.task_id)
     if service.draining and service.settings.resume and result["status"] == "paused":
-        completion.resumed = (await service.app.task(result["task_id"]))["wanted"] is None
+        completion.resumed = (await service.app.tasks.get(result["task_id"])).wanted is None
     return result
 
 

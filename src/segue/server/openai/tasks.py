@@ -57,17 +57,17 @@ class CompletionTasks:
         if before is None:
             thread_id = await free_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
-        latest, *_ = await self._app.tasks(session_id=before.thread_id, limit=1)
+        latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
         message, files = conversation.message, conversation.new_files
-        if latest["task_id"] != before.task_id:
+        if latest.task_id != before.task_id:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(before.json(), message, key)
+            return await self._answer(before, message, key)
         return await self._start(message, files, before.thread_id, key, steer=True)
 
-    async def _answer(self, task: Json, message: str, key: RequestKey) -> Begun:
-        question = await self._app.question(task["task_id"])
+    async def _answer(self, task: Task, message: str, key: RequestKey) -> Begun:
+        question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await bring_results(self._service, self._tenant, task, {}, message, key)
         return await self._service.answer(self._tenant, task, question, answer_of(question, message), key)
@@ -78,8 +78,8 @@ class CompletionTasks:
         task = await task_of_results(self._service, self._tenant, conversation.results)
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await bring(*given, key)
-        if row["status"] not in ACTIVE:
-            row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row["task_id"]))
+        if row.status not in ACTIVE:
+            row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row.task_id))
         return row, after
 
     def _digest_of_tools(self) -> str:

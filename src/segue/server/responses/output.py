@@ -39,7 +39,7 @@ class Output:
 
     def __init__(self, segment: Segment, after: int = -1) -> None:
         self.items: list[Json] = []
-        self._label = segment.row["agent_id"]
+        self._label = segment.row.agent_id
         self._place = f"{segment.task_id}_{segment.start}"
         self._said = segment.said
         self._asked = segment.asked

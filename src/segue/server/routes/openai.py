@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Header, Path, Request
 from fastapi.responses import Response
 
-from ...core.records import Json
+from ...core.records import Json, Task
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
 from ..openai.completion import Completion, chunks, error_of, result_of, said_before_calls
@@ -90,14 +90,14 @@ async def chat_completions(
         service.close_stream(tenant)
 
 
-async def _before(service: Service, row: Json, after: int) -> str:
+async def _before(service: Service, row: Task, after: int) -> str:
     """What the task's answer begins with that an earlier completion had."""
-    events = await service.app.tasks.events(row["task_id"], limit=after) if after else []
+    events = await service.app.tasks.events(row.task_id, limit=after) if after else []
     return "\n\n".join([*said_before_calls(events), ""])
 
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:
-    task_id = completion.row["task_id"]
+    task_id = completion.row.task_id
     async with aclosing(events_of(service, task_id, after)) as events:
         async for event in events:
             for _ in completion.deltas(event):

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Query
 
 from ...core.errors import StorageError, TaskError
+from ...core.events import to_dict
 from ...core.task_status import TaskStatus
 from ..errors import JsonResponse, LongJsonResponse
 from ..views import (
@@ -60,7 +61,7 @@ async def task(
 @router.get("/api/waiting", response_model=Page[WaitingView])
 async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
-    rows = await service.app.waiting(prefix=tenant.prefix)
+    rows = await service.app.tasks.waiting(tenant.prefix)
     return JsonResponse({"items": [waiting_view(row, tenant) for row in rows], "next": None})
 
 
@@ -74,9 +75,9 @@ async def events(
 ) -> LongJsonResponse:
     """The task's events, whole, in their order; `next` is the `after` of the next page."""
     await service.own_task(tenant, task_id)
-    forms = await service.app.events(task_id, after, limit + 1)
-    items = [event_view(form, tenant) for form in forms[:limit]]
-    return LongJsonResponse({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
+    found = await service.app.tasks.events(task_id, after, limit + 1)
+    items = [event_view(to_dict(event), tenant) for event in found[:limit]]
+    return LongJsonResponse({"items": items, "next": found[limit - 1].seq if len(found) > limit else None})
 
 
 @router.get("/api/tasks/{task_id}/recursions", response_model=Page[Recursion])
