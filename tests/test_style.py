@@ -1,4 +1,4 @@
-"""Rules that no linter holds: lines of a function and of a module, and the contents of large packages."""
+"""Rules that no linter holds: lines of a function and of a module, contents of large packages, and what is private."""
 
 import ast
 import re
@@ -36,6 +36,41 @@ def test_no_module_and_no_function_is_too_long(folder: str) -> None:
             long.append(f"{name}: {lines} lines")
         long += [f"{name}: {function} has {n} lines" for function, n in functions(module) if n > FUNCTION_LINES]
     assert not long, "\n".join(long)
+
+
+INTERFACES = {"agents", "files", "memory", "rewind", "sessions", "tasks"}
+WITHIN = ("src/segue/app.py", "src/segue/runtime/")
+APPS = {"app", "_app", "opened"}
+
+
+def reaches_inside(node: ast.AST) -> bool:
+    """Whether this is a private attribute of what is called an app."""
+    if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
+        return False
+    owner = node.value
+    return getattr(owner, "id", getattr(owner, "attr", "")) in APPS
+
+
+def test_an_app_shows_its_interfaces_only() -> None:
+    (app,) = (
+        node
+        for node in ast.parse((ROOT / "src/segue/app.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "App"
+    )
+    kept = {node.attr for node in ast.walk(app) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    assert {name for name in kept if not name.startswith("_")} == INTERFACES
+
+
+def test_nobody_reaches_past_the_interfaces_of_an_app() -> None:
+    found = []
+    for module in (path for folder in (*FOLDERS, "examples", "benchmarks") for path in modules(folder)):
+        name = module.relative_to(ROOT).as_posix()
+        if not name.startswith(WITHIN):
+            tree = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+            found += [
+                f"{name}:{node.lineno}" for node in tree if isinstance(node, ast.Attribute) and reaches_inside(node)
+            ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("package", ["src/segue/core", "src/segue/runtime"])

@@ -11,9 +11,9 @@ from .checkpoints.storage import Storage
 from .core.agents import Agent
 from .core.calls import Executor
 from .core.closed import Closed
-from .core.events import Event
+from .core.events import Event, to_dict
 from .core.models import Model
-from .core.records import Json
+from .core.records import Json, Task
 from .core.result import Result
 from .core.retention import Retention
 from .graphs.chat import MODES, UNLISTED
@@ -23,23 +23,24 @@ from .prompts.language import Language
 from .registry import Registry
 from .runtime.capacity import Capacity
 from .runtime.control import Control
-from .runtime.dispatch import Dispatching
+from .runtime.dispatch import Dispatch, Dispatching
+from .runtime.event_stream import EventStream
 from .runtime.history.retention import Pruning
 from .runtime.history.rewind import Rewind
 from .runtime.message_files import FileLimits, MessageFiles
 from .runtime.modes import wired_graph
-from .runtime.queries import Queries
 from .runtime.request import MessageOptions, Request
 from .runtime.runner import Runner
 from .runtime.sessions import Sessions
 from .runtime.stops import Stops
+from .runtime.tasks import Tasks
 from .runtime.worker import Worker
 
 
 class App:
     """Agents, modes and sessions over one database.
 
-    `queries`, `control`, `stops`, `sessions` and `rewind` do the work; `memory` and `files` keep files.
+    The verbs here return JSON; `tasks`, `sessions`, `rewind` and `agents` have more of them, which return records.
     """
 
     def __init__(
@@ -55,27 +56,29 @@ class App:
         self._storage = storage
         self._modes = modes
         self.memory = memory or MemoryFolder()
-        self._runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
-        self.registry = registry
-        self.queries = Queries(storage, self._runner, dispatching)
+        """The memory files of each user."""
+        self._runner = runner = Runner(storage, registry, {**modes, **UNLISTED}, capacity, self.memory)
+        self._stops = Stops(runner)
+        self._pruning = Pruning(storage, runner)
+        stream = EventStream(runner, Dispatch(dispatching, storage.workers))
+        self.agents = registry
+        """The registered agents, by id, with their tools and models."""
         self.files = MessageFiles(storage.files, limits)
-        self.sessions = Sessions(storage, self._runner)
-        self.stops = Stops(self._runner)
-        self.control = Control(registry, self._runner, self.queries, self.sessions, self.files, self.stops, modes)
-        self.rewind = Rewind(storage, self._runner, registry, self.control, self.sessions)
-        self.pruning = Pruning(storage, self._runner)
+        """The files of messages."""
+        self._control = Control(storage, registry, runner, stream, self.files, self._stops, modes)
+        self.tasks = Tasks(storage, runner, stream, self._control)
+        """The tasks, as records; `await app.tasks(agent_id="support")` lists them as JSON."""
+        self.sessions = Sessions(storage, runner, registry.ids, self._pruning)
+        """The sessions, as records."""
+        self.rewind = Rewind(storage, runner, registry, self._control, self.sessions)
+        """Going back in a session, as records."""
 
     # Agents and modes.
 
     @property
-    def agents(self) -> Mapping[str, Agent]:
-        """The registered agents, by id."""
-        return self.registry.agents
-
-    @property
     def modes(self) -> list[str]:
         """Every mode that a message may ask for."""
-        return self.control.modes
+        return self._control.modes
 
     @property
     def own_modes(self) -> Mapping[str, ModeGraph]:
@@ -87,7 +90,7 @@ class App:
 
         `executor` carries out the calls of its tasks; None: the tools. Register it again before a resume elsewhere.
         """
-        self.registry.register(agent, executor)
+        self.agents.register(agent, executor)
 
     def model_for(self, agent: str = "", model: str = "") -> Model:
         """The model that a message to this agent would be answered by.
@@ -95,14 +98,14 @@ class App:
         Raises:
             UnknownAgent, UnknownModel, MissingKey.
         """
-        return self.registry.model_for(self.registry.agent(agent), model)
+        return self.agents.model_for(self.agents.agent(agent), model)
 
     def get_graph(self, agent: str = "") -> CompiledStateGraph[Any, Any, Any, Any]:
         """The chat graph with this app's agents and tools, to run or to compose into a graph of your own.
 
         It runs as LangGraph runs it, at least once: lease, ledger and event log belong to `chat` and `ask`.
         """
-        return wired_graph(self.registry, self.registry.agent(agent).agent_id, self._modes)
+        return wired_graph(self.agents, self.agents.agent(agent).agent_id, self._modes)
 
     # Messages. The options are those of `MessageOptions`.
 
@@ -120,13 +123,13 @@ class App:
             TooManyTasks: the queue of this process is full.
             KeyUsed: the idempotency key began a task with another message.
         """
-        task, _ = await self.control.start(Request.of(message, options))
+        task, _ = await self._control.start(Request.of(message, options))
         return task.json()
 
     async def chat(self, message: str, **options: Unpack[MessageOptions]) -> AsyncGenerator[Event, None]:
         """Send a message and follow its task; errors as in `start`. Leaving does not stop the task."""
-        task, _ = await self.control.start(Request.of(message, options))
-        async for event in self.queries.follow(task.task_id):
+        task, _ = await self._control.start(Request.of(message, options))
+        async for event in self.tasks.follow(task.task_id):
             yield event
 
     async def ask(
@@ -139,7 +142,7 @@ class App:
         Raises:
             ModelError: the model failed; the task can be resumed. Otherwise as in `start`.
         """
-        return await self.control.ask(Request.of(message, options), response_model)
+        return await self._control.ask(Request.of(message, options), response_model)
 
     # Tasks under way.
 
@@ -149,7 +152,7 @@ class App:
         With `so_far` the live events begin with what was streamed of the answer before, as one token.
         Of a task that another process runs only the durable events are seen.
         """
-        async for event in self.queries.follow(task_id, after, so_far):
+        async for event in self.tasks.follow(task_id, after, so_far):
             yield event
 
     async def pause(self, task_id: str) -> None:
@@ -159,7 +162,7 @@ class App:
             UnknownTask.
             TaskError: it does not run.
         """
-        await self.stops.pause(task_id)
+        await self._stops.pause(task_id)
 
     async def resume(self, task_id: str, *, model: str = "") -> Result:
         """Go on with a task that was paused, interrupted or failed; returns its result when it ends.
@@ -170,16 +173,16 @@ class App:
             UnknownTask, ThreadBusy, ModelError.
             TaskError: it ended for good, waits for an answer, or a later task runs on its session.
         """
-        return await self.control.result(*await self.control.resume(task_id, model=model))
+        return await self._control.result(*await self._control.resume(task_id, model=model))
 
     async def resume_and_follow(self, task_id: str, *, model: str = "") -> AsyncGenerator[Event, None]:
         """As `resume`, but yields what happens from now on."""
-        async for event in self.control.resume_and_follow(task_id, model=model):
+        async for event in self.tasks.resume_and_follow(task_id, model=model):
             yield event
 
     async def take_up(self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = "") -> Json:
         """As `resume`, or `answer` where one is given, but returns the task as soon as it runs."""
-        task, _ = await self.control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
+        task, _ = await self._control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
         return task.json()
 
     async def waiting(self, *, prefix: str = "") -> list[Json]:
@@ -187,7 +190,7 @@ class App:
 
         Each says what it asks (`kind`, and `calls` or `question`), since when, and how to `answer`.
         """
-        return [task.json() for task in await self.queries.waiting(prefix)]
+        return [task.json() for task in await self.tasks.waiting(prefix)]
 
     async def question(self, task_id: str) -> Json:
         """What a task waits with: {"interrupt_id", "kind"}, and "calls" of an approval, "question" of a question.
@@ -196,7 +199,7 @@ class App:
             UnknownTask.
             TaskError: it does not wait.
         """
-        return await self.queries.question(task_id)
+        return await self.tasks.question(task_id)
 
     async def answer(self, task_id: str, answer: Any, *, interrupt_id: str = "") -> Result:
         """Answer the question that a task waits with, and go on; returns its result when it ends.
@@ -212,18 +215,20 @@ class App:
             QuestionClosed: the question was answered already, or is not open any more.
             TaskError: the task does not wait.
         """
-        return await self.control.result(*await self.control.resume(task_id, answer=answer, interrupt_id=interrupt_id))
+        return await self._control.result(
+            *await self._control.resume(task_id, answer=answer, interrupt_id=interrupt_id)
+        )
 
     async def answer_and_follow(
         self, task_id: str, answer: Any, *, interrupt_id: str = ""
     ) -> AsyncGenerator[Event, None]:
         """As `answer`, but yields what happens from now on."""
-        async for event in self.control.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id):
+        async for event in self.tasks.resume_and_follow(task_id, answer=answer, interrupt_id=interrupt_id):
             yield event
 
     async def permissions(self, session_id: str | None = None, *, prefix: str = "") -> list[Json]:
         """The tools that need no further approval, in a session or in all whose names begin with `prefix`."""
-        return [permission.json() for permission in await self.queries.permissions(session_id, prefix)]
+        return [permission.json() for permission in await self.sessions.permissions(session_id, prefix)]
 
     async def revoke(self, session_id: str, *, tool: str = "", agent_id: str = "") -> int:
         """Withdraw the permissions of a session, or only of a tool or agent; returns how many there were."""
@@ -238,15 +243,15 @@ class App:
             UnknownTask.
             TaskError: it ended already, or the process that runs it does not answer.
         """
-        await self.stops.cancel(task_id)
+        await self._stops.cancel(task_id)
 
     def worker(self, concurrency: int) -> Worker:
         """What runs the tasks that other processes leave to this one; ConfigurationError over SQLite."""
-        return Worker(self._storage, self.registry, self._runner, self.modes, concurrency)
+        return Worker(self._storage, self.agents, self._runner, self.modes, concurrency)
 
     def stop_now(self, task_id: str) -> None:
         """Stop a running task without waiting for a boundary; it stays resumable."""
-        self.stops.stop_now(task_id)
+        self._stops.stop_now(task_id)
 
     async def drain(self, seconds: float) -> None:
         """Pause the tasks of this process, so that another one continues them; after `seconds` interrupt them."""
@@ -260,20 +265,7 @@ class App:
         Raises:
             UnknownTask: no task has that id.
         """
-        return (await self.queries.task(task_id)).json()
-
-    async def tasks(
-        self,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-        session_prefix: str = "",
-    ) -> list[Json]:
-        """Tasks, the latest first; `before` is the id that the last page ended with."""
-        tasks = await self.queries.tasks(agent_id, session_id, limit, before, session_prefix)
-        return [task.json() for task in tasks]
+        return (await self.tasks.get(task_id)).json()
 
     async def find_task(self, text: str) -> str:
         """The id of the task that `text` is, or the beginning of.
@@ -282,15 +274,15 @@ class App:
             UnknownTask: there is none.
             TaskError: there are several, or `text` is too short to tell.
         """
-        return await self.queries.find_task(text)
+        return await self.tasks.find(text)
 
     async def resumable(self) -> list[Json]:
         """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
-        return await self.queries.resumable()
+        return [found.json() for found in await self.tasks.resumable()]
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:
         """A task's durable events in their dict form, those after number `after`, at most `limit`."""
-        return await self.queries.events(task_id, after, limit)
+        return [to_dict(event) for event in await self.tasks.events(task_id, after, limit)]
 
     async def trace(self, task_id: str) -> Json:
         """Everything about a task: {"task": {…}, "events": […], "calls": […]}.
@@ -298,11 +290,11 @@ class App:
         Raises:
             UnknownTask: no task has that id.
         """
-        return await self.queries.trace(task_id)
+        return (await self.tasks.trace(task_id)).json()
 
     async def usage(self, agent_id: str | None = None) -> Json:
         """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
-        return await self.queries.usage(agent_id)
+        return await self.tasks.usage(agent_id)
 
     # Sessions.
 
@@ -312,7 +304,7 @@ class App:
         Raises:
             UnknownThread: nothing was said in it.
         """
-        return await self.queries.history(session_id)
+        return [*await self.sessions.history(session_id)]
 
     async def threads(self, *, limit: int = -1, prefix: str = "", search: str = "") -> list[Json]:
         """The sessions whose names begin with `prefix`, the last used first: title, turns, last message and status.
@@ -320,7 +312,7 @@ class App:
         `search` is a text in the title or in the first message, which is the title of a session that was not renamed.
         Of a damaged record lists show what can be read, with the status error; of a task, its error says what to do.
         """
-        return [thread.json() for thread in await self.queries.threads(limit, prefix, search)]
+        return [thread.json() for thread in await self.sessions.list(limit, prefix, search)]
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give a session a title; an empty one takes it back.
@@ -336,7 +328,7 @@ class App:
         Raises:
             UnknownThread.
         """
-        return await self.sessions.snapshots(session_id, limit, before)
+        return [found.json() for found in await self.sessions.snapshots(session_id, limit, before)]
 
     async def fork(self, from_session: str, checkpoint_id: str, *, session_id: str) -> Json:
         """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
@@ -346,7 +338,7 @@ class App:
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
         """
-        return await self.rewind.fork(from_session, checkpoint_id, session_id)
+        return _newest(await self.rewind.fork(from_session, checkpoint_id, session_id), session_id)
 
     # Going back. A snapshot's id may be shortened to its last six characters.
 
@@ -428,7 +420,7 @@ class App:
             ConfigurationError: the retention is not valid.
             UnknownThread, DamagedSession: of the session that is named.
         """
-        return asdict(await self.pruning.prune(Retention.of(retention), session_id, dry_run=dry_run, compact=True))
+        return asdict(await self.sessions.prune(Retention.of(retention), session_id, dry_run=dry_run, compact=True))
 
     async def export(self, session_id: str) -> Json:
         """A session as a JSON document that `import_` takes, here or elsewhere.
@@ -444,7 +436,7 @@ class App:
         Raises:
             InvalidMessage, InvalidExport, ThreadExists, ThreadBusy: nothing was stored.
         """
-        return await self.sessions.import_(document, session_id, user_id)
+        return _newest(await self.sessions.import_(document, session_id, user_id), session_id)
 
     async def recover(self, session_id: str, *, language: Language = "en") -> Json:
         """Repair a damaged session and go back to its newest readable state; first the database is copied.
@@ -456,7 +448,7 @@ class App:
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable: nothing was changed.
         """
-        return await self.sessions.recover(session_id, language)
+        return (await self.sessions.recover(session_id, language)).json()
 
     async def delete(self, session_id: str, *, keep_memory: bool = False) -> None:
         """Delete a session: its tasks, messages, snapshots, events and calls; its forks and exports stay.
@@ -483,7 +475,7 @@ class App:
             UnknownMode: listing the modes there are.
         """
         if default_mode:
-            self.control.check_mode(default_mode)
+            self._control.check_mode(default_mode)
         await self.sessions.set_default_mode(user_id, default_mode)
 
     async def rate(self, task_id: str, rating: int) -> None:
@@ -496,9 +488,14 @@ class App:
 
     async def close(self) -> None:
         """Pause what runs, end the MCP servers' sessions and close the database."""
-        await self.pruning.close()
+        await self._pruning.close()
         await self._runner.close()
-        await self.registry.close()
+        await self.agents.close()
         await self._storage.close()
         self.memory.close()
-        self.queries = self.control = self.sessions = self.rewind = self.pruning = cast(Any, Closed())
+        self.tasks = self.sessions = self.rewind = self._control = cast(Any, Closed())
+
+
+def _newest(task: Task | None, session_id: str) -> Json:
+    """A task; only the session's id where it has none, as in a graph that ran without the app."""
+    return task.json() if task else {"thread_id": session_id, "task_id": None, "status": None}

@@ -52,7 +52,7 @@ async def open_app(
     dispatch: str | None = None,
 ) -> App:
     """As `open`, for a caller that ends with `App.close`; `registry` is one of its own."""
-    registry = registry or Registry()
+    registry = Registry() if registry is None else registry
     if not isinstance(path, str | Path):
         raise ConfigurationError("path is {kind}: pass the path or the URL of a database.", kind=type(path).__name__)
     for agent in _listed(agents):
@@ -76,7 +76,7 @@ async def open_app(
         await storage.close()
         raise
     if policy:
-        app.pruning.start(policy)
+        app.sessions.prune_hourly(policy)
     start_export(app, os.environ)
     return app
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, wraps
 from inspect import signature
 from typing import Any, Self, TypeVar, cast
@@ -92,7 +92,7 @@ def _usable(agent: Agent, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     return tools
 
 
-class Registry:
+class Registry(Mapping[str, Agent]):
     """Agents by id, and what is built from them once; the first one registered is the default."""
 
     def __init__(self, agents: Iterable[Agent] = EXAMPLES, environ: Mapping[str, str] | None = None) -> None:
@@ -113,9 +113,17 @@ class Registry:
         self.memory: Memory = TransientMemory()
         self.ids = Ids()
 
-    @property
-    def agents(self) -> Mapping[str, Agent]:
-        return self._agents
+    def __getitem__(self, agent_id: str) -> Agent:
+        return self._agents[agent_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def register(self, agent: Agent, executor: Executor | None = None) -> None:
         """Add an agent, or replace the one of that id; its tools are resolved now, so a wrong one shows at once.

@@ -66,7 +66,7 @@ async def _written(path: Path) -> Sound:
     work.effects.clear()
     paused = await work.pause(path)
     async with work.opened(path) as app:
-        row = await app.queries.task(paused)
+        row = await app.tasks.get(paused)
         await app._runner.add_note(row, "and gently", Steered(task_id=paused, message="and gently"))
         return Sound(path, paused, await app.tasks(), await app.threads(), await app.trace(paused))
 
@@ -332,7 +332,7 @@ def test_a_fork_looks_at_the_rows_of_its_session_only(sound: Sound) -> None:
 async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(sound: Sound, tmp_path: Path) -> None:
     path = sound.copy(tmp_path)
     async with Work().opened(path) as app:
-        await app.queries._storage.sessions.put(Session("u", agent_id="a", model="offline"))
+        await app._storage.sessions.put(Session("u", agent_id="a", model="offline"))
     damage(path, "UPDATE sessions SET metadata = '{', model = X'ff'")
     async with Work().opened(path) as app:
         with pytest.raises(DamagedSession, match=r"(?i)choice of agent and model of session .u. is damaged"):
@@ -340,7 +340,7 @@ async def test_what_was_chosen_for_a_session_is_read_again_after_a_recovery(soun
         assert [*check_rows(path)] == ["u"]
         (said,) = (await app.recover("u"))["repaired"]
         assert "damaged: model, metadata; the default holds now" in said
-        chosen = await app.queries.session("u")
+        chosen = await app.sessions.choices("u")
         assert chosen and (chosen.agent_id, chosen.model, chosen.metadata) == ("a", "", {})
     assert check_rows(path) == {}
 

@@ -12,7 +12,7 @@ from segue.core.errors import ConfigurationError, TaskError
 from segue.core.retention import Retention
 from segue.core.timeline import Place
 from segue.runtime.history.retention import Pruning
-from segue.runtime.history.rewind import config_of
+from segue.runtime.thread_state import config_of
 
 from .worlds import World, look_at_once, note_the_turn, note_up_to, payments, snapshots, world
 

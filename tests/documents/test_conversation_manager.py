@@ -42,7 +42,7 @@ def cast(app: App) -> Callable[..., None]:
     """Put participants under the names `own` into the app."""
 
     def put(user: Any = None, bot: Any = None, api: Any = None) -> None:
-        names = app.registry.participants
+        names = app.agents.participants
         for table, given in ((names.users, user), (names.bots, bot), (names.apis, api)):
             if given is not None:
                 table.register("own", lambda setting, given=given: Does(given, [LOOK]))  # type: ignore[attr-defined]
@@ -167,7 +167,7 @@ async def test_only_the_user_ends_and_only_with_end_alone_on_a_line(app: App, ca
 
 async def test_a_refused_call_counts_and_its_hint_is_the_result(app: App, cast: Callable[..., None]) -> None:
     cast(bot=lambda c: calls("look") if len(c.utterances) < 30 else says("enough"), api=found)
-    app.registry.participants.controllers.register("never", lambda setting: Never())
+    app.agents.participants.controllers.register("never", lambda setting: Never())
     config = ConversationConfig(
         bot_mode="own", api_mode="own", controllers=["never"], bot_action_limit=3, conversation_turn_limit=1
     )
@@ -334,7 +334,7 @@ async def test_a_segue_agent_in_any_mode_is_the_bot_and_its_calls_go_through_the
         user_mode="scripted_user", script=["北京有什么景点？"], bot_mode=f"segue:{mode}", bot_agent="travel",
         api_mode="tools", controllers=["never"],
     )  # fmt: skip
-    app.registry.participants.controllers.register("never", lambda setting: Never())
+    app.agents.participants.controllers.register("never", lambda setting: Never())
 
     conversation = await converse(app, config)
 

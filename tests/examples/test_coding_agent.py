@@ -50,7 +50,7 @@ async def test_a_plan_is_carried_out_in_rounds_with_its_log_in_a_memory_file(too
         done = await app.ask(PLAN, session_id="calc", agent="coder")
         (file,) = await app.memory.files()
         log = await app.memory.show(file["name"])
-        model = app.registry.agent("coder").model
+        model = app.agents.agent("coder").model
     assert (done["success"], done["mode"]) == (True, "controller")
     assert [entry["branch"] for entry in log["entries"]][:6] == [step["action"] for step in done["history"]]
     assert {entry["task_id"] for entry in log["entries"]} == {done["task_id"]}

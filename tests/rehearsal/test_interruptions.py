@@ -45,9 +45,9 @@ class Counted:
         return found(conversation)
 
     def enter(self, app: App) -> None:
-        specs = [tool.spec for tool in app.registry.tools_for(app.registry.agent("travel")).values()]
-        app.registry.participants.users.register("own", lambda setting: Does(self.user))
-        app.registry.participants.apis.register("own", lambda setting: Does(self.api, list(map(dict, specs))))
+        specs = [tool.spec for tool in app.agents.tools_for(app.agents.agent("travel")).values()]
+        app.agents.participants.users.register("own", lambda setting: Does(self.user))
+        app.agents.participants.apis.register("own", lambda setting: Does(self.api, list(map(dict, specs))))
 
 
 async def undisturbed(config: ConversationConfig) -> str:
@@ -99,7 +99,7 @@ async def test_a_paused_conversation_is_returned_as_far_as_it_got_and_continues(
                     await app.pause(conversation.task_id)
                 return counted.user(conversation)
 
-        app.registry.participants.users.register("own", lambda setting: Pausing())
+        app.agents.participants.users.register("own", lambda setting: Pausing())
         paused = await converse(app, TRAVEL, conversation_id="talk")
         assert (await app.task(paused.task_id))["status"] == "paused"
         counted.enter(app)

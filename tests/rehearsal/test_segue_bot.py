@@ -26,7 +26,7 @@ async def test_the_agent_sees_the_apis_functions_and_their_errors_and_its_model_
     async with LoopbackServer(script) as server, segue.open(":memory:") as app:
         fields = {"model": "openai:x", "base_url": server.base_url, "api_key": "k", "protocol": "native"}
         app.register(Agent(agent_id="guide", tools=["calculator"], prompt="You are a guide.", **fields))
-        app.registry.participants.apis.register("own", lambda setting: Does(api, [SPEC]))
+        app.agents.participants.apis.register("own", lambda setting: Does(api, [SPEC]))
         config = ConversationConfig(
             user_mode="scripted_user", script=["Look!", "Thanks"], bot_mode="segue:react", bot_agent="guide",
             api_mode="own", seed=7,

@@ -69,7 +69,7 @@ async def test_many_tasks_use_few_threads_and_descriptors_and_run_in_their_order
         assert names.count("segue-heartbeat") == 1
         assert len(os.listdir("/proc/self/fd")) - before < 40
         assert [(await app.task(task_id))["status"] for task_id in tasks] == ["running"] * 3 + ["pending"] * 9
-        assert len(app.queries.running()) == 12
+        assert len(app.tasks.running()) == 12
         held.gate.set()
         assert {await ended(app, task_id) for task_id in tasks} == {"done"}
         assert held.most <= 3

@@ -78,13 +78,13 @@ async def working(database: Path, *agents: Agent) -> AsyncIterator[tuple[App, Ca
 
 async def reported(app: App, workers: int) -> None:
     """Wait until so many workers are known."""
-    while len(await app.queries.workers()) < workers:  # noqa: ASYNC110 - nothing tells of it
+    while len(await app.tasks.workers()) < workers:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
 
 
 async def stopping_soon(app: App, task_id: str) -> None:
     """Wait until a running task was told to stop at its next boundary."""
-    while (run := app.control.run_of(task_id)) and not run.reason:  # noqa: ASYNC110 - nothing tells of it
+    while (run := app._runner.run_of(task_id)) and not run.reason:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
 
 
@@ -122,7 +122,7 @@ async def test_a_task_that_waits_for_a_worker_keeps_its_session_and_says_so(
     task_id = await start(sender)
     following = aiter(sender.follow(task_id))
     assert (await anext(following)).type == "waiting"
-    assert [task.task_id for task in await sender.queries.waiting_for_worker()] == [task_id]
+    assert [task.task_id for task in await sender.tasks.waiting_for_worker()] == [task_id]
     assert await sender.resumable() == []
     with pytest.raises(ThreadBusy):
         await start(sender)

@@ -199,13 +199,13 @@ def test_a_tenant_has_only_so_many_tasks_running(serve: Any, held: Held) -> None
 def test_probes_do_not_write_to_the_database_each_time(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve(ROOMY)
     app, written = served.service.app, []
-    check = app.queries.check_writable
+    check = app.tasks.check_writable
 
     async def counted() -> None:
         written.append(1)
         await check()
 
-    monkeypatch.setattr(app.queries, "check_writable", counted)
+    monkeypatch.setattr(app.tasks, "check_writable", counted)
     with served.client() as client:
         began = time.monotonic()
         assert {client.get("/readyz").status_code for _ in range(30)} == {200}

@@ -15,6 +15,8 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
 )
+from segue.core.records import Task
+from segue.core.task_status import TaskStatus
 from segue.server.openai.completion import RESTARTED
 from segue.server.responses.output import Output
 from segue.server.responses.segment import Segment
@@ -31,7 +33,10 @@ CALLED = [ToolCall(**CALL, **IDS), ToolResult(**CALL, result={"success": 1}, **I
 
 
 def segment() -> Segment:
-    return Segment({"task_id": "t", "agent_id": "a", "client_tools": [], "status": "done"}, 0, {}, ())
+    ids = {"task_id": "t", "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
+    nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))
+    rest: Json = {**ids, **nothing, "message": "go", "notes": [], "created_at": 0.0, "updated_at": 0.0}
+    return Segment(Task(**rest, status=TaskStatus.DONE), 0, {}, ())
 
 
 def sent(events: Sequence[Event], answer: str, after: int = -1) -> tuple[list[Json], list[Json]]:

@@ -109,7 +109,7 @@ def test_an_error_of_ours_is_told_by_an_id_that_leads_to_its_trace_in_the_log(
         async def broken(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError("the inside")
 
-        monkeypatch.setattr(served.service.app, "threads", broken)
+        monkeypatch.setattr(served.service.app.sessions, "list", broken)
         answered = client.get("/api/sessions", headers={"X-Request-Id": "find-me"})
     assert answered.status_code == 500
     error = answered.json()["error"]

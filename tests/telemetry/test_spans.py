@@ -57,7 +57,7 @@ async def recorded(*script: Any, message: str = "the secret message") -> TaskTra
     """The trace of one task of an agent whose model says what the script says."""
     async with segue.open(":memory:", agents=[agent(*script)]) as app:
         result = await app.ask(message, agent="shop", session_id="ann")
-        return await app.queries.recorded(result.task_id)
+        return await app.tasks.trace(result.task_id)
 
 
 def by_name(spans: list[ReadableSpan]) -> dict[str, ReadableSpan]:
@@ -142,9 +142,7 @@ async def test_a_failed_task_is_an_error() -> None:
     async with segue.open(":memory:", agents=[agent()]) as app:
         task = await app.start("hello", agent="shop")
         assert [event async for event in app.follow(task["task_id"])]
-        (root,) = [
-            span for span in spans_of(await app.queries.recorded(task["task_id"]), resource()) if not span.parent
-        ]
+        (root,) = [span for span in spans_of(await app.tasks.trace(task["task_id"]), resource()) if not span.parent]
     assert root.status.status_code == StatusCode.ERROR
     assert (root.attributes or {})["segue.task.status"] == "error"
 
@@ -162,7 +160,7 @@ async def test_a_call_under_way_when_its_task_was_cancelled_has_a_span_with_an_u
         task = await app.start("hold it", agent="shop")
         await asyncio.wait_for(begun.wait(), 60)
         await app.cancel(task["task_id"])
-        found = by_name(spans_of(await app.queries.recorded(task["task_id"]), resource()))
+        found = by_name(spans_of(await app.tasks.trace(task["task_id"]), resource()))
     held, root = found["execute_tool hold"], found["invoke_agent shop"]
     assert (held.attributes or {})["error.type"] == "unknown_outcome"
     assert (root.status.status_code, (root.attributes or {})["segue.task.status"]) == (StatusCode.UNSET, "cancelled")

@@ -83,7 +83,7 @@ async def ready(app: App, count: int) -> None:
     """Wait until so many workers are there."""
 
     async def all_there() -> bool:
-        return len(await app.queries.workers()) >= count
+        return len(await app.tasks.workers()) >= count
 
     await until(all_there)
 

@@ -73,7 +73,7 @@ async def test_without_a_worker_the_process_runs_its_tasks_itself_or_they_wait(
         task = await app.start(**paying("later", 0))
         following = aiter(app.follow(task["task_id"]))
         assert (await anext(following)).type == "waiting"
-        assert [row.task_id for row in await app.queries.waiting_for_worker()] == [task["task_id"]]
+        assert [row.task_id for row in await app.tasks.waiting_for_worker()] == [task["task_id"]]
         with pytest.raises(ThreadBusy):
             await app.start(**paying("later", 0))
         workers.start()
@@ -88,7 +88,7 @@ async def test_a_worker_without_the_agent_leaves_its_tasks(workers: Fleet, postg
         assert "task_complete" in [event.type async for event in app.follow(row["task_id"])]
         app.register(app.agents["data"].model_copy(update={"agent_id": "unknown"}))
         row = await app.start("你好", mode="direct", agent="unknown", model="offline")
-        assert [task.task_id for task in await app.queries.waiting_for_worker()] == [row["task_id"]]
+        assert [task.task_id for task in await app.tasks.waiting_for_worker()] == [row["task_id"]]
         await app.cancel(row["task_id"])
 
 

@@ -32,8 +32,8 @@ async def find_task(app: "App", text: str) -> str:
     """
     if text != LATEST:
         return await app.find_task(text)
-    for task in await app.tasks(limit=1):
-        return str(task["task_id"])
+    for task in await app.tasks.list(limit=1):
+        return task.task_id
     raise NothingStored
 
 
@@ -45,6 +45,6 @@ async def find_session(app: "App", name: str) -> str:
     """
     if name != LATEST:
         return name
-    for session in await app.threads(limit=1):
-        return str(session["thread_id"])
+    for session in await app.sessions.list(1):
+        return session.thread_id
     raise NothingStored

@@ -104,7 +104,7 @@ class Settings:
 
         opening = open_app(self.database, agents=self.agents(), modes=self.modes(), max_running=max_running)
         async with opening.when_reachable() if serving else opening as app:
-            app.registry.agents_file = self.agents_path
+            app.agents.agents_file = self.agents_path
             yield app
 
     @asynccontextmanager

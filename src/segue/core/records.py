@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from .attachments import read_attachment
 from .errors import DamagedRow, DatabaseDamaged, StorageError
-from .events import TYPES, Event, from_dict
+from .events import TYPES, Event, from_dict, to_dict
 from .row_validators import IDS, LAST, is_valid_event, valid_values
-from .task_status import TaskStatus
+from .task_status import ENDED, TaskStatus
 
 Json = dict[str, Any]
 R = TypeVar("R")
@@ -101,6 +101,11 @@ class Task(NewTask):
     answer: Annotated[Annotated[Json, AfterValidator(_answer)] | None, STORED_AS_JSON]
     rating: Literal[1, 2, 3, 4, 5] | None
     copy_of: str | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is finished for good: answered, failed with a result, or cancelled."""
+        return self.status in ENDED or (self.status == TaskStatus.ERROR and self.result is not None)
 
     def json(self) -> Json:
         """The public form, in which `requested` is called `wanted`."""
@@ -367,6 +372,11 @@ class TaskTrace:
     task: Task
     events: list[Event]
     calls: list[Call]
+
+    def json(self) -> Json:
+        """The public form."""
+        calls = [call.json() for call in self.calls]
+        return {"task": self.task.json(), "events": [*map(to_dict, self.events)], "calls": calls}
 
 
 class Row(Protocol):

@@ -39,7 +39,7 @@ class RegistryCoordinator:
     @classmethod
     def of(cls, app: Any, agent: str = "") -> "RegistryCoordinator":
         """The coordinator over what is registered in an app."""
-        return cls(app.registry, agent)
+        return cls(app.agents, agent)
 
     async def get_context_async(self, text: str, /) -> Context:
         """The same for every request: all of it is known beforehand.
@@ -47,7 +47,7 @@ class RegistryCoordinator:
         Raises:
             UnknownAgent: listing the ones there are.
         """
-        asked = [self._registry.agent(self._agent)] if self._agent else list(self._registry.agents.values())
+        asked = [self._registry.agent(self._agent)] if self._agent else list(self._registry.values())
         tools = {name: tool for agent in asked for name, tool in self._registry.tools_for(agent).items()}
         rules = _lines(asked[0].prompt) if self._agent else []
         known = [f"{agent.agent_id}: {agent.description}" for agent in asked if agent.description]

@@ -1,17 +1,18 @@
 """The run that an engine follows: a task of an app."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
 from ..app import App
 from ..core.errors import TaskError
-from ..core.events import Event, Lifecycle, from_dict
-from ..core.task_status import ENDED
+from ..core.events import Event, Lifecycle
+from ..core.task_status import ENDED, TaskStatus
 from ..nodes.lifecycle.gate import GATE, Gate
-from ..runtime.request import MessageOptions
+from ..runtime.control import Started
+from ..runtime.request import MessageOptions, Request
 
 
 class TaskRun:
@@ -59,36 +60,36 @@ class TaskRun:
         Raises:
             UnknownTask: the database has no such task.
         """
-        row = await self.app.task(self.task_id)
-        events = [from_dict(form) for form in await self.app.events(self.task_id)]
+        task = await self.app.tasks.get(self.task_id)
+        events = [*await self.app.tasks.events(self.task_id)]
         self._seen = max((event.seq for event in events), default=0)
         self.stale = False
         await self._refresh()
-        return row["message"], events
+        return task.message, events
 
     async def start(self, text: str) -> None:
         """Begin a new task; errors as of `App.start`."""
-        await self._begin(self.app.start(text, **self._options))
+        await self._begin(self.app.tasks.start(Request.of(text, self._options)))
 
     async def resume(self, answer: Any = None) -> None:
         """Take the task up again, with a person's answer if it waits for one; errors as of `App.take_up`."""
-        async for _ in self.app.queries.follow(self.task_id, self._seen):
+        async for _ in self.app.tasks.follow(self.task_id, self._seen):
             pass  # an earlier run that was left comes to its boundary first
-        await self._begin(self.app.take_up(self.task_id, answer=answer))
+        await self._begin(self.app.tasks.resume(self.task_id, answer=answer))
 
-    async def _begin(self, starting: Any) -> None:
+    async def _begin(self, starting: Coroutine[Any, Any, Started]) -> None:
         """Have the app run the task behind a gate."""
         self._gate = Gate()
         context = copy_context()
         context.run(GATE.set, self._gate)
-        known = await self.app.events(self.task_id, after=self._seen) if self.task_id else []
-        self._gate.tell(sum(form["type"] == Lifecycle.type for form in known))
-        row = await asyncio.create_task(starting, context=context)
-        self.task_id, self.session_id = row["task_id"], row["thread_id"]
+        known = await self.app.tasks.events(self.task_id, after=self._seen) if self.task_id else []
+        self._gate.tell(sum(isinstance(event, Lifecycle) for event in known))
+        task, _ = await asyncio.create_task(starting, context=context)
+        self.task_id, self.session_id = task.task_id, task.thread_id
         self._follow()
 
     def _follow(self) -> None:
-        self._events = self.app.queries.follow(self.task_id, self._seen)
+        self._events = self.app.tasks.follow(self.task_id, self._seen)
 
     async def next(self) -> Event | None:
         """The next event; None where the task has come to its end or to a boundary.
@@ -155,14 +156,14 @@ class TaskRun:
 
     async def _refresh(self) -> None:
         """See whether the task can go on, and whether it waits for a person."""
-        row = await self.app.task(self.task_id)
-        self.session_id = row["thread_id"]
-        self.unfinished = row["status"] not in ENDED and not row["result"]
-        self.question = await self.app.question(self.task_id) if row["status"] == "waiting" else None
+        task = await self.app.tasks.get(self.task_id)
+        self.session_id = task.thread_id
+        self.unfinished = task.status not in ENDED and not task.result
+        self.question = await self.app.question(self.task_id) if task.status == TaskStatus.WAITING else None
 
     async def _raise_failure(self) -> None:
-        row = await self.app.task(self.task_id)
-        if row["status"] == "cancelled":
+        task = await self.app.tasks.get(self.task_id)
+        if task.status == TaskStatus.CANCELLED:
             raise TaskError("Task {task_id} was cancelled: give the engine a new goal.", task_id=self.task_id)
-        if row["status"] == "error" and not row["result"]:
-            raise TaskError(str(row["error"]))
+        if task.status == TaskStatus.ERROR and not task.result:
+            raise TaskError(str(task.error))

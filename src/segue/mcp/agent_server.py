@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import NoBackChannelError
@@ -34,11 +34,13 @@ from ..app import App
 from ..core.agents import Agent
 from ..core.errors import InvalidAnswer, SegueError, UnknownTask
 from ..core.events import Action, Event, RecursionStart, StepUpdate, ToolCall
-from ..core.records import Json, RequestKey
+from ..core.records import Json, RequestKey, Task
+from ..core.task_status import TaskStatus
 from ..prompts.clients import no_answer, progress
 from ..prompts.elicitation import answer_of, answer_schema, ask_again, question_text, verdict_of
 from ..prompts.errors import render
 from ..prompts.language import Language
+from ..runtime.request import Request
 
 INPUT_REQUIRED_SINCE = "2026-07-28"
 """The protocol version from which on a call that needs input is answered with what it needs."""
@@ -110,10 +112,10 @@ class AgentServer:
             task, after = await self._begin(ctx, params)
             while True:
                 await self._follow(ctx, task, after)
-                task = await self._app.task(task["task_id"])
-                if task["status"] != "waiting":
+                task = await self._app.tasks.get(task.task_id)
+                if task.status != TaskStatus.WAITING:
                     return _result(task, self._prefix_of(ctx))
-                question = await self._app.question(task["task_id"])
+                question = await self._app.question(task.task_id)
                 answer = await self._ask(ctx, task, question)
                 if not isinstance(answer, ElicitResult):
                     return answer
@@ -126,43 +128,44 @@ class AgentServer:
 
     # A task.
 
-    async def _begin(self, ctx: Context, params: CallToolRequestParams) -> tuple[Json, int]:
+    async def _begin(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, int]:
         """The task of a call: a new one, or the one whose question it answers."""
         prefix = self._prefix_of(ctx)
         if params.request_state:
             return await self._answered(ctx, params)
         call = Call.model_validate(params.arguments or {})
-        thread_id = prefix + (call.session_id or self._app.registry.ids.thread())
+        thread_id = prefix + (call.session_id or self._app.sessions.new_id())
         key = _key(ctx, prefix, params)
-        if known := await self._app.queries.known(key):
-            return await self._app.task(known.task_id), known.seq
-        latest = await self._app.tasks(session_id=thread_id, limit=1)
-        if latest and latest[0]["status"] == "waiting":
-            question = await self._app.question(latest[0]["task_id"])
-            return await self._resume(ctx, latest[0], question, answer_of(question, call.message), key)
+        if known := await self._app.tasks.known(key):
+            return await self._app.tasks.get(known.task_id), known.seq
+        latest = await self._app.tasks.newest(thread_id)
+        if latest and latest.status == TaskStatus.WAITING:
+            question = await self._app.question(latest.task_id)
+            return await self._resume(ctx, latest, question, answer_of(question, call.message), key)
         with self._admit(ctx, thread_id):
-            task = await self._app.start(
+            request = Request(
                 call.message,
                 session_id=thread_id,
                 agent=params.name,
                 mode=call.mode or "",
                 user_id=f"{prefix}default",
                 steer=True,
-                idempotency_key=key or "",
+                key=key,
             )
+            task, _ = await self._app.tasks.start(request)
         return task, 0
 
-    async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Json, int]:
+    async def _answered(self, ctx: Context, params: CallToolRequestParams) -> tuple[Task, int]:
         """The task whose question a call brings the answer to; what a client sends back is not trusted."""
-        task = await self._app.task(str(params.request_state))
-        if not task["thread_id"].startswith(self._prefix_of(ctx)):
-            raise UnknownTask(task["task_id"])
+        task = await self._app.tasks.get(str(params.request_state))
+        if not task.thread_id.startswith(self._prefix_of(ctx)):
+            raise UnknownTask(task.task_id)
         answer = (params.input_responses or {}).get(_ANSWER)
-        if task["status"] != "waiting" or not isinstance(answer, ElicitResult):
+        if task.status != TaskStatus.WAITING or not isinstance(answer, ElicitResult):
             return task, 0
-        return await self._take(ctx, task, await self._app.question(task["task_id"]), answer)
+        return await self._take(ctx, task, await self._app.question(task.task_id), answer)
 
-    async def _take(self, ctx: Context, task: Json, question: Json, answer: ElicitResult) -> tuple[Json, int]:
+    async def _take(self, ctx: Context, task: Task, question: Json, answer: ElicitResult) -> tuple[Task, int]:
         """Give the task what a person answered."""
         content = answer.content or {}
         if question["kind"] == "approval":
@@ -173,24 +176,24 @@ class AgentServer:
         return await self._resume(ctx, task, question, str(content.get(_ANSWER) or ""))
 
     async def _resume(
-        self, ctx: Context, task: Json, question: Json, answer: Any, key: RequestKey | None = None
-    ) -> tuple[Json, int]:
-        after = await self._app.queries.last_event(task["task_id"])
-        with self._admit(ctx, task["thread_id"]):
-            row, _ = await self._app.control.resume(
-                task["task_id"], answer=answer, interrupt_id=question["interrupt_id"], key=key
+        self, ctx: Context, task: Task, question: Json, answer: Any, key: RequestKey | None = None
+    ) -> tuple[Task, int]:
+        after = await self._app.tasks.last_event(task.task_id)
+        with self._admit(ctx, task.thread_id):
+            row, _ = await self._app.tasks.resume(
+                task.task_id, answer=answer, interrupt_id=question["interrupt_id"], key=key
             )
-        return row.json(), after
+        return row, after
 
-    async def _follow(self, ctx: Context, task: Json, after: int) -> None:
+    async def _follow(self, ctx: Context, task: Task, after: int) -> None:
         """Report progress until the task stops."""
-        async with aclosing(self._app.follow(task["task_id"], after)) as events:
+        async with aclosing(self._app.follow(task.task_id, after)) as events:
             async for event in events:
                 if text := _progress(event, _language(task)):
                     await ctx.session.report_progress(event.seq, None, text)
 
     async def _ask(
-        self, ctx: Context, task: Json, question: Json
+        self, ctx: Context, task: Task, question: Json
     ) -> ElicitResult | CallToolResult | InputRequiredResult:
         """A person's answer, or what the client is to do for one."""
         form = ElicitRequestFormParams(
@@ -199,13 +202,13 @@ class AgentServer:
         if ctx.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
             if ctx.protocol_version >= INPUT_REQUIRED_SINCE:
                 needed: InputRequests = {_ANSWER: ElicitRequest(params=form)}
-                return InputRequiredResult(input_requests=needed, request_state=task["task_id"])
+                return InputRequiredResult(input_requests=needed, request_state=task.task_id)
             try:
                 return await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
             except NoBackChannelError:
                 pass
         prefix = self._prefix_of(ctx)
-        return _result(task, prefix, ask_again(question, task["thread_id"].removeprefix(prefix), _language(task)))
+        return _result(task, prefix, ask_again(question, task.thread_id.removeprefix(prefix), _language(task)))
 
 
 def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey | None:
@@ -216,8 +219,8 @@ def _key(ctx: Context, prefix: str, params: CallToolRequestParams) -> RequestKey
     return RequestKey(f"{prefix}{named}", sha256(asked.encode()).hexdigest())
 
 
-def _language(task: Json) -> Language:
-    return task["language"] or "en"
+def _language(task: Task) -> Language:
+    return task.language or "en"
 
 
 def _progress(event: Event, language: Language) -> str:
@@ -234,20 +237,20 @@ def _progress(event: Event, language: Language) -> str:
     return ""
 
 
-def _result(task: Json, prefix: str, text: str = "") -> CallToolResult:
+def _result(task: Task, prefix: str, text: str = "") -> CallToolResult:
     """The result of a task that stopped; `text` is what a person is asked."""
-    result = task["result"] or {}
-    answer = text or result.get("answer") or task["error"] or no_answer(_language(task))
+    result = task.result or {}
+    answer = text or result.get("answer") or task.error or no_answer(_language(task))
     about = Answered(
         answer=answer,
-        session_id=task["thread_id"].removeprefix(prefix),
-        task_id=task["task_id"],
-        status=task["status"],
+        session_id=task.thread_id.removeprefix(prefix),
+        task_id=task.task_id,
+        status=cast(Any, str(task.status)),
     )
     return CallToolResult(
         content=[TextContent(type="text", text=answer)],
         structured_content=about.model_dump(),
-        is_error=task["status"] == "error",
+        is_error=task.status == TaskStatus.ERROR,
     )
 
 

@@ -86,13 +86,13 @@ class SegueBot:
             model=self._setting.model,
             language=conversation.language,
         )
-        return await self._app.control.result(*await self._app.control.start(request))
+        return await self._app.tasks.result(*await self._app.tasks.start(request))
 
     async def _gone_on(self, task: Json) -> Json:
         """The result of a task that began before, perhaps in another process."""
         task_id = task["task_id"]
-        if (run := self._app.control.run_of(task_id)) and run.task:
-            return await self._app.control.result(run.row, run.task)
+        if started := self._app.tasks.started(task_id):
+            return await self._app.tasks.result(*started)
         if task["status"] == TaskStatus.WAITING:
             return {"status": task["status"], "task_id": task_id}
         if task["result"]:
@@ -102,12 +102,12 @@ class SegueBot:
     async def _given(self, task_id: str, question: Json, result: Json) -> Json:
         """What the task comes to with the result of its call."""
         answer = {"interrupt_id": question["interrupt_id"], "value": result}
-        return await self._app.control.result(*await self._app.control.resume_with(task_id, answer))
+        return await self._app.tasks.result(*await self._app.tasks.resume_with(task_id, answer))
 
 
 def attach(app: App) -> None:
     """Make the app's agents available as bots, under `segue:<mode>`."""
-    app.registry.participants.bots.register(AGENT_BOT, partial(SegueBot, app))
+    app.agents.participants.bots.register(AGENT_BOT, partial(SegueBot, app))
 
 
 async def release(app: App, conversation_id: str) -> None:

@@ -56,7 +56,7 @@ async def converse(
             if isinstance(event, Uttered):
                 on_utterance(Utterance.of(event.utterance))
         if begun:
-            await app.control.result(*begun)
+            await app.tasks.result(*begun)
         if (begun := await _answered(app, task_id, person)) is None:
             break
     conversation = await load_conversation(app, session_id)
@@ -67,28 +67,26 @@ async def converse(
 
 async def _begun(app: App, config: ConversationConfig, session_id: str) -> tuple[str, Started | None]:
     """The conversation's task, and its run unless it ended or waits."""
-    known = await app.tasks(session_id=session_id, limit=1)
-    if not known:
+    task = await app.tasks.newest(session_id)
+    if task is None:
         check_config(app, config)
         if config.has_agent:
             await _check_bot_session(app, bot_session(session_id))
         message = config.model_dump_json(exclude_defaults=True)
         request = Request(message, session_id=session_id, agent=config.bot_agent, language=config.language)
-        started = await app.control.start(request, unlisted=MODE)
+        started = await app.tasks.start(request, unlisted=MODE)
         return started[0].task_id, started
-    task = known[0]
-    if task["mode"] != MODE:
+    if task.mode != MODE:
         raise ThreadExists(session_id)
-    if config not in (read_config(task["message"]), ConversationConfig()):
+    if config not in (read_config(task.message), ConversationConfig()):
         raise ConfigurationError(
             "The conversation {session_id} has another configuration: leave the options out to continue it, or "
             "choose another name.",
             session_id=session_id,
         )
-    if (run := app.control.run_of(task["task_id"])) and run.task:
-        return task["task_id"], (run.row, run.task)
-    over = task["result"] or task["status"] in (*ENDED, TaskStatus.WAITING)
-    return task["task_id"], None if over else await app.control.resume(task["task_id"])
+    over = task.result or task.status in (*ENDED, TaskStatus.WAITING)
+    running = app.tasks.started(task.task_id)
+    return task.task_id, running or (None if over else await app.tasks.resume(task.task_id))
 
 
 def check_config(app: App, config: ConversationConfig) -> None:
@@ -98,8 +96,8 @@ def check_config(app: App, config: ConversationConfig) -> None:
         ConfigurationError, UnknownAgent.
     """
     attach(app)
-    agent = app.registry.agent(config.bot_agent)
-    work = NodeContext(services_of(app.registry, lambda _: None), RunContext(), agent)
+    agent = app.agents.agent(config.bot_agent)
+    work = NodeContext(services_of(app.agents, lambda _: None), RunContext(), agent)
     language = config.language or "en"
     user_of(config, work, language)
     bot_of(config, work, language)
@@ -113,19 +111,19 @@ async def _check_bot_session(app: App, session_id: str) -> None:
         InvalidMessage, ThreadExists.
     """
     check_session(session_id)
-    if await app.tasks(session_id=session_id, limit=1):
+    if await app.tasks.newest(session_id):
         raise ThreadExists(session_id)
 
 
 async def _answered(app: App, task_id: str, person: Person | None) -> Started | None:
     """Ask the person, if the task waits for one, and go on; None if it does not, or nobody answers."""
-    if person is None or (await app.task(task_id))["status"] != TaskStatus.WAITING:
+    if person is None or (await app.tasks.get(task_id)).status != TaskStatus.WAITING:
         return None
     question = await app.question(task_id)
     reply = await person(question)
     if reply is None:
         return None
-    return await app.control.resume_with(task_id, {"interrupt_id": question["interrupt_id"], "value": reply})
+    return await app.tasks.resume_with(task_id, {"interrupt_id": question["interrupt_id"], "value": reply})
 
 
 async def load_conversation(app: App, conversation_id: str) -> Conversation:
@@ -134,19 +132,18 @@ async def load_conversation(app: App, conversation_id: str) -> Conversation:
     Raises:
         UnknownThread: there is none of that id.
     """
-    tasks = await app.tasks(session_id=conversation_id, limit=1)
-    if not tasks or tasks[0]["mode"] != MODE:
+    task = await app.tasks.newest(conversation_id)
+    if task is None or task.mode != MODE:
         raise UnknownThread(conversation_id)
-    task = tasks[0]
-    forms = [form for form in await app.events(task["task_id"]) if form["type"] == "utterance"]
-    ended: Json = (task["result"] or {}).get("conversation", {})
-    config = read_config(task["message"])
+    events = await app.tasks.events(task.task_id)
+    ended: Json = (task.result or {}).get("conversation", {})
+    config = read_config(task.message)
     return Conversation(
         conversation_id=conversation_id,
         config=config,
-        utterances=tuple(Utterance.of(form["data"]["utterance"]) for form in forms),
+        utterances=tuple(Utterance.of(event.utterance) for event in events if isinstance(event, Uttered)),
         state=ended.get("state", {}),
         ending=ending_of(ended) if ended else None,
         language=ended.get("language", config.language or "en"),
-        task_id=task["task_id"],
+        task_id=task.task_id,
     )

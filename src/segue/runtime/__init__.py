@@ -4,6 +4,6 @@
 - Run: `runner`, `run`, `capacity`, `thread_state`, `bot_sessions`
 - Ownership of a session: `lease_holder`, `heartbeat`
 - Several processes: `dispatch`, `worker`, `takeover`, `notices`, `relay`
-- Read and follow: `queries`, `projection`, `reply_stream`, `event_stream`, `observer`
+- Read and follow: `tasks`, `projection`, `reply_stream`, `event_stream`, `observer`
 - Sessions: `sessions`, `history`, `recovery`, `copies`, `exported_files`
 """

@@ -1,7 +1,7 @@
 """Control of tasks: start, resume, answer, steer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
+from ..checkpoints.storage import Storage
 from ..core.agents import Agent
-from ..core.errors import InvalidMessage, KeyUsed, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
-from ..core.events import Event, Resumed, Steered
+from ..core.errors import InvalidMessage, KeyUsed, QuestionClosed, TaskError, TaskUnfinished, ThreadBusy, UnknownMode
+from ..core.events import Resumed, Steered
 from ..core.question import CLIENT_CALLS, read_answer, read_results
 from ..core.records import Json, NewTask, RequestKey, Session, Task
 from ..core.result import Result
@@ -24,15 +25,15 @@ from ..prompts.language import language_of
 from ..registry import CONTROL_NAMES, Registry
 from ..tools.adapters.client import client_tool_specs
 from .cancellation import stopped
+from .event_stream import EventStream
 from .extraction import extract
 from .message_files import MessageFile, MessageFiles, check_accepted
 from .notices import LOOK_EVERY
-from .queries import Queries
 from .recovery import make_again
-from .request import Request
-from .run import Run
+from .request import Request, known_request
+from .run import question_of
 from .runner import Runner, thread_config
-from .sessions import Sessions, check_session
+from .sessions import check_session
 from .stops import STOP_SECONDS, Stops
 from .thread_state import state_at
 
@@ -48,19 +49,19 @@ class Control:
 
     def __init__(
         self,
+        storage: Storage,
         registry: Registry,
         runner: Runner,
-        queries: Queries,
-        sessions: Sessions,
+        stream: EventStream,
         files: MessageFiles,
         stops: Stops,
         modes: Mapping[str, ModeGraph],
     ) -> None:
+        self._storage = storage
         self._registry = registry
         self._runner = runner
-        self._queries = queries
-        self._sessions = sessions
-        self._dispatch = queries.dispatch
+        self._stream = stream
+        self._dispatch = stream.dispatch
         self._files = files
         self._stops = stops
         self._ids = registry.ids
@@ -100,7 +101,7 @@ class Control:
         Raises:
             KeyUsed: for another request.
         """
-        known = await self._queries.known(key)
+        known = await known_request(self._storage.requests, key)
         if known is None:
             return None
         task, run = await self._runner.tasks.get(known.task_id), self._runner.run_of(known.task_id)
@@ -112,13 +113,13 @@ class Control:
         Raises:
             TaskError: it failed, and can be resumed.
         """
-        async for _ in self._queries.follow(task_id, streams=False):
+        async for _ in self._stream.follow(task_id, streams=False):
             pass
         task = await self._runner.tasks.get(task_id)
         if task.status == TaskStatus.ERROR and not task.result:
             raise TaskError("Task {task_id} failed: {error}", task_id=task_id, error=task.error)
         if task.status == TaskStatus.WAITING:
-            question = await self._queries.question(task_id)
+            question = await self.question(task_id)
             return {**stopped(task), "status": "waiting", "question": question}
         return task.result or stopped(task)
 
@@ -129,7 +130,7 @@ class Control:
 
     async def _start(self, request: Request, unlisted: str) -> Started:
         thread_id = request.session_id or self._ids.thread()
-        chosen = await self._queries.session(thread_id) or Session(thread_id)
+        chosen = await self._storage.sessions.get(thread_id) or Session(thread_id)
         request = replace(
             request, model=request.model or (chosen.model if request.agent in ("", chosen.agent_id) else "")
         )
@@ -189,7 +190,7 @@ class Control:
     async def _mode(self, request: Request, agent: Agent) -> str:
         mode = request.mode
         if not mode:
-            preferred = await self._sessions.default_mode(request.user_id)
+            preferred = await self._storage.preferences.default_mode(request.user_id)
             mode = preferred if preferred in self.modes else agent.mode
         self.check_mode(mode)
         return mode
@@ -278,7 +279,7 @@ class Control:
         async with self._runner.leased(row.thread_id, wait) as begin:
             row = await self._runner.tasks.get(task_id)
             if checked:
-                await self._queries.open_question(task_id, checked["interrupt_id"])
+                await self.open_question(task_id, checked["interrupt_id"])
             await self._check_resumable(row, checked)
             self._registry.model_for(agent, model or row.model)
             changes = {"model": model or row.model, "answer": checked or row.answer, "requested": None}
@@ -293,15 +294,6 @@ class Control:
             row = await self._runner.move(row, status, events=events, key=key, release=leaves, **changes)
             return self._left(row) if leaves else (row, begin(row))
 
-    async def resume_and_follow(
-        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
-    ) -> AsyncGenerator[Event, None]:
-        """As `resume`, and the events from now on."""
-        seen = await self._queries.last_event(task_id)
-        await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
-        async for event in self._queries.follow(task_id, after=seen):
-            yield event
-
     async def result(self, row: Task, run: "asyncio.Task[Json] | None") -> Result:
         """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""
         try:
@@ -313,9 +305,38 @@ class Control:
         status = (await self._runner.tasks.get(row.task_id)).status
         return Result({**result, "task_id": row.task_id, "session_id": row.thread_id, "status": str(status)})
 
+    async def question(self, task_id: str) -> Json:
+        """What a task asks a person.
+
+        Raises:
+            UnknownTask, TaskError.
+        """
+        row = await self._runner.tasks.get(task_id)
+        state = await state_at(self._runner.graph, thread_config(row.thread_id))
+        asked = question_of(state.interrupts)
+        if row.status != TaskStatus.WAITING or not asked:
+            raise TaskError("Task {task_id} is {status}: it waits for no answer.", task_id=task_id, status=row.status)
+        return {**asked.value, "interrupt_id": asked.id}
+
+    async def open_question(self, task_id: str, interrupt_id: str) -> Json:
+        """What a task asks a person, which must be the question of that id, where one is given.
+
+        Raises:
+            UnknownTask.
+            TaskError: the task waits for no answer.
+            QuestionClosed: that question is not open; it says what is.
+        """
+        row = await self._runner.tasks.get(task_id)
+        if interrupt_id and row.status != TaskStatus.WAITING:
+            raise QuestionClosed(task_id, interrupt_id, status=row.status)
+        asked = await self.question(task_id)
+        if interrupt_id and asked["interrupt_id"] != interrupt_id:
+            raise QuestionClosed(task_id, interrupt_id, asked)
+        return asked
+
     async def _checked(self, task_id: str, answer: Any, interrupt_id: str) -> Json:
         """The answer to a task's question in the form that is stored."""
-        question = await self._queries.open_question(task_id, interrupt_id)
+        question = await self.open_question(task_id, interrupt_id)
         if calls := question.get(CLIENT_CALLS):
             results = read_results(answer, calls)
             return {"interrupt_id": question["interrupt_id"], "value": {"results": results}}
@@ -366,9 +387,10 @@ class Control:
                 task_id=latest.task_id,
             )
 
-    def run_of(self, task_id: str) -> Run | None:
-        """The run of a task that runs in this process."""
-        return self._runner.run_of(task_id)
+    def started(self, task_id: str) -> Started | None:
+        """A task that runs in this process, with its run."""
+        run = self._runner.run_of(task_id)
+        return (run.row, run.task) if run and run.task else None
 
     # A message that joins an unfinished task.
 
@@ -406,7 +428,7 @@ class Control:
         while row.status in ACTIVE:
             with suppress(TaskError):  # it may just have ended
                 await self._stops.pause(row.task_id)
-            if await self._queries.runs_elsewhere(row.task_id):
+            if await self._stream.runs_elsewhere(row.task_id):
                 await asyncio.sleep(LOOK_EVERY)
             row = await self._runner.tasks.get(row.task_id)
         return row

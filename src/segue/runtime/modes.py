@@ -129,5 +129,5 @@ def _registry(agents: Iterable[Agent]) -> Registry:
 def _context_of(registry: Registry) -> type[RunContext]:
     """The context whose form in Studio offers these agents."""
     about = f"id of an agent; empty: {registry.agent('').agent_id}"
-    field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry.agents]})
+    field = Field(default="", description=about, json_schema_extra={"enum": ["", *registry]})
     return create_model("RunContext", __base__=RunContext, agent=(str, field))

@@ -1,4 +1,9 @@
-"""Observers of the tasks that run in this process."""
+"""Observers and listeners of the tasks that run in this process; a listener that leaves does not stop the work."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..core.events import Event
 from ..core.records import Call, Task
@@ -21,3 +26,34 @@ class Observer:
 
     async def close(self) -> None:
         """The app closes: no task runs any more, the database is still open."""
+
+
+Queue = asyncio.Queue[Event | None]
+
+
+class Hub:
+    """Passes events to the queues of a task's listeners; None ends a queue."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, set[Queue]] = defaultdict(set)
+
+    @contextmanager
+    def listening(self, task_id: str) -> Iterator[Queue]:
+        """A queue that gets every event of the task from now on."""
+        queue: Queue = asyncio.Queue()
+        self._queues[task_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[task_id].discard(queue)
+            if not self._queues[task_id]:
+                del self._queues[task_id]
+
+    def publish(self, event: Event) -> None:
+        for queue in self._queues.get(event.task_id, ()):
+            queue.put_nowait(event)
+
+    def end(self, task_id: str) -> None:
+        """Tell the listeners that nothing more will come."""
+        for queue in self._queues.get(task_id, ()):
+            queue.put_nowait(None)

@@ -6,8 +6,9 @@ from enum import Enum
 from hashlib import sha256
 from typing import Any, Self, TypedDict
 
-from ..core.errors import InvalidMessage, UnknownOption
-from ..core.records import RequestKey
+from ..checkpoints.tables.request_keys import RequestKeys
+from ..core.errors import InvalidMessage, KeyUsed, UnknownOption
+from ..core.records import KnownRequest, RequestKey
 from .message_files import FileInput, fingerprint
 
 
@@ -86,3 +87,15 @@ class Request:
             whole = "\0".join([message, *map(fingerprint, given.get("files") or ())])
             key = RequestKey(key, sha256(whole.encode(errors="surrogatepass")).hexdigest()) if key else None
         return cls(message, key=key, **{name: value for name, value in given.items() if value is not None})
+
+
+async def known_request(requests: RequestKeys, key: RequestKey | None) -> KnownRequest | None:
+    """What the request with an idempotency key did; None where there was none.
+
+    Raises:
+        KeyUsed: the key was used for another request.
+    """
+    known = await requests.get(key.key) if key else None
+    if key and known and known.digest not in (key.digest, ""):  # keys of an older database have no digest
+        raise KeyUsed(key.key)
+    return known

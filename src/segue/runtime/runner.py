@@ -37,10 +37,9 @@ from ..tools.adapters.client import client_tools
 from ..tools.calls.run import left_open
 from .cancellation import cancelled_result, close_turn, stopped
 from .capacity import Capacity
-from .event_stream import Hub
 from .lease_holder import LeaseHolder, Promised
 from .notices import REQUESTS, Notices
-from .observer import Observer
+from .observer import Hub, Observer
 from .projection import project
 from .relay import Relay
 from .run import LEASE_LOST, REQUESTED, Given, Run, continued, knows, look_at, message_of, question_of
@@ -426,7 +425,7 @@ class Runner:
         fence = self.saver.fence(row.thread_id)
         ledger = self._storage.ledger(row.thread_id, fence)
         self.saver.hold(row.thread_id, fence)  # what could not be saved counts no more
-        agent = self._registry.agents.get(row.agent_id)  # it may be gone by now
+        agent = self._registry.get(row.agent_id)  # it may be gone by now
         tools = self._registry.tools_for(agent) if agent else {}
         calls = await ledger.settle_all(row.task_id, lambda name: left_open(name, tools).json())
         for call in calls:

@@ -1,21 +1,26 @@
-"""Snapshots, forks, exports and recovery of sessions, and users' preferences."""
+"""Sessions: their messages, snapshots, copies, exports and recovery, and their users' preferences."""
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from langchain_core.messages import convert_to_openai_messages, messages_to_dict
+from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
 
 from ..checkpoints.storage import Storage
+from ..core.attachments import ATTACHMENTS, naming
 from ..core.conversation import bot_session
 from ..core.errors import InvalidExport, InvalidMessage, UnknownThread
+from ..core.ids import Ids
 from ..core.json_depth import DEEPEST, is_too_deep
-from ..core.records import Json, RequestKey, Session
+from ..core.records import Json, Permission, Recovery, RequestKey, Session, Snapshot, Task, Thread
+from ..core.retention import Pruned, Retention
 from ..prompts.language import Language
 from .bot_sessions import bot_session_of
 from .exported_files import exported_files, imported_files
+from .history.retention import Pruning
 from .recovery import recover_session
-from .runner import Runner
+from .runner import Runner, thread_config
 from .thread_state import state_at
 
 _SESSION = re.compile(r"^[\w.:@-]{1,128}$")
@@ -35,20 +40,72 @@ def check_session(name: str) -> None:
 
 
 class Sessions:
-    """Sessions as a whole, and their users."""
+    """The sessions of an app, as records: `get` one, `list` them, copy, export, prune or delete one.
 
-    def __init__(self, storage: Storage, runner: Runner) -> None:
+    The verbs of `App` that are named alike give JSON.
+    """
+
+    def __init__(self, storage: Storage, runner: Runner, ids: Ids, pruning: Pruning) -> None:
         self._storage = storage
         self._runner = runner
+        self._ids = ids
+        self._pruning = pruning
         self._preferences = storage.preferences
 
-    async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> list[Json]:
+    def new_id(self) -> str:
+        """A name for a new session."""
+        return self._ids.thread()
+
+    async def history(self, session_id: str) -> Sequence[Json]:
+        """The session's messages in OpenAI's format; `attachments` describes the files of one.
+
+        Raises:
+            UnknownThread: it has no message.
+        """
+        state = await state_at(self._runner.graph, thread_config(session_id))
+        messages = state.values.get("messages")
+        if not messages:
+            raise UnknownThread(session_id)
+        return [_openai_form(message) for message in messages]
+
+    async def list(self, limit: int = -1, prefix: str = "", search: str = "") -> Sequence[Thread]:
+        """The sessions whose names begin with `prefix`, the last used first; `search` is a text in the title."""
+        return await self._runner.tasks.threads(limit, prefix, search)
+
+    async def count(self) -> int:
+        """How many sessions there are."""
+        return await self._runner.tasks.count_threads()
+
+    async def get(self, session_id: str) -> Thread:
+        """One session, as `list` shows it.
+
+        Raises:
+            UnknownThread.
+        """
+        return await self._runner.tasks.thread(session_id)
+
+    async def choices(self, session_id: str) -> Session | None:
+        """What was chosen for a session; None where nothing was."""
+        return await self._storage.sessions.get(session_id)
+
+    async def permissions(self, session_id: str | None = None, prefix: str = "") -> Sequence[Permission]:
+        """The permissions of a session, or of those whose names begin with `prefix`, oldest first.
+
+        Raises:
+            UnknownThread.
+        """
+        found = await self._storage.permissions.list(session_id, prefix)
+        if session_id is not None and not found and await self._runner.tasks.latest_of(session_id) is None:
+            raise UnknownThread(session_id)
+        return found
+
+    async def snapshots(self, session_id: str, limit: int = 50, before: str | None = None) -> Sequence[Snapshot]:
         """A page of the session's snapshots, the latest first.
 
         Raises:
             UnknownThread.
         """
-        return [found.json() for found in await self._storage.sessions.snapshots(session_id, limit, before)]
+        return await self._storage.sessions.snapshots(session_id, limit, before)
 
     async def create(self, session: Session, key: RequestKey | None = None) -> None:
         """Store a session without a message.
@@ -75,8 +132,8 @@ class Sessions:
         *,
         blocked: bool = False,
         key: RequestKey | None = None,
-    ) -> Json:
-        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+    ) -> Task | None:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task, if it has one.
 
         That of a conversation's bot is copied with it. A `blocked` task cannot be resumed until that is taken back.
 
@@ -88,7 +145,7 @@ class Sessions:
         beside = [(bot, bot_session(session_id))] if bot else []
         storage = self._storage.sessions
         task_id = await storage.fork(from_session, checkpoint_id, session_id, beside, blocked=blocked, key=key)
-        return await self._newest(session_id, task_id)
+        return await self._task(task_id)
 
     async def export(self, session_id: str) -> Json:
         """The session as a JSON document.
@@ -106,8 +163,8 @@ class Sessions:
 
     async def import_(
         self, document: Any, session_id: str, user_id: str | None = None, key: RequestKey | None = None
-    ) -> Json:
-        """Store an exported session as a new one; returns its newest task.
+    ) -> Task | None:
+        """Store an exported session as a new one; returns its newest task, if it has one.
 
         Raises:
             InvalidMessage, InvalidExport, ThreadExists, ThreadBusy.
@@ -117,21 +174,35 @@ class Sessions:
             raise InvalidExport(f"it is nested more than {DEEPEST} levels deep")
         async with imported_files(self._storage.files, document):
             task_id = await self._storage.sessions.import_(document, session_id, user_id, key=key)
-            return await self._newest(session_id, task_id)
+            return await self._task(task_id)
 
-    async def _newest(self, thread_id: str, task_id: str | None) -> Json:
-        """A task; only the thread's id where there is none, as in a graph that ran without the app."""
-        if task_id is None:
-            return {"thread_id": thread_id, "task_id": None, "status": None}
-        return (await self._storage.tasks.get(task_id)).json()
+    async def _task(self, task_id: str | None) -> Task | None:
+        """A graph that ran without the app has none."""
+        return None if task_id is None else await self._storage.tasks.get(task_id)
 
-    async def recover(self, session_id: str, language: Language) -> Json:
+    async def recover(self, session_id: str, language: Language) -> Recovery:
         """Repair a damaged session; the database is copied first.
 
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
-        return (await recover_session(self._storage, self._runner, session_id, language)).json()
+        return await recover_session(self._storage, self._runner, session_id, language)
+
+    async def prune(
+        self, retention: Retention, session_id: str | None = None, *, dry_run: bool = False, compact: bool = False
+    ) -> Pruned:
+        """Merge the snapshots of one session, or of all, that are older than `retention`.
+
+        A `dry_run` only says what would be removed; `compact` rewrites the whole file, which others wait for.
+
+        Raises:
+            UnknownThread, DamagedSession: only of the session that is named.
+        """
+        return await self._pruning.prune(retention, session_id, dry_run=dry_run, compact=compact)
+
+    def prune_hourly(self, retention: Retention) -> None:
+        """Prune all sessions now and then every hour, in the background."""
+        self._pruning.start(retention)
 
     async def rename(self, session_id: str, title: str) -> None:
         """Give the session a title; an empty one takes it back.
@@ -200,3 +271,7 @@ class Sessions:
             UnknownTask, InvalidAnswer.
         """
         await self._preferences.rate(task_id, rating)
+
+
+def _openai_form(message: BaseMessage) -> Json:
+    return {**convert_to_openai_messages(message), **naming(message.additional_kwargs.get(ATTACHMENTS, ()))}

@@ -8,7 +8,6 @@ from ..core.errors import IllegalTransition, TaskError, ThreadBusy
 from ..core.records import Task
 from ..core.task_status import ACTIVE, TaskStatus
 from .notices import LOOK_EVERY
-from .queries import is_over
 from .runner import Runner
 
 STOP_SECONDS = 10.0
@@ -61,15 +60,15 @@ class Stops:
     async def cancel(self, task_id: str) -> None:
         """Cancel a task that runs here, in another process, or not at all."""
         row = await self._runner.tasks.get(task_id)
-        if is_over(row):
+        if row.is_over:
             raise TaskError(
                 "Task {task_id} is {status}: there is nothing to cancel.", task_id=task_id, status=row.status
             )
         deadline = time.monotonic() + STOP_SECONDS
-        while not is_over(row):
+        while not row.is_over:
             await self._cancel_where_it_is(row)
             row = await self._runner.tasks.get(task_id)
-            if not is_over(row) and time.monotonic() > deadline:
+            if not row.is_over and time.monotonic() > deadline:
                 raise TaskError(
                     "Task {task_id} still runs: its process was asked to cancel it, but does not answer.",
                     task_id=task_id,
@@ -95,7 +94,7 @@ class Stops:
             try:
                 async with self._runner.leased(row.thread_id):
                     row = await self._runner.tasks.get(row.task_id)
-                    if not is_over(row):
+                    if not row.is_over:
                         await self._runner.end_cancelled(row)
             except ThreadBusy:
                 await asyncio.sleep(LOOK_EVERY)

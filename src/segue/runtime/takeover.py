@@ -34,11 +34,11 @@ class Takeover:
     @property
     def agents(self) -> dict[str, str]:
         """The digests of the agents, by their ids."""
-        return {name: self._registry.digest(agent) for name, agent in self._registry.agents.items()}
+        return {name: self._registry.digest(agent) for name, agent in self._registry.items()}
 
     def can_run(self, agent_id: str, mode: str) -> bool:
         """Whether the task's agent and mode are here."""
-        return agent_id in self._registry.agents and mode in self.modes
+        return agent_id in self._registry and mode in self.modes
 
     async def take(self, task_id: str) -> "asyncio.Task[Json] | None":
         """Begin to run a task, or go on with it; None where there is nothing to do, or another process does it."""

@@ -8,6 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from ..core.errors import DamagedCheckpoint
+from ..core.timeline import Place
 
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError)
 """What a channel or reducer makes of values that are not of its kind."""
@@ -30,3 +31,14 @@ async def state_at(
     if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
         raise DamagedCheckpoint(thread_id, "its messages are none")
     return state
+
+
+def config_of(place: Place) -> RunnableConfig:
+    """LangGraph's way to name a snapshot."""
+    return {
+        "configurable": {
+            "thread_id": place.thread_id,
+            "checkpoint_ns": place.inside,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }

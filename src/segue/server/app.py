@@ -125,8 +125,8 @@ def _lifespan(
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         opening = open_app(database, agents=agents, modes=modes, retention=settings.retention)
         async with opening.when_reachable() as app:
-            app.registry.agents_file = agents_file
-            app.registry.default_agent = settings.default_agent
+            app.agents.agents_file = agents_file
+            app.agents.default_agent = settings.default_agent
             attach(app)
             service = application.state.service = Service(app, settings, Metrics(app))
             _log_model(service.default_model)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from ..core.errors import SegueError
-from ..core.records import Json
 from ..runtime.dispatch import Dispatching
 from ..runtime.takeover import is_hopeless
+from ..runtime.tasks import ResumableTask
 from .log_config import logger
 from .service import Service
 
@@ -35,22 +35,22 @@ class AutoResume:
         Streams of them wait until they run.
         """
         try:
-            rows = [*await self._service.app.resumable(), *await self._left_by_workers()]
+            found = [*await self._service.app.tasks.resumable(), *await self._left_by_workers()]
         except SegueError as error:
             logger.error("not resumed", exc_info=error)
             return []
-        found = [row for row in rows if row["wanted"] is None and (paused or row["cut_off"])]
-        ids = [row["task_id"] for row in found if row["task_id"] not in self._tried]
+        tasks = [each.task for each in found if each.task.requested is None and (paused or each.cut_off)]
+        ids = [task.task_id for task in tasks if task.task_id not in self._tried]
         self._service.resuming.update({task_id: asyncio.Event() for task_id in ids})
         return ids
 
-    async def _left_by_workers(self) -> list[Json]:
+    async def _left_by_workers(self) -> list[ResumableTask]:
         """The tasks that had waited for a worker at the last look already, where they need not."""
-        queries = self._service.app.queries
-        if queries.dispatch.how is not Dispatching.AUTO:
+        tasks = self._service.app.tasks
+        if tasks.dispatching is not Dispatching.AUTO:
             return []
-        waiting = await queries.waiting_for_worker()
-        left = [{**task.json(), "cut_off": True} for task in waiting if task.task_id in self._without_worker]
+        waiting = await tasks.waiting_for_worker()
+        left = [ResumableTask(task, "", cut_off=True) for task in waiting if task.task_id in self._without_worker]
         self._without_worker = {task.task_id for task in waiting}
         return left
 
@@ -69,9 +69,9 @@ class AutoResume:
         app = self._service.app
         async with self._places:
             try:
-                if self._service.draining or is_hopeless(form["type"] for form in await app.events(task_id)):
+                if self._service.draining or is_hopeless(event.type for event in await app.tasks.events(task_id)):
                     return
-                await app.take_up(task_id)
+                await app.tasks.resume(task_id)
                 logger.info("resumed", extra={"task_id": task_id})
                 self._service.mark_resumed(task_id)
                 async for _ in app.follow(task_id, _LIVE_ONLY):

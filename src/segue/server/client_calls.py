@@ -7,7 +7,7 @@ from hashlib import sha256
 from ..core.errors import KeyUsed
 from ..core.events import QuestionAsked
 from ..core.question import CLIENT_CALLS
-from ..core.records import Json, RequestKey
+from ..core.records import Json, RequestKey, Task
 from ..prompts.clients import client_result, with_message
 from ..prompts.language import Language
 from .errors import Problem
@@ -17,13 +17,13 @@ from .tenants import Tenant
 
 async def asked_calls(service: Service, task_id: str) -> dict[str, Json]:
     """Every call that a task has asked its client for, by id."""
-    events = await service.app.queries.log(task_id)
+    events = await service.app.tasks.events(task_id)
     asked = (event.client_calls for event in events if isinstance(event, QuestionAsked))
     return {call["id"]: call for calls in asked for call in calls}
 
 
 async def bring_results(
-    service: Service, tenant: Tenant, task: Json, sent: Mapping[str, str], message: str, key: RequestKey | None
+    service: Service, tenant: Tenant, task: Task, sent: Mapping[str, str], message: str, key: RequestKey | None
 ) -> Begun:
     """Go on with a task by the results that its client sent, by the ids of their calls.
 
@@ -34,7 +34,7 @@ async def bring_results(
         Problem: the calls have other results already.
         InvalidAnswer: one is too long.
     """
-    task_id = task["task_id"]
+    task_id = task.task_id
     if sent:
         key = _named_by_results(key, tenant, task_id, sent, message)
         try:
@@ -42,12 +42,12 @@ async def bring_results(
                 return known
         except KeyUsed:
             raise Problem(409, "ResultGiven") from None
-    question = await service.app.question(task_id) if task["status"] == "waiting" else {}
+    question = await service.app.question(task_id) if task.status == "waiting" else {}
     waiting = [call["id"] for call in question.get(CLIENT_CALLS, ())]
     results = {call_id: text for call_id, text in sent.items() if call_id in waiting}
     if not waiting or (sent and not results):
         raise Problem(409, "ResultGiven")
-    language: Language = task["language"] or "en"
+    language: Language = task.language or "en"
     if message:
         results |= {call_id: client_result(None, "", language) for call_id in waiting if call_id not in results}
         last = [*results][-1]

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from ..core import errors
+from ..core.records import Task
 from ..core.task_status import ACTIVE
 from ..prompts.language import Language, accepted_language, language_named
 from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence, render_over_http
@@ -214,8 +215,8 @@ async def _conflicting_task(request: Request, error: errors.SegueError) -> str:
         return error.task_id
     if not isinstance(error, errors.ThreadBusy):
         return ""
-    latest = await request.app.state.service.app.tasks(session_id=error.thread_id, limit=1)
-    return next((row["task_id"] for row in latest if row["status"] in ACTIVE), "")
+    latest: Task | None = await request.app.state.service.app.tasks.newest(error.thread_id)
+    return latest.task_id if latest and latest.status in ACTIVE else ""
 
 
 async def answer_invalid(request: Request, error: Exception) -> JsonResponse:

@@ -11,7 +11,9 @@ from typing import Any
 
 from ..app import App
 from ..core.errors import TaskError, UnknownTask
-from ..core.records import Json, RequestKey
+from ..core.events import Steered
+from ..core.records import Json, RequestKey, Task
+from ..runtime.request import Request
 from ..telemetry.metrics import Metrics
 from .errors import Problem, not_found
 from .settings import ServerSettings
@@ -22,7 +24,7 @@ from .views import task_view
 DELIVERED_SECONDS = 3600.0
 """How long a process remembers which requests it answered: longer than anybody tries again."""
 
-Begun = tuple[Json, int]
+Begun = tuple[Task, int]
 """A task, and the number of its last event before the request."""
 
 
@@ -59,7 +61,7 @@ class Service:
     @property
     def default_model(self) -> str:
         """The model that answers a message that names neither a model nor an agent."""
-        return self.app.registry.model_name(self.app.agents[self.default_agent])
+        return self.app.agents.model_name(self.app.agents[self.default_agent])
 
     def refuse_while_draining(self) -> None:
         """Take on nothing new while the service stops."""
@@ -82,9 +84,9 @@ class Service:
         return await asyncio.shield(self._writable)
 
     async def _look(self) -> tuple[int, int]:
-        queries = self.app.queries
-        await queries.check_writable()
-        return len(await queries.workers()), len(await queries.waiting_for_worker())
+        tasks = self.app.tasks
+        await tasks.check_writable()
+        return len(await tasks.workers()), len(await tasks.waiting_for_worker())
 
     @contextmanager
     def starting_task(self, tenant: Tenant, thread_id: str) -> Iterator[None]:
@@ -92,7 +94,7 @@ class Service:
 
         The session's own task does not count: whether the session is busy, the app says.
         """
-        running = sum(tenant.owns(other) and other != thread_id for other in self.app.queries.running())
+        running = sum(tenant.owns(other) and other != thread_id for other in self.app.tasks.running())
         if running + self._starting[tenant.name] >= self.settings.tasks:
             raise Problem(429, "TooManyTasks", {"Retry-After": "5"}, most=self.settings.tasks)
         self._starting[tenant.name] += 1
@@ -133,13 +135,13 @@ class Service:
         self._open_streams[tenant.name] -= 1
         self.metrics.open_streams.dec()
 
-    async def own_task(self, tenant: Tenant, task_id: str) -> Json:
-        """The row of a task of the tenant's; a 404 for any other."""
+    async def own_task(self, tenant: Tenant, task_id: str) -> Task:
+        """A task of the tenant's; a 404 for any other."""
         try:
-            row = await self.app.task(task_id)
+            row = await self.app.tasks.get(task_id)
         except UnknownTask:
             raise not_found("task", task_id) from None
-        if not tenant.owns(row["thread_id"]):
+        if not tenant.owns(row.thread_id):
             raise not_found("task", task_id)
         return row
 
@@ -149,67 +151,67 @@ class Service:
         Raises:
             KeyUsed: the key was used for another request.
         """
-        known = await self.app.queries.known(key)
-        return (await self.app.task(known.task_id), known.seq) if known else None
+        known = await self.app.tasks.known(key)
+        return (await self.app.tasks.get(known.task_id), known.seq) if known else None
 
     async def start(self, tenant: Tenant, message: str, key: RequestKey | None, **options: Any) -> Begun:
         """Start a task of the tenant's, or give its unfinished one the message where `steer` says so."""
         with self.starting_task(tenant, options["session_id"]):
-            row = await self.app.start(message, idempotency_key=key or "", **options)
+            row, _ = await self.app.tasks.start(Request.of(message, {**options, "idempotency_key": key or ""}))
         return await self.known(key) or (row, await self._steered_at(row) if options.get("steer") else 0)
 
     async def answer(
-        self, tenant: Tenant, task: Json, question: Mapping[str, Any], answer: Any, key: RequestKey | None
+        self, tenant: Tenant, task: Task, question: Mapping[str, Any], answer: Any, key: RequestKey | None
     ) -> Begun:
         """Answer the question that a task of the tenant's waits with."""
         return await self.take_up(tenant, task, key, answer=answer, interrupt_id=question["interrupt_id"])
 
-    async def take_up(self, tenant: Tenant, task: Json, key: RequestKey | None, **options: Any) -> Begun:
+    async def take_up(self, tenant: Tenant, task: Task, key: RequestKey | None, **options: Any) -> Begun:
         """Go on with a task of the tenant's."""
-        after = await self.app.queries.last_event(task["task_id"])
-        with self.starting_task(tenant, task["thread_id"]):
-            row, _ = await self.app.control.resume(task["task_id"], key=key, **options)
-        return await self.known(key) or (row.json(), after)
+        after = await self.app.tasks.last_event(task.task_id)
+        with self.starting_task(tenant, task.thread_id):
+            row, _ = await self.app.tasks.resume(task.task_id, key=key, **options)
+        return await self.known(key) or (row, after)
 
-    async def _steered_at(self, row: Json) -> int:
+    async def _steered_at(self, row: Task) -> int:
         """The number of the event before the task was steered; 0 for a task that has only begun."""
-        forms = await self.app.events(row["task_id"])
-        return max((form["seq"] - 1 for form in forms if form["type"] == "steered"), default=0)
+        events = await self.app.tasks.events(row.task_id)
+        return max((event.seq - 1 for event in events if isinstance(event, Steered)), default=0)
 
     async def once(self, key: RequestKey | None, making: Awaitable[Any]) -> None:
         """Let a request make its session, unless the same request that came at once just did."""
         try:
             await making
         except TaskError:
-            if not await self.app.queries.known(key):
+            if not await self.app.tasks.known(key):
                 raise
 
     async def newest(self, thread_id: str) -> Json:
         """The `task_id` and the `status` of a session's newest task; None where it has none."""
-        rows = await self.app.tasks(session_id=thread_id, limit=1)
-        return {name: rows[0][name] if rows else None for name in ("task_id", "status")}
+        task = await self.app.tasks.newest(thread_id)
+        return {"task_id": task and task.task_id, "status": task and str(task.status)}
 
     async def new_session(self, tenant: Tenant, asked: str | None, key: RequestKey | None) -> tuple[str, bool]:
         """The stored name of the session that a request makes, and whether it was made already.
 
         A request that names none has one of its idempotency key, so that it makes no second one.
         """
-        if known := await self.app.queries.known(key):
+        if known := await self.app.tasks.known(key):
             return known.thread_id, True
-        named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.registry.ids.thread()
+        named = f"session-{sha256(key.key.encode()).hexdigest()[:24]}" if key else self.app.sessions.new_id()
         return tenant.stored(asked or named), False
 
     async def page_of_tasks(self, tenant: Tenant, limit: int, before: str | None, **which: Any) -> Json:
         """A page of the tenant's tasks, the latest first."""
         if before is not None:
             await self.own_task(tenant, before)
-        rows = await self.app.tasks(limit=limit + 1, before=before, session_prefix=tenant.prefix, **which)
+        rows = await self.app.tasks.list(limit=limit + 1, before=before, session_prefix=tenant.prefix, **which)
         items = [task_view(row, tenant) for row in rows[:limit]]
         return {"items": items, "next": items[-1]["task_id"] if len(rows) > limit else None}
 
     async def own_session(self, tenant: Tenant, session_id: str) -> str:
         """The stored name of a session of the tenant's; a 404 where there is none."""
         thread_id = tenant.stored(session_id)
-        if not await self.app.tasks(session_id=thread_id, limit=1) and not await self.app.queries.session(thread_id):
+        if not await self.app.tasks.newest(thread_id) and not await self.app.sessions.choices(thread_id):
             raise not_found("session", session_id)
         return thread_id

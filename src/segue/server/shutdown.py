@@ -29,7 +29,7 @@ async def _drain(service: Service) -> None:
     await service.app.drain(service.settings.drain_seconds)
     if service.streams:
         await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)
-    service.app.queries.stop_following()
+    service.app.tasks.stop_following()
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field
 
 from ..app import App
 from ..core.events import Event, to_dict
-from ..core.records import Json, TaskTrace
+from ..core.records import Call, Json, Snapshot, Task, TaskTrace, Thread, WaitingTask
+from ..core.task_status import TaskStatus
 from ..runtime.projection import PlanItem, Projection, Round
 from .markdown import render
 from .sse.frames import flatten
@@ -213,21 +214,22 @@ class WaitingView(BaseModel):
     interrupt_id: str = Field(description="the question's id")
 
 
-def waiting_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
+def waiting_view(row: WaitingTask, tenant: Tenant) -> Json:
     """The fields of a `WaitingView`."""
-    view = {name: row.get(name) for name in WaitingView.model_fields}
-    shown = {"session_id": tenant.shown(row["thread_id"]), "user_id": tenant.shown(row["user_id"])}
-    return {**view, **shown, "problem": tenant.without_prefix(row["problem"])}
+    shown = {"session_id": tenant.shown(row.thread_id), "user_id": tenant.shown(row.user_id)}
+    kept = {name: getattr(row, name) for name in WaitingView.model_fields if name not in shown}
+    return {**shown, **kept, "problem": tenant.without_prefix(row.problem)}
 
 
-def task_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
+def task_view(row: Task, tenant: Tenant) -> Json:
     """The fields of a `TaskView`."""
-    view = {name: row.get(name) for name in TaskView.model_fields}
-    view["session_id"], view["user_id"] = tenant.shown(row["thread_id"]), tenant.shown(row["user_id"])
-    if row["error"]:
-        view["error"] = tenant.without_prefix(row["error"])
-    if row["result"] and row["result"].get("error"):
-        view["result"] = {**row["result"], "error": tenant.without_prefix(str(row["result"]["error"]))}
+    form = row.json()
+    view = {name: form.get(name) for name in TaskView.model_fields}
+    view["session_id"], view["user_id"] = tenant.shown(row.thread_id), tenant.shown(row.user_id)
+    if row.error:
+        view["error"] = tenant.without_prefix(row.error)
+    if row.result and row.result.get("error"):
+        view["result"] = {**row.result, "error": tenant.without_prefix(str(row.result["error"]))}
     return view
 
 
@@ -237,16 +239,17 @@ def with_html(task: Json) -> Json:
     return {**task, "html": render(str(answer)) if answer else None}
 
 
-def session_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
+def session_view(row: Thread, tenant: Tenant) -> Json:
     """The fields of a `SessionView`."""
-    kept = {name: row[name] for name in SessionView.model_fields if name != "session_id"}
-    return {"session_id": tenant.shown(row["thread_id"]), **kept}
+    form = row.json()
+    kept = {name: form[name] for name in SessionView.model_fields if name != "session_id"}
+    return {"session_id": tenant.shown(row.thread_id), **kept}
 
 
-def snapshot_view(row: Mapping[str, Any], tenant: Tenant) -> Json:
+def snapshot_view(row: Snapshot, tenant: Tenant) -> Json:
     """The fields of a `SnapshotView`."""
-    view = {name: row.get(name) for name in SnapshotView.model_fields}
-    return {**view, "forked_from": origin_view(row.get("forked_from"), tenant)}
+    view = {name: getattr(row, name) for name in SnapshotView.model_fields}
+    return {**view, "forked_from": origin_view(row.forked_from, tenant)}
 
 
 def origin_view(origin: Mapping[str, str] | None, tenant: Tenant) -> Json | None:
@@ -262,9 +265,9 @@ def event_view(form: Mapping[str, Any], tenant: Tenant) -> Json:
     return {**view, "message": tenant.without_prefix(view["message"])} if view["type"] == "error" else view
 
 
-def call_view(row: Mapping[str, Any]) -> Json:
+def call_view(row: Call) -> Json:
     """The fields of a `CallView`."""
-    return {name: row[name] for name in CallView.model_fields}
+    return {name: getattr(row, name) for name in CallView.model_fields}
 
 
 def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Tenant, question: Json | None) -> Json:
@@ -277,9 +280,9 @@ def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Ten
     last_event, calls_before = after
     place = {"after_event": events[-1].seq if events else last_event, "after_call": calls_before + len(calls)}
     return {
-        "task": task_view(trace.task.json(), tenant),
+        "task": task_view(trace.task, tenant),
         "events": [event_view(to_dict(event), tenant) for event in events],
-        "calls": [call_view(call.json()) for call in calls],
+        "calls": [call_view(call) for call in calls],
         "question": question,
         "next": None if is_last else place,
     }
@@ -287,20 +290,20 @@ def trace_view(trace: TaskTrace, after: tuple[int, int], limit: int, tenant: Ten
 
 async def outcome(app: App, tenant: Tenant, task_id: str) -> Json:
     """The task's result with its ids and its status; of one that has none, why: its error, or its question."""
-    row = await app.task(task_id)
-    result = row["result"] or {"success": False, "answer": "", "mode": row["mode"]}
-    ids = {"task_id": task_id, "session_id": tenant.shown(row["thread_id"]), "status": row["status"]}
-    described = {**result, **ids, "model": row["model"] or _own_model(app, row["agent_id"])}
-    if row["error"] or described.get("error"):
-        described["error"] = tenant.without_prefix(str(row["error"] or described["error"]))
-    if row["status"] == "waiting":
+    row = await app.tasks.get(task_id)
+    result = row.result or {"success": False, "answer": "", "mode": row.mode}
+    ids = {"task_id": task_id, "session_id": tenant.shown(row.thread_id), "status": str(row.status)}
+    described = {**result, **ids, "model": row.model or _own_model(app, row.agent_id)}
+    if row.error or described.get("error"):
+        described["error"] = tenant.without_prefix(str(row.error or described["error"]))
+    if row.status == TaskStatus.WAITING:
         described["question"] = await app.question(task_id)
     return described
 
 
 def _own_model(app: App, agent_id: str) -> str:
     agent = app.agents.get(agent_id)
-    return app.registry.model_name(agent) if agent else ""
+    return app.agents.model_name(agent) if agent else ""
 
 
 def recursion_views(rounds: Iterable[Round]) -> list[Json]:

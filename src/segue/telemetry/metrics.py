@@ -68,7 +68,7 @@ class Metrics(Observer):
         self._registry = CollectorRegistry()
         self._registry.register(_Processes(folder) if folder else _Own(own))
         self._registry.register(_Database(app))
-        app.queries.observe(self)
+        app.tasks.observe(self)
 
     def took_over(self) -> None:
         self._takeovers.inc()
@@ -170,7 +170,7 @@ class _Database(Collector):
     def collect(self) -> Iterable[Metric]:
         up = GaugeMetricFamily("segue_database_up", "Whether the database can be read.")
         try:
-            asking = asyncio.run_coroutine_threadsafe(self._app.queries.tally(), self._loop)
+            asking = asyncio.run_coroutine_threadsafe(self._app.tasks.tally(), self._loop)
             found = {row.status: row for row in asking.result(DATABASE_SECONDS)}
         except (StorageError, TimeoutError):
             up.add_metric((), 0)

@@ -50,7 +50,7 @@ class TraceExport(Observer):
         self._library = _LogFilter()
         logging.getLogger(EXPORTER).addFilter(self._library)
         self._exporting = asyncio.create_task(self._export_all(), name=THREAD)
-        app.queries.observe(self)
+        app.tasks.observe(self)
 
     def stopped(self, task: Task) -> None:
         sampled = self._sampler.should_sample(None, trace_id_of(task.task_id), "invoke_agent").decision.is_sampled()
@@ -84,7 +84,7 @@ class TraceExport(Observer):
     async def _export(self, task_id: str) -> bool:
         """Whether the trace was exported, or is not there any more."""
         try:
-            trace = await self._app.queries.recorded(task_id)
+            trace = await self._app.tasks.trace(task_id)
         except SegueError as error:  # its session was deleted, or is damaged
             logger.info("The trace of task %s cannot be exported: %s", task_id, error)
             return True

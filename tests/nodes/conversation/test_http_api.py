@@ -58,7 +58,7 @@ async def results(api: dict[str, Any], allowed: str, /, **arguments: Any) -> tup
     """What one call of the API comes to."""
     async with segue.open(":memory:") as app:
         bot = Does(lambda c: says("ok") if c.actions else calls("it", **arguments))
-        app.registry.participants.bots.register("own", lambda setting: bot)
+        app.agents.participants.bots.register("own", lambda setting: bot)
         config = ConversationConfig(
             bot_mode="own",
             api_mode="request",

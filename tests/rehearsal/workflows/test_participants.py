@@ -33,7 +33,7 @@ async def results_of(moves: Sequence[BotOutput], **options: object) -> list[tupl
         workflow="travel_change", user_mode="scripted_user", script=["Hello."], bot_mode="own", **options
     )
     async with segue.open(":memory:") as app:
-        app.registry.participants.bots.register("own", lambda setting: Does(act))
+        app.agents.participants.bots.register("own", lambda setting: Does(act))
         done = await converse(app, config)
     return [(u.action, u.status_code, u.data, u.controller) for u in done.results]
 
@@ -89,11 +89,11 @@ async def test_the_state_survives_an_interruption_and_no_call_is_repeated(tmp_pa
         whole = await converse(app, CANCEL)
     told = next(u.index for u in whole.utterances if u.action == "cancel_booking" and u.role is Role.API) + 1
     async with segue.open(tmp_path / "talk.db") as app:
-        app.registry.participants.bots.register("own", failing_at(told))
+        app.agents.participants.bots.register("own", failing_at(told))
         with pytest.raises(ConfigurationError):
             await converse(app, config, conversation_id="talk")
     async with segue.open(tmp_path / "talk.db") as app:
-        app.registry.participants.bots.register("own", RuleBot)
+        app.agents.participants.bots.register("own", RuleBot)
         done = await converse(app, config, conversation_id="talk")
 
     assert [(u.text, u.action, u.data) for u in done.utterances] == [

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from rich.text import Text
 
 from ...core.errors import SegueError, TaskUnfinished, ThreadBusy
+from ...core.records import Task
 from ...runtime.sessions import check_session
 from ..dialog.conversation import is_command
 from ..dialog.hints import busy_hints, unfinished_hint
@@ -64,11 +64,11 @@ class Talk:
     async def choices(self) -> Choices:
         """The commands, and what each may be followed by."""
         app = self._talk.app
-        tasks = [str(row["task_id"]) for row in await app.tasks(limit=MOST_OFFERED)]
+        tasks = [task.task_id for task in await app.tasks.list(limit=MOST_OFFERED)]
         arguments: Choices = {
             "/mode": app.modes,
             "/agent": [*app.agents],
-            "/session": [str(row["thread_id"]) for row in await app.threads(limit=MOST_OFFERED)],
+            "/session": [session.thread_id for session in await app.sessions.list(MOST_OFFERED)],
             "/resume": tasks,
             "/cancel": tasks,
         }
@@ -88,7 +88,7 @@ class Talk:
 
     def close(self) -> None:
         """Print how to come back, if anything was said."""
-        for task in self._loop.run(self._talk.app.tasks(session_id=self._talk.session, limit=1)):
+        if task := self._loop.run(self._talk.app.tasks.newest(self._talk.session)):
             self._talk.print_continue_hint(task)
 
     def take(self, line: str) -> bool:
@@ -106,7 +106,7 @@ class Talk:
             task = self._latest()
             complain(
                 sentence_of(error, self._settings),
-                self._text("hint_waiting" if task and task["status"] == "waiting" else "hint"),
+                self._text("hint_waiting" if task and task.status == "waiting" else "hint"),
             )
         except ThreadBusy as error:
             self._say_what_runs(error)
@@ -116,7 +116,7 @@ class Talk:
 
     def _say_what_runs(self, refused: ThreadBusy) -> None:
         if task := self._latest():
-            complain(*self._loop.run(busy_hints(self._talk.app, self._settings, task["task_id"], refused)))
+            complain(*self._loop.run(busy_hints(self._talk.app, self._settings, task.task_id, refused)))
 
     def _text(self, name: str, /, **slots: object) -> str:
         """A text in the terminal's language."""
@@ -206,12 +206,10 @@ class Talk:
         if task_id:
             return str(self._loop.run(self._talk.app.find_task(task_id)))
         latest = self._latest()
-        return latest["task_id"] if latest else ""
+        return latest.task_id if latest else ""
 
-    def _latest(self) -> dict[str, Any] | None:
-        tasks = self._loop.run(self._talk.app.tasks(session_id=self._talk.session, limit=1))
-        if not tasks:
+    def _latest(self) -> Task | None:
+        latest: Task | None = self._loop.run(self._talk.app.tasks.newest(self._talk.session))
+        if latest is None:
             self._say(self._text("nothing_sent"))
-            return None
-        latest: dict[str, Any] = tasks[0]
         return latest

@@ -1,8 +1,7 @@
 """Pause, cancel, recover: what each came to, as lines."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...runtime.queries import is_over
 from ..command_lines import continue_command, task_command
 from ..dialog.hints import continue_hint
 from ..exits import FAILED
@@ -19,8 +18,7 @@ async def paused(app: "App", settings: Settings, text: str) -> list[str]:
     """Ask a task to pause, and say how to go on with it."""
     task_id = await find_task(app, text)
     await app.pause(task_id)
-    task = await app.task(task_id)
-    status = task["status"]
+    status = (await app.tasks.get(task_id)).status
     name = {"paused": "task_paused", "done": "task_ended"}.get(status, "task_pausing")
     resume = [] if status == "done" else [task_command(settings, "resume", task_id)]
     return [settings.say(name, task_id=task_id), *resume]
@@ -30,11 +28,11 @@ async def cancelled(app: "App", settings: Settings, text: str) -> list[str]:
     """Cancel a task, and say what stays of it."""
     task_id = await find_task(app, text)
     await app.cancel(task_id)
-    task = (await app.trace(task_id))["task"]
-    unknown = (task["result"] or {}).get("unknown_outcomes") or []
+    task = await app.tasks.get(task_id)
+    unknown = (task.result or {}).get("unknown_outcomes") or []
     names = ", ".join(printable(call["name"]) for call in unknown)
     warning = [settings.say("check_calls", names=names)] if names else []
-    return [settings.say("session_accepts_next", task_id=task_id, session=task["thread_id"]), *warning]
+    return [settings.say("session_accepts_next", task_id=task_id, session=task.thread_id), *warning]
 
 
 async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[str], int]:
@@ -42,28 +40,28 @@ async def recovered(app: "App", settings: Settings, session: str) -> tuple[list[
 
     Returns what was done, how to go on, and the exit code: it failed where no snapshot can be read.
     """
-    back: dict[str, Any] = await app.recover(session, language=settings.language_for(""))
-    if not back["dropped"] and not back["repaired"]:
+    back = await app.sessions.recover(session, settings.language_for(""))
+    if not back.dropped and not back.repaired:
         return [settings.say("nothing_damaged", session=session)], 0
     dropped = [
-        settings.say("went_back", session=session, at=when(back["created_at"]), checkpoint=back["checkpoint_id"]),
-        settings.say("dropped", n=back["dropped"]),
+        settings.say("went_back", session=session, at=when(back.created_at), checkpoint=back.checkpoint_id),
+        settings.say("dropped", n=back.dropped),
     ]
-    kept = [settings.say("copy_kept", copy=back["copy"])] if back["copy"] else []
+    kept = [settings.say("copy_kept", copy=back.copy)] if back.copy else []
     lines = [
-        *(dropped if back["dropped"] else []),
-        *(printable(sentence) for sentence in back["repaired"]),
+        *(dropped if back.dropped else []),
+        *(printable(sentence) for sentence in back.repaired),
         *kept,
-        *(await _next_command(app, settings, session) if back["readable"] else []),
+        *(await _next_command(app, settings, session) if back.readable else []),
     ]
-    return lines, 0 if back["readable"] else FAILED
+    return lines, 0 if back.readable else FAILED
 
 
 async def _next_command(app: "App", settings: Settings, session: str) -> list[str]:
-    tasks = await app.queries.tasks(session_id=session, limit=1)
-    if not tasks:
+    task = await app.tasks.newest(session)
+    if task is None:
         return [settings.say("to_continue"), continue_command(settings, session)]
-    if is_over(tasks[0]):
-        return [*continue_hint(settings, tasks[0].json())]
-    verb = "answer" if tasks[0].status == "waiting" else "resume"
-    return [settings.say("to_continue"), task_command(settings, verb, tasks[0].task_id)]
+    if task.is_over:
+        return [*continue_hint(settings, task)]
+    verb = "answer" if task.status == "waiting" else "resume"
+    return [settings.say("to_continue"), task_command(settings, verb, task.task_id)]

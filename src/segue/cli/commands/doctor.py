@@ -104,7 +104,7 @@ def findings(settings: Settings, environ: Mapping[str, str], language: Language)
     yield from _database(settings, language)
     try:
         given = settings.agents()
-        agents = Registry((*EXAMPLES, *given)).agents
+        agents = Registry((*EXAMPLES, *given))
     except SegueError as error:
         yield Finding(False, "agents", render(error, language))
         return
@@ -225,8 +225,8 @@ def _left_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
 
     async def found() -> Sequence[list[str]]:
         async with open_app(settings.database, dispatch="never") as app:
-            interrupted = [row["task_id"] for row in await app.resumable() if row["cut_off"]]
-            waiting = [task.task_id for task in await app.queries.waiting_for_worker()]
+            interrupted = [each.task.task_id for each in await app.tasks.resumable() if each.cut_off]
+            waiting = [task.task_id for task in await app.tasks.waiting_for_worker()]
         return interrupted, [task_id for task_id in waiting if task_id not in interrupted]
 
     for name, tasks in zip(("tasks_interrupted", "tasks_wait"), asyncio.run(found()), strict=True):
@@ -401,7 +401,7 @@ async def unreadable_sessions(file: Path, most: int, language: Language) -> dict
     """
     reasons: dict[str, str] = {}
     async with open_app(file) as app:
-        for session in [row["thread_id"] for row in await app.threads(limit=most)]:
+        for session in [found.thread_id for found in await app.sessions.list(most)]:
             try:
                 await app.history(session)
             except UnknownThread:  # nothing was stored of what was said last

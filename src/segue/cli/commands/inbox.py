@@ -1,7 +1,6 @@
 """`segue waiting`: every task that waits for a person."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import options
 from ..command_lines import SHORT
@@ -12,13 +11,15 @@ from .inspect import ask
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...core.records import WaitingTask
+
 
 def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList = False) -> None:
     """List every task that waits for a person, and how to answer it."""
     settings = Settings(db)
-    rows = ask(settings, lambda opened: opened.waiting())
+    rows = ask(settings, lambda opened: opened.tasks.waiting())
     if as_json:
-        return write_json(rows, indent=2)
+        return write_json([row.json() for row in rows], indent=2)
     console = output()
     if not rows:
         console.print(settings.say("none_waiting"))
@@ -26,7 +27,7 @@ def waiting(db: options.Database = DEFAULT_DATABASE, as_json: options.JsonOfList
         _print_one(console, row, settings)
 
 
-def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -> None:
+def _print_one(console: "Console", row: "WaitingTask", settings: Settings) -> None:
     """What it asks, since when, and the commands that answer it."""
     from rich.text import Text
 
@@ -37,13 +38,13 @@ def _print_one(console: "Console", row: Mapping[str, Any], settings: Settings) -
     from ..views.sanitize import printable
     from ..views.tables import message_text, when
 
-    language = settings.language_for(row["message"])
-    about = f"  {word('session', language)} {row['thread_id']}  {word('agent', language)} {row['agent_id']}"
-    title = Text.assemble((row["task_id"][:SHORT], "bold"), (f"{printable(about)}  {when(row['since'])}", "dim"))
-    print_prose(console, title.append(f"\n{message_text(row['message'], language, 120)}"))
-    if row["kind"]:
-        print_question(console, row, language)
-    commands = answer_hints(settings, row["task_id"], row) if row["kind"] else [row["problem"]]
+    language, form = settings.language_for(row.message), row.json()
+    about = f"  {word('session', language)} {row.thread_id}  {word('agent', language)} {row.agent_id}"
+    title = Text.assemble((row.task_id[:SHORT], "bold"), (f"{printable(about)}  {when(row.since)}", "dim"))
+    print_prose(console, title.append(f"\n{message_text(row.message, language, 120)}"))
+    if row.kind:
+        print_question(console, form, language)
+    commands = answer_hints(settings, row.task_id, form) if row.kind else [row.problem]
     for line in commands:
         console.print(Text(printable(line), style="dim"), soft_wrap=True)
     console.print()

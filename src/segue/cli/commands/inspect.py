@@ -17,11 +17,11 @@ from ..settings import DEFAULT_DATABASE, Settings
 from ..views.consoles import output, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ...app import App
     from ...core.agents import Agent
-    from ...core.records import Json
+    from ...core.records import Json, Task, Thread
     from ...core.tools import Tool
 
 
@@ -36,8 +36,8 @@ def sessions(
     settings = Settings(db)
 
     async def listed(opened: "App") -> "list[Json]":
-        rows = await opened.threads(limit=limit)
-        if len(rows) == limit and (more := await opened.queries.count_threads() - limit) > 0:
+        rows = await opened.sessions.list(limit)
+        if len(rows) == limit and (more := await opened.sessions.count() - limit) > 0:
             remark(settings.say("more_sessions", n=more))
         return await _with_interruption(opened, settings, rows)
 
@@ -58,10 +58,10 @@ def tasks(
     settings = Settings(db)
 
     async def listed(opened: "App") -> "list[Json]":
-        rows = await opened.tasks(agent_id=agent or None, session_id=session or None, limit=limit)
-        if session and not rows and not await opened.tasks(session_id=session, limit=1):
+        rows = await opened.tasks.list(agent or None, session or None, limit)
+        if session and not rows and not await opened.tasks.newest(session):
             raise UnknownThread(session)
-        if waiting := await opened.queries.waiting_for_worker():
+        if waiting := await opened.tasks.waiting_for_worker():
             remark(settings.say("waiting_for_worker", n=len(waiting)))
         return await _with_interruption(opened, settings, rows)
 
@@ -69,18 +69,18 @@ def tasks(
     write_json(rows, indent=2) if as_json else print_tasks(output(), rows, settings.language_for(""))
 
 
-async def _with_interruption(opened: "App", settings: Settings, rows: "list[Json]") -> "list[Json]":
+async def _with_interruption(opened: "App", settings: Settings, rows: "Sequence[Task | Thread]") -> "list[Json]":
     """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
-    unfinished = await opened.resumable() if any(row["status"] in ACTIVE for row in rows) else ()
-    gone = {row["thread_id"]: row["task_id"] for row in unfinished if row["cut_off"]}
+    unfinished = await opened.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
+    gone = {each.task.thread_id: each.task.task_id for each in unfinished if each.cut_off}
 
-    def interruption(row: "Json") -> "Json":
-        task_id = gone.get(row["thread_id"])
-        if row["status"] not in ACTIVE or task_id is None or row.get("task_id", task_id) != task_id:
+    def interruption(row: "Task | Thread") -> "Json":
+        task_id = gone.get(row.thread_id)
+        if row.status not in ACTIVE or task_id is None or getattr(row, "task_id", task_id) != task_id:
             return {"cut_off": False}
         return {"cut_off": True, "hint": task_command(settings, "resume", task_id)}
 
-    return [{**row, **interruption(row)} for row in rows]
+    return [{**row.json(), **interruption(row)} for row in rows]
 
 
 def history(
@@ -122,9 +122,9 @@ def trace(
         return
 
     async def traced(opened: "App") -> "Json":
-        found = await opened.trace(await find_task(opened, name))
-        (task,) = await _with_interruption(opened, settings, [found["task"]])
-        return {**found, "task": task}
+        found = await opened.tasks.trace(await find_task(opened, name))
+        (task,) = await _with_interruption(opened, settings, [found.task])
+        return {**found.json(), "task": task}
 
     found = ask(settings, traced)
     if as_json:
@@ -140,7 +140,7 @@ async def _otlp(name: str, opened: "App") -> "Json":
     need_extra("segue trace --otel", "otel", EXPORTER)
     from ...telemetry.otlp import otlp_json
 
-    return otlp_json(await opened.queries.recorded(await find_task(opened, name)))
+    return otlp_json(await opened.tasks.trace(await find_task(opened, name)))
 
 
 def graph(
@@ -225,7 +225,7 @@ async def _tools(settings: Settings, agent: str) -> "tuple[list[Json], list[str]
     try:
         for each in settings.agents():
             registry.register(each)
-        for found in [registry.agent(agent)] if agent else registry.agents.values():
+        for found in [registry.agent(agent)] if agent else registry.values():
             try:
                 await registry.prepare(found)
                 rows += [_tool_row(found.agent_id, tool) for tool in registry.tools_for(found).values()]

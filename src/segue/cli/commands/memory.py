@@ -85,7 +85,7 @@ async def _owner(opened: "App", task: str, user: str) -> tuple[str, str]:
     with suppress(UnknownTask):
         if task:
             task_id = await opened.find_task(task)
-            return task_id, (await opened.task(task_id))["user_id"]
+            return task_id, (await opened.tasks.get(task_id)).user_id
     return task, user
 
 

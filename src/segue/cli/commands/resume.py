@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.errors import ConfigurationError, SegueError, ThreadBusy, UnknownAgent
-from ...core.records import Json
+from ...core.records import Task
 from ...prompts.words import word
 from ..command_lines import task_command
 from ..dialog.interrupts import Interrupts, listening
@@ -69,7 +69,7 @@ class Batch:
     """Why an agents file cannot be used."""
 
     async def run(self) -> int:
-        rows = await self.app.resumable()
+        rows = [each.task for each in await self.app.tasks.resumable()]
         gate = asyncio.Semaphore(AT_ONCE)
         async with AsyncExitStack() as opened:
             for row in rows:
@@ -80,9 +80,9 @@ class Batch:
         self._print_summary(outcomes, await self._to_answer())
         return code_of(outcomes)
 
-    async def _open_for(self, row: Json, opened: AsyncExitStack) -> None:
+    async def _open_for(self, row: Task, opened: AsyncExitStack) -> None:
         """Open an app over the task's agents file, unless one file is named for all tasks."""
-        file = row["agents_file"]
+        file = row.agents_file
         if self.settings.names_agents or not file or file in {*self._apps, *self._refused}:
             return
         try:
@@ -99,15 +99,14 @@ class Batch:
         for app in (self.app, *self._apps.values()):
             app.stop_now(task_id)
 
-    async def _to_answer(self) -> list[Json]:
+    async def _to_answer(self) -> list[Task]:
         """The tasks that wait for a person, those that did so before among them."""
-        waiting = [row["thread_id"] for row in await self.app.threads() if row["status"] == "waiting"]
-        latest = [await self.app.tasks(session_id=thread_id, limit=1) for thread_id in waiting]
-        return [row for rows in latest for row in rows]
+        waiting = [thread.thread_id for thread in await self.app.sessions.list() if thread.status == "waiting"]
+        return [task for thread_id in waiting if (task := await self.app.tasks.newest(thread_id))]
 
-    async def _one(self, row: Json, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
+    async def _one(self, row: Task, gate: asyncio.Semaphore, interrupts: Interrupts) -> str:
         """Resume one task until it stops; print and return the outcome."""
-        task_id = row["task_id"]
+        task_id = row.task_id
         app, why = self._app_of(row)
         if why:
             return self._say("skipped", row, why, 0.0)
@@ -126,45 +125,45 @@ class Batch:
                 refused = sentence_of(error, self.settings)
             finally:
                 self._running.discard(task_id)
-            task = await self.app.task(task_id)
-            outcome = "failed" if refused or task["status"] not in OUTCOMES else task["status"]
-            return self._say(outcome, task, refused or task["error"] or "", time.monotonic() - began)
+            task = await self.app.tasks.get(task_id)
+            outcome = "failed" if refused or task.status not in OUTCOMES else str(task.status)
+            return self._say(outcome, task, refused or task.error or "", time.monotonic() - began)
 
-    def _app_of(self, row: Json) -> "tuple[App, str]":
+    def _app_of(self, row: Task) -> "tuple[App, str]":
         """The app that can resume a task, or why there is none."""
-        file = row["agents_file"] or ""
+        file = row.agents_file or ""
         app = self._apps.get(file, self.app)
         if file in self._refused:
             return app, self._refused[file]
-        unknown = UnknownAgent(row["agent_id"], app.agents)
-        return app, "" if row["agent_id"] in app.agents else sentence_of(unknown, self.settings)
+        unknown = UnknownAgent(row.agent_id, app.agents)
+        return app, "" if row.agent_id in app.agents else sentence_of(unknown, self.settings)
 
-    def _say(self, outcome: str, task: Json, problem: str, seconds: float) -> str:
+    def _say(self, outcome: str, task: Task, problem: str, seconds: float) -> str:
         if self.as_json:
-            write_json(result_form(task, outcome=outcome, error=problem or None))
+            write_json(result_form(task.json(), outcome=outcome, error=problem or None))
             return outcome
         signs = signs_for(self.console)
         sign, style = _sign(outcome, signs)
         line = Text.assemble(
             (f"{sign} {word(outcome, self.settings.language_for(''))}  ", style),
-            (task["task_id"], "bold"),
+            (task.task_id, "bold"),
             (f"  {seconds:.1f} s  ", "dim"),
         )
-        self._print(line.append(one_line(task["message"], 80)))
+        self._print(line.append(one_line(task.message, 80)))
         if problem and outcome in ("failed", "busy", "skipped"):
             self._print(Text(f"    {one_line(problem, 300)}", style=style))
-        if unknown := unknown_calls(task, signs, self.settings.language_for(task["message"])):
+        if unknown := unknown_calls(task.json(), signs, self.settings.language_for(task.message)):
             self._print(Text("    ") + unknown)
         return outcome
 
-    def _print_summary(self, outcomes: list[str], to_answer: list[Json]) -> None:
+    def _print_summary(self, outcomes: list[str], to_answer: list[Task]) -> None:
         counted = Counter(outcomes)
         if self.as_json:
             write_json(
                 {
                     "type": "summary",
                     **{name: counted[name] for name in OUTCOMES},
-                    "to_answer": [row["task_id"] for row in to_answer],
+                    "to_answer": [row.task_id for row in to_answer],
                 }
             )
             return
@@ -178,7 +177,7 @@ class Batch:
         if to_answer:
             self._print(Text(self.settings.say("to_answer"), style="yellow"))
         for row in to_answer:
-            self._print(Text(f"  {task_command(self.settings, 'answer', row['task_id'])}"))
+            self._print(Text(f"  {task_command(self.settings, 'answer', row.task_id)}"))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)

@@ -18,7 +18,7 @@ from .inspect import ask
 
 if TYPE_CHECKING:
     from ...app import App
-    from ...core.records import Json
+    from ...core.records import Json, Task
 
 Snapshot = Annotated[
     str,
@@ -156,7 +156,7 @@ def edit(
         from ..dialog.loop import edited
         from ..views.timeline import effect_lines
 
-        async def begun(opened: "App") -> "Json":
+        async def begun(opened: "App") -> "Task":
             if state:
                 await _check_state(opened, snapshot, state, settings)
             place, effects, undone = await _gone_back(opened, snapshot, undo)
@@ -165,7 +165,7 @@ def edit(
                 for line in effect_lines(snapshot, effects, undone, settings):
                     typer.echo(line, err=True)
             new = to or _new_session()
-            task = await opened.edit(**_source(place), session_id=new, message=message, state=state)
+            task = await opened.rewind.edit(**place, new_session=new, message=message, changes=state)
             if not (to or as_json or output().is_terminal):
                 typer.echo(settings.say("forked", session=new), err=True)
             return task
@@ -182,10 +182,6 @@ async def _check_state(opened: "App", snapshot: str, state: "Json", settings: Se
     except TaskError as error:
         complain(sentence_of(error, settings))
         raise typer.Exit(USAGE) from error
-
-
-def _source(place: "Json") -> "Json":
-    return {"from_session": place["session_id"], "checkpoint_id": place["checkpoint_id"]}
 
 
 def _field(text: str, settings: Settings) -> tuple[str, Any]:

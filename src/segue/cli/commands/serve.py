@@ -89,8 +89,8 @@ async def _try(settings: Settings, require_model: bool) -> None:
     """Open the database, read the agents file and check the models' names once."""
     async with settings.opened(serving=True) as app:
         for agent in app.agents.values():
-            app.registry.check_model(agent)
-        offline = [agent.agent_id for agent in app.agents.values() if app.registry.model_name(agent) == OFFLINE]
+            app.agents.check_model(agent)
+        offline = [agent.agent_id for agent in app.agents.values() if app.agents.model_name(agent) == OFFLINE]
     if require_model and offline:
         raise ConfigurationError(
             "No model is configured for {agents}: set OPENAI_API_KEY or SEGUE_MODEL, or a model in the agents file.",

@@ -186,7 +186,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
     console, time = output(), strftime("%Y-%m-%d %H:%M:%S", localtime())
     check_writable(Path(file))
     async with settings.opened() as app:
-        known = await app.tasks(session_id=session, limit=1)
+        known = await app.tasks.newest(session)
         shown = (await load_conversation(app, session)).config if known else with_workflow(config)
         if not known:
             check_config(app, shown)
@@ -198,7 +198,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             on_utterance=show,
             person=_asked,
         )
-        status = (await app.task(conversation.task_id))["status"]
+        status = (await app.tasks.get(conversation.task_id)).status
     write_log(conversation, file, time=time)
     if conversation.ending:
         print_footer(console)

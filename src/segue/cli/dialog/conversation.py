@@ -4,19 +4,21 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from ...core.errors import SegueError
-from ...core.events import Event, Paused, StateChanged, from_dict
-from ...core.records import Json
+from ...core.events import Answer as AnswerEvent
+from ...core.events import Event, Fallback, Paused, StateChanged
+from ...core.records import Json, Task, TaskTrace
+from ...core.task_status import TaskStatus
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import word
-from ...runtime.request import MessageOptions
+from ...runtime.request import MessageOptions, Request
 from ..command_lines import send_command, task_command
 from ..exits import FAILED, PAUSED, WAITING, complain, remark, sentence_of, suggest
 from ..settings import Settings
@@ -50,7 +52,7 @@ class Turn:
     """How a task, or a stretch of it, ended: an exit code, or the question that is put to the person."""
 
     code: int
-    task: Json | None = None
+    task: Task | None = None
     question: Json | None = None
 
 
@@ -72,10 +74,10 @@ class Conversation:
     """What shows the task that is talked about."""
     seconds: float = 0.0
     """How long it was worked on, without the time that a person was asked."""
-    steering: "asyncio.Future[Json] | None" = None
+    steering: "asyncio.Future[Task] | None" = None
     """Adds what was typed last to the task."""
     cancelling: "asyncio.Future[None] | None" = None
-    following: Json | None = None
+    following: Task | None = None
     """The task of a line that was typed too late to steer the one before it."""
 
     @property
@@ -85,53 +87,55 @@ class Conversation:
     async def send(self, message: str, *, steer: bool = False, files: Sequence[str] = ()) -> Turn:
         """Send a message and show its task, or with `steer` the unfinished one that it is added to."""
         known = await self._latest() if steer else None
-        starting = self.app.start(message, **self._options(steer, files))
+        starting = self._start(message, steer, files)
         task = await unless_interrupted(starting, PATIENCE, self._say_that_it_waits)
         if task is None:
             complain(self.settings.say("not_sent"), self._again(message, steer))
             return Turn(PAUSED)
-        seen = known["events"] if known and known["task"]["task_id"] == task["task_id"] else []
+        seen = known.events if known and known.task.task_id == task.task_id else []
         self._begin(task, seen)
-        after = max((form["seq"] for form in seen), default=0)
-        return await self._carry(task["task_id"], self.app.follow(task["task_id"], after))
+        after = max((event.seq for event in seen), default=0)
+        return await self._carry(task.task_id, self.app.follow(task.task_id, after))
 
-    async def show(self, task: Json) -> Turn:
+    async def show(self, task: Task) -> Turn:
         """Show a task that was begun, from its first event."""
         self._begin(task, [])
-        return await self._carry(task["task_id"], self.app.follow(task["task_id"]))
+        return await self._carry(task.task_id, self.app.follow(task.task_id))
 
     async def resume(self, task_id: str) -> Turn:
         """Resume a task and show what follows; a waiting one asks its question again."""
-        trace = await self.app.trace(task_id)
-        if trace["task"]["status"] == "waiting":
-            self._begin(trace["task"], trace["events"])
-            return await self._judge(trace["task"])
+        trace = await self.app.tasks.trace(task_id)
+        if trace.task.status == TaskStatus.WAITING:
+            self._begin(trace.task, trace.events)
+            return await self._judge(trace.task)
         events = self.app.resume_and_follow(task_id, model=self.settings.model)
         return await self._go_on(trace, events)
 
     async def answer(self, task_id: str, answer: Answer, interrupt_id: str) -> Turn:
         """Tell a task that waits what was decided, and show how it goes on."""
-        trace = await self.app.trace(task_id) if self.view is None else None
+        trace = await self.app.tasks.trace(task_id) if self.view is None else None
         events = self.app.answer_and_follow(task_id, answer, interrupt_id=interrupt_id)
         if trace:
             return await self._go_on(trace, events)
         first = await anext(events, None)  # an answer that does not fit leaves the view as it is
         return await self._carry(task_id, _with_first(first, events))
 
-    async def _go_on(self, trace: Json, events: AsyncIterator[Event]) -> Turn:
+    async def _go_on(self, trace: TaskTrace, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
-        task = trace["task"]
-        self._begin({**task, "model": self.settings.model or task["model"]}, trace["events"])
-        self._show_answer_of(trace["events"])
-        return await self._carry(task["task_id"], _with_first(first, events))
+        task = trace.task
+        self._begin(replace(task, model=self.settings.model or task.model), trace.events)
+        self._show_answer_of(trace.events)
+        return await self._carry(task.task_id, _with_first(first, events))
 
-    def _show_answer_of(self, forms: Sequence[Json]) -> None:
+    def _show_answer_of(self, events: Sequence[Event]) -> None:
         """Show an answer that was written before the task stopped: it does not come again."""
-        answer = None
-        for form in forms:
-            answer = form if form["type"] == "answer" else None if form["type"] == "fallback" else answer
-        if answer and not self.as_json:
-            self._shown().show(from_dict(answer))
+        last = next((event for event in reversed(events) if isinstance(event, AnswerEvent | Fallback)), None)
+        if isinstance(last, AnswerEvent) and not self.as_json:
+            self._shown().show(last)
+
+    async def _start(self, message: str, steer: bool, files: Sequence[str] = ()) -> Task:
+        task, _ = await self.app.tasks.start(Request.of(message, self._options(steer, files)))
+        return task
 
     def _options(self, steer: bool, files: Sequence[str] = ()) -> MessageOptions:
         return {
@@ -146,9 +150,9 @@ class Conversation:
             "language": self.settings.language,
         }
 
-    async def _latest(self) -> Json | None:
-        tasks = await self.app.tasks(session_id=self.session, limit=1)
-        return await self.app.trace(tasks[0]["task_id"]) if tasks else None
+    async def _latest(self) -> TaskTrace | None:
+        task = await self.app.tasks.newest(self.session)
+        return await self.app.tasks.trace(task.task_id) if task else None
 
     def _again(self, message: str, steer: bool) -> str:
         how = ["--steer"] if steer else ["--wait", f"{self.settings.wait:g}"]
@@ -158,29 +162,29 @@ class Conversation:
         if self.settings.wait:
             remark(self.settings.say("waiting_for_session", session=self.session))
 
-    def _begin(self, task: Json, seen: list[Json]) -> None:
+    def _begin(self, task: Task, seen: Sequence[Event]) -> None:
         """A view of the task that knows what was seen of it before."""
         self.view = self._new_view(task)
         self.seconds = 0.0
-        for form in seen:
-            self.view.recall(from_dict(form))
+        for event in seen:
+            self.view.recall(event)
         if self.framed:
-            model, language = self.app.model_for(task["agent_id"], task["model"]), self._language(task)
-            heading = header(task["agent_id"], model, task["mode"], task["thread_id"], self.settings.database, language)
+            model, language = self.app.model_for(task.agent_id, task.model), self._language(task)
+            heading = header(task.agent_id, model, task.mode, task.thread_id, self.settings.database, language)
             greet(self.console, model, heading, language)
 
-    def _new_view(self, task: Json) -> View:
+    def _new_view(self, task: Task) -> View:
         if self.as_json:
             return JsonView()
-        in_subtasks, language = task["mode"] == LIFECYCLE, self._language(task)
+        in_subtasks, language = task.mode == LIFECYCLE, self._language(task)
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             view: View = (LiveProgress if in_subtasks else LiveView)(self.console, language)
         else:
             view = (PlainProgress if in_subtasks else PlainView)(self.console, language)
         return view if output().is_terminal else AnswerView(view, self.console.quiet, language)
 
-    def _language(self, task: Json) -> Language:
-        return self.settings.language_for(task["message"])
+    def _language(self, task: Task) -> Language:
+        return self.settings.language_for(task.message)
 
     async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()
@@ -198,19 +202,19 @@ class Conversation:
                     ):
                         view.notice(self.settings.say("pausing_requested"))
                     paused = isinstance(event, Paused) or (paused and isinstance(event, StateChanged))
-                task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.task(task_id)
+                task = await self._until_taken_up(task_id, interrupts) if paused else await self.app.tasks.get(task_id)
         except BaseException:
             view.finish()
             raise
         self.seconds += time.monotonic() - began
         self.stopped |= interrupts.stopped
-        if paused and task["status"] not in ("paused", "cancelled"):
+        if paused and task.status not in ("paused", "cancelled"):
             return self._leave_to_other_process(task)
         turn = await self._judge(task, interrupted=interrupts.count > 0)
         if following := self.following:
             self.following = None
             self._begin(following, [])
-            return await self._carry(following["task_id"], self.app.follow(following["task_id"]))
+            return await self._carry(following.task_id, self.app.follow(following.task_id))
         return turn
 
     @contextmanager
@@ -239,10 +243,10 @@ class Conversation:
         except SegueError as error:
             self._shown().notice(sentence_of(error, self.settings))
 
-    async def _steered(self, line: str, former: "asyncio.Future[Json] | None") -> Json:
+    async def _steered(self, line: str, former: "asyncio.Future[Task] | None") -> Task:
         if former:
             await former
-        return await self.app.start(line, **self._options(True))
+        return await self._start(line, True)
 
     async def _with_steering(self, task_id: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events, also of what runs after the task was steered; a line that came too late is the next message."""
@@ -260,27 +264,27 @@ class Conversation:
                 self._shown().notice(sentence_of(error, self.settings))
                 return
             events = self.app.follow(task_id, seq)
-            if task["task_id"] != task_id:  # this one was resumed to its end, for the line comes after its answer
+            if task.task_id != task_id:  # this one was resumed to its end, for the line comes after its answer
                 self.following = task
                 async for event in events:
                     yield event
                 return
 
-    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Json:
+    async def _until_taken_up(self, task_id: str, interrupts: Interrupts) -> Task:
         """A task that is paused; one that was not paused from here may be taken up elsewhere in a moment."""
         deadline = time.monotonic() + TAKING_UP
         while True:
-            task = await self.app.task(task_id)
-            if task["status"] != "paused" or interrupts.count or time.monotonic() > deadline:
+            task = await self.app.tasks.get(task_id)
+            if task.status != "paused" or interrupts.count or time.monotonic() > deadline:
                 return task
             await asyncio.sleep(LOOK_EVERY)
 
-    def _leave_to_other_process(self, task: Json) -> Turn:
+    def _leave_to_other_process(self, task: Task) -> Turn:
         view = self._shown()
         view.finish()
         if isinstance(view, JsonView):
-            view.result(task)
-        trace = task_command(self.settings, "trace", task["task_id"])
+            view.result(task.json())
+        trace = task_command(self.settings, "trace", task.task_id)
         complain(self.settings.say("taken_elsewhere"), trace)
         return Turn(PAUSED)
 
@@ -289,66 +293,66 @@ class Conversation:
             raise RuntimeError("No task is shown yet.")
         return self.view
 
-    async def _judge(self, task: Json, *, interrupted: bool = False) -> Turn:
+    async def _judge(self, task: Task, *, interrupted: bool = False) -> Turn:
         """Close the view of a task that stopped, or keep it if a person is asked."""
         view = self._shown()
         question = None
-        if task["status"] == "waiting":
+        if task.status == "waiting":
             view.rest()
-            question = await self.app.question(task["task_id"])
+            question = await self.app.question(task.task_id)
             if can_ask() and not self.as_json and not interrupted:
                 return Turn(WAITING, task, question)
         else:
             view.finish()
         if isinstance(view, JsonView):
-            view.result(task, **({"question": question} if question else {}))
+            view.result(task.json(), **({"question": question} if question else {}))
         elif question:
             print_question(complaints() if self.console.quiet else self.console, question, self._language(task))
-            suggest(*answer_hints(self.settings, task["task_id"], question))
+            suggest(*answer_hints(self.settings, task.task_id, question))
             return Turn(WAITING)
         else:
             self._conclude(task)
         return Turn(self._print_what_it_needs(task, question))
 
-    def _conclude(self, task: Json) -> None:
+    def _conclude(self, task: Task) -> None:
         self.console.print()
-        if unknown := unknown_calls(task, signs_for(self.console), self._language(task)):
+        if unknown := unknown_calls(task.json(), signs_for(self.console), self._language(task)):
             print_prose(self.console, unknown)
-        if task["status"] in ("done", "error") and task["result"]:
-            print_prose(self.console, status_line(task, self.seconds, self._language(task)))
+        if task.status in ("done", "error") and task.result:
+            print_prose(self.console, status_line(task.json(), self.seconds, self._language(task)))
             if self.framed:
                 self.print_continue_hint(task)
 
-    def print_continue_hint(self, task: Json) -> None:
+    def print_continue_hint(self, task: Task) -> None:
         """Print the command that continues a task's session with its agent in another process, ready to be copied."""
         heading, command = continue_hint(self.settings, task)
         self.console.print(Text(heading, style="dim"))
         self.console.print(Text(printable(command)), soft_wrap=True)
 
-    def leave_waiting(self, task: Json, question: Json) -> int:
+    def leave_waiting(self, task: Task, question: Json) -> int:
         """Say that a task waits, and how to answer it; returns the exit code."""
-        remark(sentence("waiting", self._language(task)), *answer_hints(self.settings, task["task_id"], question))
+        remark(sentence("waiting", self._language(task)), *answer_hints(self.settings, task.task_id, question))
         return WAITING
 
-    def _print_what_it_needs(self, task: Json, question: Json | None) -> int:
+    def _print_what_it_needs(self, task: Task, question: Json | None) -> int:
         """Say what a task that is not done needs, and return the exit code."""
         language = self._language(task)
-        resume = task_command(self.settings, "resume", task["task_id"]) if self.framed else "/resume"
+        resume = task_command(self.settings, "resume", task.task_id) if self.framed else "/resume"
         if question:
             return self.leave_waiting(task, question)
-        match task["status"]:
+        match task.status:
             case "done":
-                if (task["result"] or {}).get("malformed"):
+                if (task.result or {}).get("malformed"):
                     remark(sentence("malformed", language))
                 return 0
             case "paused":
-                complain(task["error"] or sentence("paused", language), resume)
-                return FAILED if task["error"] else PAUSED
+                complain(task.error or sentence("paused", language), resume)
+                return FAILED if task.error else PAUSED
             case "cancelled":
                 complain(sentence("accepts_next", language))
             case status:
-                hints = [] if task["result"] else [resume]
-                complain(task["error"] or sentence("did_not_end", language, status=word(status, language)), *hints)
+                hints = [] if task.result else [resume]
+                complain(task.error or sentence("did_not_end", language, status=word(status, language)), *hints)
         return FAILED
 
 

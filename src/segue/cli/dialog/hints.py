@@ -15,17 +15,18 @@ from .verdicts import Call
 
 if TYPE_CHECKING:
     from ...app import App
+    from ...core.records import Task
 
 WAIT_SECONDS = "60"
 
 
-def continue_hint(settings: Settings, task: Mapping[str, Any]) -> tuple[str, str]:
+def continue_hint(settings: Settings, task: "Task") -> tuple[str, str]:
     """A heading, and the command that continues a task's session with its agent in another process."""
     if agent_is_remembered(task):
         settings = replace(settings, agents_file="", agent="")
     else:
-        settings = replace(settings, agent=task["agent_id"])
-    command = continue_command(replace(settings, user=task["user_id"]), task["thread_id"])
+        settings = replace(settings, agent=task.agent_id)
+    command = continue_command(replace(settings, user=task.user_id), task.thread_id)
     return settings.say("continue_session"), command
 
 
@@ -58,32 +59,32 @@ def _verdict_hints(settings: Settings, task_id: str, calls: Sequence[Call]) -> l
 
 async def alternatives(app: "App", settings: Settings, refused: TaskUnfinished | ThreadBusy, message: str) -> list[str]:
     """What to do instead of sending the message to a session that does not take it."""
-    tasks = await app.tasks(session_id=settings.session, limit=1)
-    if isinstance(refused, TaskUnfinished):
-        return _unfinished(settings, tasks[0], message)
+    task = await app.tasks.newest(settings.session)
+    if task and isinstance(refused, TaskUnfinished):
+        return _unfinished(settings, task, message)
     here = ("--session", settings.session)
     choices = [
         *_choice(settings.say("wait_for_it"), send_command(settings, message, *here, "--wait", WAIT_SECONDS)),
         *_choice(settings.say("other_session"), send_command(settings, message)),
     ]
-    if tasks:
+    if task:
         steering = send_command(settings, message, *here, "--steer")
-        choices += _choice(settings.say("pause_running"), task_command(settings, "pause", tasks[0]["task_id"]))
+        choices += _choice(settings.say("pause_running"), task_command(settings, "pause", task.task_id))
         choices += _choice(settings.say("add_to_running"), steering)
     return choices
 
 
 async def busy_hints(app: "App", settings: Settings, task_id: str, refused: ThreadBusy) -> list[str]:
     """Why a task cannot be taken up while its session is busy, and what to do instead."""
-    thread_id = (await app.task(task_id))["thread_id"]
-    (latest,) = await app.tasks(session_id=thread_id, limit=1)
-    pausing = task_command(settings, "pause", latest["task_id"])
-    if latest["status"] not in ACTIVE:
+    thread_id = (await app.tasks.get(task_id)).thread_id
+    (latest,) = await app.tasks.list(session_id=thread_id, limit=1)
+    pausing = task_command(settings, "pause", latest.task_id)
+    if latest.status not in ACTIVE:
         return [sentence_of(refused, settings)]
-    if latest["task_id"] != task_id:
+    if latest.task_id != task_id:
         return [sentence_of(refused, settings), *_choice(settings.say("pause_running"), pausing)]
     watching = _choice(settings.say("see_progress"), task_command(settings, "trace", task_id))
-    if latest["status"] == "pausing":
+    if latest.status == "pausing":
         return [settings.say("pausing_elsewhere", task_id=task_id), *watching]
     runs = settings.say("runs_elsewhere", task_id=task_id)
     return [runs, *watching, *_choice(settings.say("pause_and_resume"), pausing)]
@@ -91,20 +92,19 @@ async def busy_hints(app: "App", settings: Settings, task_id: str, refused: Thre
 
 async def unfinished_hint(app: "App", settings: Settings, session_id: str) -> list[str]:
     """How to see what a session's unfinished task did: a turn is in the history once it has ended."""
-    from ...runtime.queries import is_over
+    task = await app.tasks.newest(session_id)
+    if task is None or task.is_over:
+        return []
+    return _choice(settings.say("unfinished_hidden"), task_command(settings, "trace", task.task_id))
 
-    open_ones = [task.task_id for task in await app.queries.tasks(session_id=session_id, limit=1) if not is_over(task)]
-    hint = settings.say("unfinished_hidden")
-    return [line for task_id in open_ones for line in _choice(hint, task_command(settings, "trace", task_id))]
 
-
-def _unfinished(settings: Settings, task: dict[str, Any], message: str) -> list[str]:
-    cancel = _choice(settings.say("cancel_it"), task_command(settings, "cancel", task["task_id"]))
-    if task["status"] == "waiting":
-        return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task["task_id"])), *cancel]
-    steer = send_command(settings, message, "--session", task["thread_id"], "--steer")
+def _unfinished(settings: Settings, task: "Task", message: str) -> list[str]:
+    cancel = _choice(settings.say("cancel_it"), task_command(settings, "cancel", task.task_id))
+    if task.status == "waiting":
+        return [*_choice(settings.say("answer_it"), task_command(settings, "answer", task.task_id)), *cancel]
+    steer = send_command(settings, message, "--session", task.thread_id, "--steer")
     return [
-        *_choice(settings.say("resume_it"), task_command(settings, "resume", task["task_id"])),
+        *_choice(settings.say("resume_it"), task_command(settings, "resume", task.task_id)),
         *cancel,
         *_choice(settings.say("add_and_resume"), steer),
     ]

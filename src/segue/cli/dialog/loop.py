@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
 from ...core.ids import Ids
-from ...core.records import Json
+from ...core.records import Json, Task
 from ..exits import FAILED, WAITING, complain, sentence_of
 from ..latest import LATEST, find_session, find_task
 from ..settings import Settings
@@ -67,12 +67,12 @@ class ConversationLoop:
             turn = self._asked(talk, turn.task, turn.question)
         return turn.code
 
-    def _asked(self, talk: Conversation, task: Json, question: Json) -> Turn:
+    def _asked(self, talk: Conversation, task: Task, question: Json) -> Turn:
         """Ask until the answer fits; what was written for one that does not is kept."""
-        questioner = Questioner(talk.console, talk.settings.language_for(task["message"]))
+        questioner = Questioner(talk.console, talk.settings.language_for(task.message))
         while (answer := questioner.ask(question)) is not None:
             try:
-                turn: Turn = self.run(talk.answer(task["task_id"], answer, question["interrupt_id"]))
+                turn: Turn = self.run(talk.answer(task.task_id, answer, question["interrupt_id"]))
                 return turn
             except InvalidAnswer as error:
                 complain(sentence_of(error, talk.settings))
@@ -117,7 +117,7 @@ def resumed(settings: Settings, task_id: str, *, as_json: bool) -> int:
     return loop.leave(code)
 
 
-def edited(settings: Settings, begun: "Callable[[App], Coroutine[Any, Any, Json]]", *, as_json: bool) -> int:
+def edited(settings: Settings, begun: "Callable[[App], Coroutine[Any, Any, Task]]", *, as_json: bool) -> int:
     """Show the task that an edit begins, and return the exit code."""
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
@@ -142,7 +142,7 @@ def answered(
     with ConversationLoop(settings, as_json=as_json, must_exist=True) as loop:
         talk = loop.conversation
         found = loop.run(find_task(talk.app, task_id))
-        question = loop.run(talk.app.queries.open_question(found, interrupt_id))
+        question = loop.run(talk.app.tasks.open_question(found, interrupt_id))
         if reply is not None or decisions:
             given = answer_of(question.get("calls", ()), decisions) if reply is None else reply
             code = loop.run_turns(talk.answer(found, given, question["interrupt_id"]))

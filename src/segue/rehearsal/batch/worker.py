@@ -79,8 +79,8 @@ async def _why(app: App, conversation: Conversation) -> str:
     """Why a conversation has not ended; empty if it has."""
     if conversation.ending:
         return ""
-    task = await app.task(conversation.task_id)
-    return task["error"] or f"its task is {task['status']}"
+    task = await app.tasks.get(conversation.task_id)
+    return task.error or f"its task is {task.status}"
 
 
 def _report(reports: TextIO, planned: Planned, status: str, error: str = "") -> None:

@@ -29,7 +29,7 @@ async def record(app: App, session_id: str, *, redact: Sequence[str] = (), langu
 
 
 async def _replayed(app: App, cassette: Cassette, language: Language, *, compare: bool) -> Cassette:
-    examples = Registry().agents
+    examples = Registry()
     own = [agent for agent in app.agents.values() if agent != examples.get(agent.agent_id)]
     made = await replay(cassette, agents=own, modes=app.own_modes, compare=compare)
     if made.difference:
@@ -44,6 +44,6 @@ async def _replayed(app: App, cassette: Cassette, language: Language, *, compare
 
 async def _forked(app: App, session_id: str) -> bool:
     """Whether the session began as a copy of another one, or of a document."""
-    if any(task["copy_of"] for task in await app.tasks(session_id=session_id, limit=-1)):
+    if any(task.copy_of for task in await app.tasks.list(session_id=session_id, limit=-1)):
         return True
-    return any("forked_from" in snapshot for snapshot in await app.snapshots(session_id, limit=-1))
+    return any(snapshot.forked_from is not None for snapshot in await app.sessions.snapshots(session_id, -1))

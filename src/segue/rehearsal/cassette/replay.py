@@ -91,7 +91,7 @@ class _Player:
 
     async def play(self) -> Replay:
         cassette, live = self._tape.cassette, []
-        if await self._app.tasks(session_id=self._session, limit=1):
+        if await self._app.tasks.newest(self._session):
             raise ThreadExists(self._session)
         for number in range(1, len(cassette.turns) + 1):
             self._tape.begin(number)
@@ -117,7 +117,7 @@ class _Player:
 
     async def _task_of_turn(self) -> Task:
         """Send the turn's message, give its answers, and return the task once it stopped."""
-        turn, control = self._tape.turn, self._app.control
+        turn, tasks = self._tape.turn, self._app.tasks
         request = Request(
             turn.message,
             session_id=self._session,
@@ -127,14 +127,14 @@ class _Player:
             model=(self._model if self._tape.live else "") or turn.model,
             language=turn.language,
         )
-        row, run = await control.start(request)
+        row, run = await tasks.start(request)
         while True:
             await self._until_stopped(run, row.task_id)
-            task = await self._app.queries.task(row.task_id)
+            task = await tasks.get(row.task_id)
             if task.status != TaskStatus.WAITING:
                 return task
             if answer := self._tape.answer_to(await self._app.question(task.task_id)):
-                row, run = await control.resume(task.task_id, answer=answer.value)
+                row, run = await tasks.resume(task.task_id, answer=answer.value)
             elif turn.status == "cancelled" and not self._tape.live:
                 await self._app.cancel(task.task_id)
             else:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from ...app import App
 from ...core.calls import CallResult, CallStatus
@@ -18,14 +18,14 @@ from ...core.events import (
     ModelCalled,
     NotesTaken,
     QuestionAnswered,
+    Recovered,
     RecursionStart,
     Resumed,
     RoundStart,
     Steered,
     ToolResult,
-    from_dict,
 )
-from ...core.records import Json
+from ...core.records import Call, Json, TaskTrace
 from ...core.task_status import OPEN, TaskStatus
 from ...core.timeline import UNDO_SCOPE
 from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
@@ -38,13 +38,13 @@ async def read_session(app: App, session_id: str) -> Cassette:
         UnknownThread, DamagedSession.
         TaskError: it cannot be recorded, with the reason.
     """
-    tasks = await app.tasks(session_id=session_id, limit=-1)
+    tasks = await app.tasks.list(session_id=session_id, limit=-1)
     if not tasks:
         raise UnknownThread(session_id)
-    traces = [await app.trace(task["task_id"]) for task in reversed(tasks)]
+    traces = [await app.tasks.trace(task.task_id) for task in reversed(tasks)]
     for trace in traces:
         _check(trace)
-    agents = {task["agent_id"] for task in tasks}
+    agents = {task.agent_id for task in tasks}
     return Cassette(
         session=session_id,
         served={name: served for name in sorted(agents) if (served := await _served(app, name))},
@@ -53,51 +53,50 @@ async def read_session(app: App, session_id: str) -> Cassette:
     )
 
 
-def _check(trace: Json) -> None:
+def _check(trace: TaskTrace) -> None:
     """Refuse what cannot be replayed.
 
     Raises:
         TaskError.
     """
-    task, session = trace["task"], trace["task"]["thread_id"]
-    types = [form["type"] for form in trace["events"]]
-    if task["mode"] == MODE or conversation_of_bot(session):
+    task, session = trace.task, trace.task.thread_id
+    if task.mode == MODE or conversation_of_bot(session):
         raise TaskError(
             "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
         )
-    if task["status"] == TaskStatus.WAITING:
+    if task.status == TaskStatus.WAITING:
         raise TaskError(
             "Session {session} cannot be recorded: task {task_id} waits for an answer. Give it with segue answer "
             "{task_id}, or cancel the task.",
             session=session,
-            task_id=task["task_id"],
+            task_id=task.task_id,
         )
-    if task["status"] in OPEN:
+    if task.status in OPEN:
         raise TaskError(
             "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.",
             session=session,
-            task_id=task["task_id"],
-            status=task["status"],
+            task_id=task.task_id,
+            status=task.status,
         )
-    if "recovered" in types:
+    if any(isinstance(event, Recovered) for event in trace.events):
         raise TaskError(
             "Session {session} cannot be recorded: it was damaged and went back to an earlier state.", session=session
         )
-    if any(form["type"] == "model_called" and not form["data"].get("reply") for form in trace["events"]):
+    if any(isinstance(event, ModelCalled) and not event.reply for event in trace.events):
         raise TaskError(
             "Session {session} cannot be recorded: an earlier version of Segue ran task {task_id} and kept no replies.",
             session=session,
-            task_id=task["task_id"],
+            task_id=task.task_id,
         )
 
 
 async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
     """The tools of the agent's MCP servers, which are asked for them now."""
-    agent = app.registry.agent(agent_id)
+    agent = app.agents.agent(agent_id)
     if not agent.mcp:
         return ()
-    names = await app.registry.served_tools(agent)
-    tools = app.registry.tools_for(agent)
+    names = await app.agents.served_tools(agent)
+    tools = app.agents.tools_for(agent)
     return tuple(
         ServedTool(
             spec=dict(tools[name].spec),
@@ -109,30 +108,30 @@ async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
     )
 
 
-def _names_model(app: App, trace: Json) -> bool:
+def _names_model(app: App, trace: TaskTrace) -> bool:
     """Whether the task's model was asked for by name, and not chosen by the environment."""
-    return app.registry.agent(trace["task"]["agent_id"]).model is not None
+    return app.agents.agent(trace.task.agent_id).model is not None
 
 
-def _turn(trace: Json, *, named: bool) -> Turn:
-    task, events = trace["task"], [from_dict(form) for form in trace["events"]]
-    calls = [call for call in trace["calls"] if not call["scope"].startswith(UNDO_SCOPE)]
-    log = _Log(_worked(task["created_at"], events), [*calls])
+def _turn(trace: TaskTrace, *, named: bool) -> Turn:
+    task, events = trace.task, trace.events
+    calls = [call for call in trace.calls if not call.scope.startswith(UNDO_SCOPE)]
+    log = _Log(_worked(task.created_at, events), [*calls])
     for event in events:
         log.fold(event)
-    result = task["result"] or {}
-    answer = task["answer"] or {}
+    result = task.result or {}
+    answer = task.answer or {}
     if log.answers and isinstance(answer.get("value"), dict) and answer["value"].get("manual_finish"):
         log.answers[-1] = log.answers[-1].model_copy(update={"value": answer["value"]})
     return Turn(
-        message=task["message"],
-        task_id=task["task_id"],
-        agent=task["agent_id"],
-        mode=task["mode"],
-        model=task["model"] if named else "",
-        language=task["language"] or "",
-        user=task["user_id"],
-        created_at=task["created_at"],
+        message=task.message,
+        task_id=task.task_id,
+        agent=task.agent_id,
+        mode=task.mode,
+        model=task.model if named else "",
+        language=task.language or "",
+        user=task.user_id,
+        created_at=task.created_at,
         trace_ids=tuple(log.trace_ids),
         notes=tuple(log.notes),
         taken_notes=tuple(log.taken),
@@ -140,10 +139,10 @@ def _turn(trace: Json, *, named: bool) -> Turn:
         permitted=tuple({event.name: None for event in events if isinstance(event, CallPermitted)}),
         model_calls=tuple(log.model_calls),
         tool_calls=tuple(log.tool_call(row) for row in calls),
-        status=task["status"],
+        status=cast(Any, str(task.status)),
         answer=result.get("answer") or "",
         error=result.get("error") or "",
-        failure="" if result else task["error"] or "",
+        failure="" if result else task.error or "",
         partial=log.partial,
     )
 
@@ -164,7 +163,7 @@ class _Log:
     """What a task's events say, folded in their order. `open` are the calls whose result no event has yet."""
 
     worked: Callable[[float], float]
-    open: list[Json]
+    open: list[Call]
     trace_ids: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     taken: list[TakenNotes] = field(default_factory=list)
@@ -210,15 +209,15 @@ class _Log:
             self.open.remove(row)
             self.tool_results += 1
 
-    def tool_call(self, row: Json) -> ToolCall:
+    def tool_call(self, row: Call) -> ToolCall:
         """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
-        cut_short = row in self.open and CallResult.of(row["outcome"]).status is CallStatus.LEFT_OPEN
-        outcome = None if cut_short else row["outcome"]
-        return ToolCall(**_bare(row), at=self.worked(row["finished_at"]), outcome=outcome)
+        cut_short = row in self.open and CallResult.of(row.outcome or {}).status is CallStatus.LEFT_OPEN
+        outcome = None if cut_short else row.outcome
+        return ToolCall(**_bare(row), at=self.worked(row.finished_at or 0.0), outcome=outcome)
 
 
-def _bare(call: Json) -> dict[str, Any]:
-    return {"name": call["name"], "arguments": call["arguments"]}
+def _bare(call: Call) -> dict[str, Any]:
+    return {"name": call.name, "arguments": call.arguments}
 
 
 def _verdicts(event: ApprovalGiven) -> list[Json]:

@@ -66,7 +66,7 @@ class SessionEffects:
         return effect_of
 
     def _tools(self, task: Task) -> Mapping[str, Tool]:
-        agent = self._registry.agents.get(task.agent_id)
+        agent = self._registry.get(task.agent_id)
         return self._registry.tools_for(agent) if agent else {}
 
     async def undo(self, thread_id: str, effect: Effect) -> tuple[Effect, Json]:
@@ -81,7 +81,7 @@ class SessionEffects:
         original = await self._origin(thread_id, effect)
         made_in = original.call.thread_id
         task = await self._storage.tasks.get(original.call.task_id)
-        agent = self._registry.agents.get(task.agent_id)
+        agent = self._registry.get(task.agent_id)
         if agent:
             await self._registry.prepare(agent)
         tool = self._tools(task).get(effect.name)

@@ -13,9 +13,8 @@ from ...core.records import Snapshot
 from ...core.retention import Pruned, Retention
 from ...core.timeline import Place
 from ..runner import Runner
-from ..thread_state import state_at
+from ..thread_state import config_of, state_at
 from .listing import listed_snapshots
-from .rewind import config_of
 
 logger = logging.getLogger(__name__)
 

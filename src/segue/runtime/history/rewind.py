@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
 from ...checkpoints.storage import Storage
@@ -20,7 +19,7 @@ from ..control import Control, Started
 from ..request import Request
 from ..runner import Runner
 from ..sessions import Sessions, check_session
-from ..thread_state import state_at
+from ..thread_state import config_of, state_at
 from .difference import View, difference, prompt_of
 from .effects import SessionEffects
 from .listing import newest
@@ -150,8 +149,10 @@ class Rewind:
                 return [*undone, (replace(effect, undo="failed"), {"error": str(error)})]
         return undone
 
-    async def fork(self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None) -> Json:
-        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task.
+    async def fork(
+        self, from_session: str, checkpoint_id: str, session_id: str, key: RequestKey | None = None
+    ) -> Task | None:
+        """Copy a session as it was at a snapshot into a new one; returns the copy's newest task, if it has one.
 
         Raises:
             InvalidMessage, UnknownThread, UnknownSnapshot, ThreadExists, ThreadBusy, DamagedSession.
@@ -193,7 +194,7 @@ class Rewind:
         """Empty where the task's agent is not known."""
         tasks = [record.task for record in stored.records]
         task = next((task for task in tasks if task.task_id == snapshot.task_id), tasks[-1])
-        agent = self._registry.agents.get(task.agent_id)
+        agent = self._registry.get(task.agent_id)
         if agent is None:
             return ""
         services = services_of(self._registry, lambda _: None, ledger=self._storage.ledger(stored.session_id))
@@ -245,7 +246,7 @@ class Rewind:
     @asynccontextmanager
     async def _forked(
         self, session_id: str, checkpoint_id: str, new_session: str, *, blocked: bool = False
-    ) -> AsyncGenerator[Json, None]:
+    ) -> AsyncGenerator[Task | None, None]:
         """A fork's newest task; the fork is deleted if what is done with it fails."""
         task = await self._sessions.fork(session_id, checkpoint_id, new_session, blocked=blocked)
         try:
@@ -296,29 +297,24 @@ class Rewind:
         copy = Place(new_session, place.inside, place.checkpoint_id)
         # Blocked until the update is stored: if the process dies before that, nobody continues without the changes.
         async with self._forked(session_id, place.checkpoint_id, new_session, blocked=True) as task:
+            if task is None:
+                raise _no_turn(snapshot, session_id)
             async with self._runner.leased(new_session):
                 as_node = snapshot.nodes[0] if snapshot.nodes else None
                 await self._runner.graph.aupdate_state(config_of(copy), values, as_node=as_node)
-                await self._runner.move(await self._storage.tasks.get(task["task_id"]), None, requested=None)
-            return await self._control.resume(task["task_id"], key=key)
-
-
-def config_of(place: Place) -> RunnableConfig:
-    """LangGraph's way to name a snapshot."""
-    return {
-        "configurable": {
-            "thread_id": place.thread_id,
-            "checkpoint_ns": place.inside,
-            "checkpoint_id": place.checkpoint_id,
-        }
-    }
+                await self._runner.move(task, None, requested=None)
+            return await self._control.resume(task.task_id, key=key)
 
 
 def _turn_of(snapshot: Snapshot, tasks: Sequence[Task], session_id: str) -> int:
     for turn, task in enumerate(tasks):
         if task.task_id == snapshot.task_id:
             return turn
-    raise TaskError(
+    raise _no_turn(snapshot, session_id)
+
+
+def _no_turn(snapshot: Snapshot, session_id: str) -> TaskError:
+    return TaskError(
         "Snapshot '{checkpoint_id}' belongs to no message of session '{thread_id}': choose one of a turn.",
         checkpoint_id=snapshot.checkpoint_id,
         thread_id=session_id,

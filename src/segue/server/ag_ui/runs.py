@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.errors import InvalidAnswer, InvalidMessage
 from ...core.question import CLIENT_CALLS
-from ...core.records import Json, RequestKey
+from ...core.records import RequestKey, Task
 from ...core.task_status import ENDED
 from ...prompts.clients import client_result
 from ...prompts.elicitation import answer_of, verdict_of
@@ -41,7 +41,7 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
     if known := await service.known(asked) or await service.known(key):
         return known
     key = replace(asked, also=key) if asked else key
-    latest = next(iter(await app.tasks(session_id=thread_id, limit=1)), None)
+    latest = await app.tasks.newest(thread_id)
     if run.resume:
         return await _resume(service, tenant, _checked(latest, run.resume), run.resume[0], key)
     last = run.messages[-1] if run.messages else None
@@ -49,11 +49,11 @@ async def begin(service: Service, tenant: Tenant, agent: str, run: RunInput, ask
         raise InvalidMessage("The last message is not the user's: send the user's message last, or resume.")
     if last.role == "tool" and latest is None:
         raise InvalidMessage(NO_RUN)
-    if latest and (latest["status"] == "waiting" or last.role == "tool"):
+    if latest and (latest.status == "waiting" or last.role == "tool"):
         refuse_files(last.files)
         return await _answer(service, tenant, latest, run.messages, key)
     message, files = last.text, last.files
-    if latest is None or latest["status"] in ENDED:
+    if latest is None or latest.status in ENDED:
         files += run.context_file
     return await service.start(
         tenant,
@@ -80,21 +80,21 @@ def _content(agent: str, run: RunInput) -> str:
 
 
 async def _answer(
-    service: Service, tenant: Tenant, task: Json, messages: Sequence[RunMessage], key: RequestKey
+    service: Service, tenant: Tenant, task: Task, messages: Sequence[RunMessage], key: RequestKey
 ) -> Begun:
     """Answer with the last message; to calls of the front end it is a result, or goes along with those."""
     last = messages[-1]
-    question = await service.app.question(task["task_id"]) if task["status"] == "waiting" else {}
+    question = await service.app.question(task.task_id) if task.status == "waiting" else {}
     if question and CLIENT_CALLS not in question:
         if last.role == "tool":
             raise InvalidMessage("This thread waits for a person, not for a tool's result: answer it, or resume.")
         return await service.answer(tenant, task, question, answer_of(question, last.text), key)
     waiting = {call["id"] for call in question.get(CLIENT_CALLS, ())}
     if last.role == "tool" and last.tool_call_id not in waiting:
-        if last.tool_call_id not in await asked_calls(service, task["task_id"]):
+        if last.tool_call_id not in await asked_calls(service, task.task_id):
             raise not_found("call", last.tool_call_id or "")
         waiting = {last.tool_call_id}
-    language: Language = task["language"] or "en"
+    language: Language = task.language or "en"
     sent = {
         each.tool_call_id: client_result(each.text, each.error or "", language)
         for each in messages
@@ -103,7 +103,7 @@ async def _answer(
     return await bring_results(service, tenant, task, sent, last.text if last.role == "user" else "", key)
 
 
-def _checked(latest: Json | None, entries: Sequence[ResumeEntry]) -> Json:
+def _checked(latest: Task | None, entries: Sequence[ResumeEntry]) -> Task:
     """The task to resume."""
     if latest is None:
         raise InvalidMessage(NO_RUN)
@@ -112,18 +112,18 @@ def _checked(latest: Json | None, entries: Sequence[ResumeEntry]) -> Json:
     return latest
 
 
-async def _resume(service: Service, tenant: Tenant, task: Json, entry: ResumeEntry, key: RequestKey) -> Begun:
+async def _resume(service: Service, tenant: Tenant, task: Task, entry: ResumeEntry, key: RequestKey) -> Begun:
     """Go on with the task as the entry says."""
-    task_id = task["task_id"]
+    task_id = task.task_id
     if entry.interrupt_id == f"{PAUSED}{task_id}":
         return await service.take_up(tenant, task, key)
-    question = await service.app.queries.open_question(task_id, entry.interrupt_id)
+    question = await service.app.tasks.open_question(task_id, entry.interrupt_id)
     return await service.answer(tenant, task, question, _read(entry, question, task), key)
 
 
-def _read(entry: ResumeEntry, question: Mapping[str, Any], task: Json) -> Any:
+def _read(entry: ResumeEntry, question: Mapping[str, Any], task: Task) -> Any:
     """The answer that an entry is."""
     payload = entry.payload if isinstance(entry.payload, dict) else {"answer": entry.payload, "verdict": entry.payload}
     if question["kind"] != "approval":
         return {"manual_finish": True} if entry.status == "cancelled" else {"answer": payload.get("answer")}
-    return verdict_of(question, payload, task["language"] or "en", accepted=entry.status == "resolved")
+    return verdict_of(question, payload, task.language or "en", accepted=entry.status == "resolved")

@@ -35,7 +35,7 @@ from ag_ui.encoder import EventEncoder
 
 from ...core.events import Event, ToolCall, ToolResult
 from ...core.question import CLIENT_CALLS
-from ...core.records import Json
+from ...core.records import Json, Task
 from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
 from ...runtime.projection import call_id
@@ -63,14 +63,14 @@ from .runs import PAUSED
 class Translation:
     """One run's events, with the message and the round that are open."""
 
-    def __init__(self, run: RunInput, row: Json) -> None:
+    def __init__(self, run: RunInput, row: Task) -> None:
         self._run = run
         self._row = row
-        self._language: Language = row["language"] or "en"
+        self._language: Language = row.language or "en"
         self._message_id, self._round = "", ""
         self._count = 0
         self._announced: set[str] = set()
-        self._reply = ReplyStream({spec["function"]["name"] for spec in row["client_tools"]})
+        self._reply = ReplyStream({spec["function"]["name"] for spec in row.client_tools})
 
     def start(self, before: Iterable[Event]) -> Iterator[BaseEvent]:
         """The events that begin the run: with the state, and the plan where the task made one in an earlier run."""
@@ -148,7 +148,7 @@ class Translation:
             )
         else:
             message = stop_notice(result["status"], self._language)
-            interrupt = Interrupt(id=f"{PAUSED}{self._row['task_id']}", reason="paused", message=message)
+            interrupt = Interrupt(id=f"{PAUSED}{self._row.task_id}", reason="paused", message=message)
         return RunFinishedInterruptOutcome(interrupts=[interrupt])
 
     # The answer, the thinking, the rounds.
@@ -207,7 +207,7 @@ def _call_id(event: ToolCall | ToolResult) -> str:
     return ":".join(map(str, (event.task_id, *call_id(event))))
 
 
-def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: int) -> AsyncGenerator[bytes, None]:
+def frames(service: Service, tenant: Tenant, run: RunInput, row: Task, after: int) -> AsyncGenerator[bytes, None]:
     """The frames of a run's stream."""
     translation = Translation(run, row)
     whole = _frames(service, tenant, translation, row, after)
@@ -215,16 +215,16 @@ def frames(service: Service, tenant: Tenant, run: RunInput, row: Json, after: in
 
 
 async def _frames(
-    service: Service, tenant: Tenant, translation: Translation, row: Json, after: int
+    service: Service, tenant: Tenant, translation: Translation, row: Task, after: int
 ) -> AsyncGenerator[bytes, None]:
-    before = await service.app.queries.log(row["task_id"], limit=after) if after else []
+    before = await service.app.tasks.events(row.task_id, limit=after) if after else []
     for frame in _encoded(translation.start(before)):
         yield frame
-    async with aclosing(events_of(service, row["task_id"], after, so_far=True)) as events:
+    async with aclosing(events_of(service, row.task_id, after, so_far=True)) as events:
         async for event in events:
             for frame in _encoded(translation.of(event)):
                 yield frame
-    for frame in _encoded(translation.finish(await outcome(service.app, tenant, row["task_id"]))):
+    for frame in _encoded(translation.finish(await outcome(service.app, tenant, row.task_id))):
         yield frame
 
 

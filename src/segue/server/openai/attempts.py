@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...core.errors import TaskError
-from ...core.records import Json, KnownRequest, Task
+from ...core.events import ApprovalRequested, QuestionAsked, Resumed
+from ...core.records import KnownRequest, Task
 from ...core.task_status import ENDED, TaskStatus
 from ..service import Service
 from ..tenants import Tenant
@@ -23,12 +24,12 @@ class Attempts:
 
     async def known(self, number: int) -> KnownRequest | None:
         """What an attempt did."""
-        return await self.service.app.queries.request(self.key(number))
+        return await self.service.app.tasks.request(self.key(number))
 
     async def task(self, number: int) -> Task | None:
         """The task of an attempt."""
         known = await self.known(number)
-        return await self.service.app.queries.task(known.task_id) if known else None
+        return await self.service.app.tasks.get(known.task_id) if known else None
 
     async def count(self) -> int:
         """How many there were, found in logarithmically many look-ups."""
@@ -57,16 +58,16 @@ async def is_awaited(service: Service, task: Task, name: str, retries: int, *, o
 
 
 async def _was_interrupted(service: Service, task: Task) -> bool:
-    types = {event["type"] for event in await service.app.events(task.task_id)}
-    return "resumed" in types and types.isdisjoint(("question_asked", "approval_requested"))
+    types = {type(event) for event in await service.app.tasks.events(task.task_id)}
+    return Resumed in types and types.isdisjoint((QuestionAsked, ApprovalRequested))
 
 
-async def rejoin(service: Service, tenant: Tenant, task: Task) -> Json:
+async def rejoin(service: Service, tenant: Tenant, task: Task) -> Task:
     """The task, which is resumed if it was paused, interrupted or failed."""
-    if task.status in (*ENDED, TaskStatus.WAITING) or await service.app.queries.runs_elsewhere(task.task_id):
-        return task.json()
+    if task.status in (*ENDED, TaskStatus.WAITING) or await service.app.tasks.runs_elsewhere(task.task_id):
+        return task
     try:
         with service.starting_task(tenant, task.thread_id):
-            return await service.app.take_up(task.task_id)
+            return (await service.app.tasks.resume(task.task_id))[0]
     except TaskError:  # it runs or was resumed meanwhile, or its session has gone on without it
-        return await service.app.task(task.task_id)
+        return await service.app.tasks.get(task.task_id)

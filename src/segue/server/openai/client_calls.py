@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from ...core.question import CLIENT_CALLS
-from ...core.records import Json, RequestKey
+from ...core.records import Json, RequestKey, Task
 from ...prompts.clients import client_result
 from ...prompts.language import Language
 from ..client_calls import asked_calls, bring_results
@@ -38,7 +38,7 @@ def waiting_calls(result: Json) -> Sequence[Json]:
     return (result.get("question") or {}).get(CLIENT_CALLS, ()) if result["status"] == "waiting" else ()
 
 
-async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str, str]) -> Json:
+async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str, str]) -> Task:
     """The task of the tenant's whose calls have these results.
 
     Raises:
@@ -50,23 +50,23 @@ async def task_of_results(service: Service, tenant: Tenant, results: Mapping[str
     except Problem:
         raise not_found("call", first) from None
     for other in others:
-        if _task_of(other) != task["task_id"]:
+        if _task_of(other) != task.task_id:
             raise not_found("call", other)
     return task
 
 
 async def bring(
-    service: Service, tenant: Tenant, task: Json, results: Mapping[str, str], message: str, key: RequestKey | None
+    service: Service, tenant: Tenant, task: Task, results: Mapping[str, str], message: str, key: RequestKey | None
 ) -> Begun:
     """Go on with a task by results of its calls.
 
     Raises:
         Those of `bring_results`, and Problem: the task has no such call.
     """
-    asked = {tool_call_id(task["task_id"], call_id): call_id for call_id in await asked_calls(service, task["task_id"])}
+    asked = {tool_call_id(task.task_id, call_id): call_id for call_id in await asked_calls(service, task.task_id)}
     for named in results:
         if named not in asked:
             raise not_found("call", named)
-    language: Language = task["language"] or "en"
+    language: Language = task.language or "en"
     sent = {asked[named]: client_result(text, "", language) for named, text in results.items()}
     return await bring_results(service, tenant, task, sent, message, key)

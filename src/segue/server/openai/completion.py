@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from ...core.events import Event, ToolCall
-from ...core.records import Json
+from ...core.records import Json, Task
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
@@ -25,7 +25,7 @@ RESTARTED = "\n\n---\n\n"
 class Completion:
     """What a client has been sent of a task's answer."""
 
-    row: Json
+    row: Task
     model: str
     before: Sequence[Event] = ()
     """The task's events that earlier completions had."""
@@ -35,7 +35,7 @@ class Completion:
     """Whether the service, which stops, resumes the task when it starts again."""
 
     def __post_init__(self) -> None:
-        self._reply = ReplyStream({spec["function"]["name"] for spec in self.row["client_tools"]})
+        self._reply = ReplyStream({spec["function"]["name"] for spec in self.row.client_tools})
         self._reply.recall(self.before)
 
     def deltas(self, event: Event) -> Iterator[Json]:
@@ -65,7 +65,7 @@ class Completion:
 
     def calls(self, result: Json) -> list[Json]:
         """The calls that the task waits for the client to carry out."""
-        task_id = self.row["task_id"]
+        task_id = self.row.task_id
         return [
             {
                 "id": tool_call_id(task_id, call["id"]),
@@ -84,7 +84,7 @@ class Completion:
 
     def _text(self, result: Json) -> str:
         """The answer; of a task that has none, what it waits for."""
-        language: Language = self.row["language"] or "en"
+        language: Language = self.row.language or "en"
         if result["status"] == "done":
             return self._reply.own(str(result["answer"]))
         if result["status"] != "waiting":
@@ -114,7 +114,7 @@ class Completion:
         return {**self._head("chat.completion"), "choices": [choice], **about}
 
     def _head(self, kind: str) -> Json:
-        return {"id": f"chatcmpl-{self.row['task_id']}", "object": kind, "created": self.created, "model": self.model}
+        return {"id": f"chatcmpl-{self.row.task_id}", "object": kind, "created": self.created, "model": self.model}
 
 
 def chunks(
@@ -128,7 +128,7 @@ def chunks(
 async def _chunks(
     service: Service, tenant: Tenant, completion: Completion, after: int, include_usage: bool
 ) -> AsyncGenerator[bytes, None]:
-    task_id = completion.row["task_id"]
+    task_id = completion.row.task_id
     yield _frame(completion.chunk({"role": "assistant", "content": ""}))
     async with aclosing(events_of(service, task_id, after, so_far=True)) as events:
         async for event in events:
@@ -149,9 +149,9 @@ async def _chunks(
 
 async def result_of(service: Service, tenant: Tenant, completion: Completion) -> Json:
     """The task's result; the completion learns whether the service resumes it by itself, as `AutoResume` does."""
-    result = await outcome(service.app, tenant, completion.row["task_id"])
+    result = await outcome(service.app, tenant, completion.row.task_id)
     if service.draining and service.settings.resume and result["status"] == "paused":
-        completion.resumed = (await service.app.task(result["task_id"]))["wanted"] is None
+        completion.resumed = (await service.app.tasks.get(result["task_id"])).requested is None
     return result
 
 

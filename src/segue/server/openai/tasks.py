@@ -9,7 +9,6 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ACTIVE, TaskStatus
 from ...prompts.elicitation import answer_of
-from ...runtime.queries import is_over
 from ..client_calls import bring_results
 from ..service import Begun, Service
 from ..tenants import Tenant
@@ -49,8 +48,8 @@ class CompletionTasks:
         if conversation.results:
             return await self._bring(conversation, key if last is None else asked)
         if last and last.digest == self._digest_of_tools():
-            task = await self._app.queries.task(last.task_id)
-            over = is_over(task)
+            task = await self._app.tasks.get(last.task_id)
+            over = task.is_over
             if not over or await is_awaited(self._service, task, task.task_id, retries, over=over):
                 with self._service.delivering(task.task_id):
                     return await rejoin(self._service, self._tenant, task), 0
@@ -58,17 +57,17 @@ class CompletionTasks:
         if before is None:
             thread_id = await free_session(self._service, self._tenant, conversation.session_id)
             return await self._start(conversation.first_message, [*conversation.files.values()], thread_id, key)
-        latest, *_ = await self._app.tasks(session_id=before.thread_id, limit=1)
+        latest, *_ = await self._app.tasks.list(session_id=before.thread_id, limit=1)
         message, files = conversation.message, conversation.new_files
-        if latest["task_id"] != before.task_id:
+        if latest.task_id != before.task_id:
             return await self._start(message, files, await fork_after(self._service, self._tenant, before), key)
         if before.status == TaskStatus.WAITING:
             refuse_files(files)
-            return await self._answer(before.json(), message, key)
+            return await self._answer(before, message, key)
         return await self._start(message, files, before.thread_id, key, steer=True)
 
-    async def _answer(self, task: Json, message: str, key: RequestKey) -> Begun:
-        question = await self._app.question(task["task_id"])
+    async def _answer(self, task: Task, message: str, key: RequestKey) -> Begun:
+        question = await self._app.question(task.task_id)
         if CLIENT_CALLS in question:
             return await bring_results(self._service, self._tenant, task, {}, message, key)
         return await self._service.answer(self._tenant, task, question, answer_of(question, message), key)
@@ -79,8 +78,8 @@ class CompletionTasks:
         task = await task_of_results(self._service, self._tenant, conversation.results)
         given = self._service, self._tenant, task, conversation.results, conversation.message
         row, after = await bring(*given, key)
-        if row["status"] not in ACTIVE:
-            row = await rejoin(self._service, self._tenant, await self._app.queries.task(row["task_id"]))
+        if row.status not in ACTIVE:
+            row = await rejoin(self._service, self._tenant, await self._app.tasks.get(row.task_id))
         return row, after
 
     def _digest_of_tools(self) -> str:

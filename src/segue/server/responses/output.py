@@ -37,7 +37,7 @@ class Output:
 
     def __init__(self, segment: Segment, after: int = -1) -> None:
         self.items: list[Json] = []
-        self._label = segment.row["agent_id"]
+        self._label = segment.row.agent_id
         self._place = f"{segment.task_id}_{segment.start}"
         self._reply = ReplyStream(segment.client_tools)
         self._reply.recall(segment.log[: segment.start])

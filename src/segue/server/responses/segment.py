@@ -12,7 +12,7 @@ from ...core.events import (
     StateChanged,
     Steered,
 )
-from ...core.records import Json
+from ...core.records import Json, Task
 from ..errors import Problem, not_found
 from ..service import Service
 from ..tenants import Tenant
@@ -29,7 +29,7 @@ class Segment:
     It ends where a person is asked, and where a message steers the task: the answer, or the message, begins the next.
     """
 
-    row: Json
+    row: Task
     start: int
     about: Json
     """What the client said of its request."""
@@ -40,7 +40,7 @@ class Segment:
 
     @property
     def task_id(self) -> str:
-        return str(self.row["task_id"])
+        return str(self.row.task_id)
 
     @property
     def id(self) -> str:
@@ -78,7 +78,7 @@ class Segment:
             return "incomplete"
         if not self.is_last:
             return "completed"
-        match self.row["status"]:
+        match self.row.status:
             case "done" | "waiting":
                 return "completed"
             case "error":
@@ -88,7 +88,7 @@ class Segment:
             case "pending":
                 return "queued"
             case "paused":  # one that nobody paused goes on when the service is back
-                return "incomplete" if self.row["wanted"] == "pause" else "queued"
+                return "incomplete" if self.row.requested == "pause" else "queued"
         return "in_progress"
 
     @property
@@ -104,12 +104,12 @@ class Segment:
     @property
     def answer(self) -> str:
         """What the task ended with."""
-        return str((self.row["result"] or {}).get("answer") or "") if self.end is None else ""
+        return str((self.row.result or {}).get("answer") or "") if self.end is None else ""
 
     @property
     def client_tools(self) -> set[str]:
         """The names of the tools that the client carries out."""
-        return {spec["function"]["name"] for spec in self.row["client_tools"]}
+        return {spec["function"]["name"] for spec in self.row.client_tools}
 
     @property
     def results_of(self) -> list[Json]:
@@ -137,16 +137,16 @@ def approval_id(task_id: str, interrupt_id: str, index: int) -> str:
     return f"mcpr_{task_id}_{interrupt_id}_{index}"
 
 
-async def segment_of(service: Service, row: Json, start: int) -> Segment:
+async def segment_of(service: Service, row: Task, start: int) -> Segment:
     """The response that begins after an event of a task."""
-    log = await service.app.queries.log(row["task_id"])
-    known = await service.app.queries.continuation(row["task_id"], start)
-    agent = service.app.agents.get(row["agent_id"])  # it may be gone by now
+    log = await service.app.tasks.events(row.task_id)
+    known = await service.app.tasks.continuation(row.task_id, start)
+    agent = service.app.agents.get(row.agent_id)  # it may be gone by now
     temperature = 1.0 if agent is None or agent.temperature is None else agent.temperature
     return Segment(row, start, known.about if known else {}, log, temperature)
 
 
-async def last_segment(service: Service, row: Json) -> Segment:
+async def last_segment(service: Service, row: Task) -> Segment:
     """The newest response of a task."""
     segment = await segment_of(service, row, 0)
     while not segment.is_last:

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import InvalidAnswer
 from ...core.ids import Ids
 from ...core.question import CLIENT_CALLS
-from ...core.records import Json, RequestKey
+from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ENDED
 from ...prompts.elicitation import answer_of
 from ..client_calls import bring_results
@@ -53,8 +53,8 @@ class ResponseTasks:
         count = await attempts.count()
         last = await attempts.known(count - 1) if count else None
         if last and last.task_id:
-            task = await self.service.app.queries.task(last.task_id)
-            segment = await segment_of(self.service, task.json(), last.seq)
+            task = await self.service.app.tasks.get(last.task_id)
+            segment = await segment_of(self.service, task, last.seq)
             if await is_awaited(self.service, task, last.key, retries, over=segment.is_over or not segment.is_last):
                 with self.service.delivering(last.key):
                     return await rejoin(self.service, self.tenant, task), last.seq
@@ -85,12 +85,12 @@ class ResponseTasks:
         if previous is None:
             thread_id = await self._session()
             return await self._send(message, thread_id, await self._latest(thread_id), key)
-        latest = await self._latest(previous.row["thread_id"])
-        if latest and latest["task_id"] == previous.task_id and previous.is_last:
-            return await self._send(message, previous.row["thread_id"], latest, key)
-        if not previous.is_last or previous.row["status"] not in ENDED:
+        latest = await self._latest(previous.row.thread_id)
+        if latest and latest.task_id == previous.task_id and previous.is_last:
+            return await self._send(message, previous.row.thread_id, latest, key)
+        if not previous.is_last or previous.row.status not in ENDED:
             raise Problem(409, "ResponseContinued", named=previous.id)
-        task = await self.service.app.queries.task(previous.task_id)
+        task = await self.service.app.tasks.get(previous.task_id)
         return await self._send(message, await fork_after(self.service, self.tenant, task), None, key)
 
     async def _previous(self) -> tuple[Segment | None, Sequence[InputItem]]:
@@ -134,8 +134,8 @@ class ResponseTasks:
         said = Conversation.of([item.message for item in self._last_items], "", "")
         refuse_files(said.new_files)
         task = await task_of_results(self.service, self.tenant, said.results)
-        elsewhere = previous and previous.task_id != task["task_id"]
-        if elsewhere or (self.body.session_id and await self._session() != task["thread_id"]):
+        elsewhere = previous and previous.task_id != task.task_id
+        if elsewhere or (self.body.session_id and await self._session() != task.thread_id):
             raise not_found("call", next(iter(said.results)))
         return await bring(self.service, self.tenant, task, said.results, said.message, key)
 
@@ -154,15 +154,15 @@ class ResponseTasks:
             return self.tenant.stored(Ids().thread())
         return await self.service.own_session(self.tenant, self.body.session_id)
 
-    async def _latest(self, thread_id: str) -> Json | None:
-        return next(iter(await self.service.app.tasks(session_id=thread_id, limit=1)), None)
+    async def _latest(self, thread_id: str) -> Task | None:
+        return await self.service.app.tasks.newest(thread_id)
 
-    async def _send(self, said: Conversation, thread_id: str, latest: Json | None, key: RequestKey) -> Begun:
+    async def _send(self, said: Conversation, thread_id: str, latest: Task | None, key: RequestKey) -> Begun:
         """Send a message to a session; to a task that waits it is the answer, whatever its instructions."""
         files = [*said.files.values()]
-        if latest and latest["status"] == "waiting":
+        if latest and latest.status == "waiting":
             refuse_files(files)
-            question = await self.service.app.question(latest["task_id"])
+            question = await self.service.app.question(latest.task_id)
             if CLIENT_CALLS in question:
                 return await bring_results(self.service, self.tenant, latest, {}, said.message, key)
             return await self.service.answer(self.tenant, latest, question, answer_of(question, said.message), key)

@@ -27,23 +27,23 @@ _TERMINAL = {"completed": "completed", "failed": "failed", "incomplete": "incomp
 def head_of(segment: Segment, tenant: Tenant) -> Json:
     """The fields that stay as they are from the beginning of a response to its end."""
     row, about = segment.row, segment.about
-    began = segment.events[0].timestamp if segment.start and segment.events else row["created_at"]
+    began = segment.events[0].timestamp if segment.start and segment.events else row.created_at
     return {
         "id": segment.id,
         "object": "response",
         "created_at": int(began),
-        "model": about.get("model") or row["agent_id"],
+        "model": about.get("model") or row.agent_id,
         "background": about.get("background", False),
-        "conversation": {"id": tenant.shown(row["thread_id"])},
+        "conversation": {"id": tenant.shown(row.thread_id)},
         "instructions": about.get("instructions"),
         "metadata": about.get("metadata") or {},
         "previous_response_id": about.get("previous_response_id"),
         "user": about.get("user"),
-        "parallel_tool_calls": all(spec.get("parallel", True) for spec in row["client_tools"]),
+        "parallel_tool_calls": all(spec.get("parallel", True) for spec in row.client_tools),
         "store": True,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
-        "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row["client_tools"]],
+        "tools": [{"type": "function", **spec["function"], "strict": None} for spec in row.client_tools],
         "truncation": "disabled",
         "reasoning": {"effort": None, "summary": None},
         "service_tier": "default",
@@ -56,7 +56,7 @@ def head_of(segment: Segment, tenant: Tenant) -> Json:
 def beginning(segment: Segment, tenant: Tenant) -> Json:
     """The response before anything came of it, as the first events of its stream hold it."""
     unknown = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage"))
-    about = {"task_id": segment.task_id, "session_id": tenant.shown(segment.row["thread_id"])}
+    about = {"task_id": segment.task_id, "session_id": tenant.shown(segment.row.thread_id)}
     initial: Json = {"status": "in_progress", "output": [], **unknown}
     return {**head_of(segment, tenant), **initial, "segue": {**about, "status": "running", "question": None}}
 
@@ -64,7 +64,7 @@ def beginning(segment: Segment, tenant: Tenant) -> Json:
 async def response_view(service: Service, segment: Segment, tenant: Tenant) -> Json:
     """The response as it is now."""
     row, status = segment.row, segment.status
-    failure = tenant.without_prefix(str(row["error"] or (row["result"] or {}).get("error") or ""))
+    failure = tenant.without_prefix(str(row.error or (row.result or {}).get("error") or ""))
     reason = segment.incomplete_reason
     return {
         **head_of(segment, tenant),
@@ -76,8 +76,8 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
         "usage": _usage(segment) if segment.is_over else None,
         "segue": {
             "task_id": segment.task_id,
-            "session_id": tenant.shown(row["thread_id"]),
-            "status": row["status"],
+            "session_id": tenant.shown(row.thread_id),
+            "status": str(row.status),
             "question": await _question(service, segment),
         },
     }
@@ -85,7 +85,7 @@ async def response_view(service: Service, segment: Segment, tenant: Tenant) -> J
 
 async def _question(service: Service, segment: Segment) -> Json | None:
     """What the response's task asks a person, while it waits."""
-    if not segment.is_last or segment.row["status"] != "waiting":
+    if not segment.is_last or segment.row.status != "waiting":
         return None
     try:
         return await service.app.question(segment.task_id)
@@ -111,10 +111,8 @@ def input_items(segment: Segment) -> list[Json]:
     if results := segment.results_of:
         return [*_results(segment, place, results)]
     if not segment.start:
-        text = str(segment.row["message"]).removeprefix(
-            instructed(str(segment.about.get("instructions") or "").strip())
-        )
-        return [_message(place, text, segment.row["attachments"])]
+        text = str(segment.row.message).removeprefix(instructed(str(segment.about.get("instructions") or "").strip()))
+        return [_message(place, text, segment.row.attachments)]
     first: Event | None = next((e for e in segment.events if isinstance(e, _INPUTS)), None)
     match first:
         case Steered():
@@ -195,7 +193,7 @@ async def _frames(service: Service, tenant: Tenant, segment: Segment, output: Ou
                 yield _frame(form)
             if isinstance(event, ASKING):
                 break
-    segment = await segment_of(service, await service.app.task(segment.task_id), segment.start)
+    segment = await segment_of(service, await service.app.tasks.get(segment.task_id), segment.start)
     for form in _ending(output, segment, await response_view(service, segment, tenant)):
         yield _frame(form)
 

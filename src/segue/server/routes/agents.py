@@ -67,8 +67,8 @@ async def agents(service: ServiceDep, _: TenantDep, request: Request) -> JsonRes
 @router.get("/api/models", response_model=Page[ModelView])
 async def models(service: ServiceDep, _: TenantDep) -> JsonResponse:
     """The configured models, and the offline planner, which is always there."""
-    registry = service.app.registry
-    named = {agent.agent_id: registry.model_name(agent) for agent in registry.agents.values()}
+    agents = service.app.agents
+    named = {agent.agent_id: agents.model_name(agent) for agent in agents.values()}
     items = [
         {
             "model": model,
@@ -92,19 +92,19 @@ async def agent_tasks(
 
 
 def _view(service: Service, agent: Agent, language: Language) -> Json:
-    registry = service.app.registry
+    agents = service.app.agents
     tools: list[Json] = []
     error = ""
     try:
-        tools = [_tool(tool) for tool in registry.tools_for(agent).values()]
+        tools = [_tool(tool) for tool in agents.tools_for(agent).values()]
     except SegueError as fault:
         error = render_over_http(fault, language)
     return {
         **{name: getattr(agent, name) for name in ("agent_id", "description", "mode", "max_iteration")},
         "modes": service.app.modes,
         "default": agent.agent_id == service.default_agent,
-        "model": registry.model_name(agent),
-        "reads_files": registry.reads_files(agent),
+        "model": agents.model_name(agent),
+        "reads_files": agents.reads_files(agent),
         "tools": tools,
         "error": error,
     }

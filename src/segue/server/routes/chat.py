@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field
 
 from ...core.ids import Ids
-from ...core.records import Json, RequestKey
+from ...core.records import RequestKey, Task
 from ...runtime.message_files import Uploaded
 from ..request_body import Items, RequestBody
 from ..service import Begun, Service
@@ -112,10 +112,10 @@ async def _start(body: ChatRequest, service: Service, tenant: Tenant, key: Reque
     )
 
 
-def _stream(service: Service, tenant: Tenant, row: Json, after: int, so_far: bool = False) -> EventStream:
+def _stream(service: Service, tenant: Tenant, row: Task, after: int, so_far: bool = False) -> EventStream:
     return EventStream(service, tenant, task_frames(service, tenant, row, after, so_far), task_headers(tenant, row))
 
 
-def task_headers(tenant: Tenant, row: Json) -> Mapping[str, str]:
+def task_headers(tenant: Tenant, row: Task) -> Mapping[str, str]:
     """The task and its session; a name that is not ASCII is percent-encoded."""
-    return {"X-Task-Id": row["task_id"], "X-Session-Id": quote(tenant.shown(row["thread_id"]), safe=":@")}
+    return {"X-Task-Id": row.task_id, "X-Session-Id": quote(tenant.shown(row.thread_id), safe=":@")}

@@ -118,4 +118,4 @@ def _answer(body: AnswerRequest) -> Any:
 
 
 async def _now(service: Service, tenant: Tenant, task_id: str) -> Json:
-    return task_view(await service.app.task(task_id), tenant)
+    return task_view(await service.app.tasks.get(task_id), tenant)

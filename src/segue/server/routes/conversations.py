@@ -68,7 +68,7 @@ async def conversation_items(
 ) -> JsonResponse:
     """The messages of a conversation."""
     thread_id = await service.own_session(tenant, session_id)
-    said = await service.app.history(thread_id) if await service.app.tasks(session_id=thread_id, limit=1) else []
+    said = await service.app.history(thread_id) if await service.app.tasks.newest(thread_id) else []
     items = [_item(number, message) for number, message in enumerate(said) if message["role"] in _ROLES]
     items = [item for item in items if item["content"]]
     if order == "desc":
@@ -98,10 +98,10 @@ def _item(number: int, message: Json) -> Json:
 
 async def _session(service: Service, thread_id: str) -> Session:
     """What was chosen for a session, which began with its first message if nothing was."""
-    if session := await service.app.queries.session(thread_id):
+    if session := await service.app.sessions.choices(thread_id):
         return session
-    (*_, first) = await service.app.tasks(session_id=thread_id, limit=-1)
-    return Session(thread_id, created_at=first["created_at"])
+    (*_, first) = await service.app.tasks.list(session_id=thread_id, limit=-1)
+    return Session(thread_id, created_at=first.created_at)
 
 
 async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:

@@ -76,7 +76,7 @@ async def chat_completions(
     service.open_stream(tenant)
     try:
         row, after = await tasks.begin(conversation, x_stainless_retry_count, key)
-        before = await service.app.queries.log(row["task_id"], limit=after) if after else []
+        before = await service.app.tasks.events(row.task_id, limit=after) if after else []
         completion = Completion(row, body.model, before)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
@@ -92,7 +92,7 @@ async def chat_completions(
 
 
 async def _whole(service: Service, tenant: Tenant, completion: Completion, after: int) -> Response:
-    task_id = completion.row["task_id"]
+    task_id = completion.row.task_id
     async with aclosing(events_of(service, task_id, after)) as events:
         async for event in events:
             for _ in completion.deltas(event):

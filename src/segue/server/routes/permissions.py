@@ -1,12 +1,11 @@
 """Permissions: tools that need no further approval."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from ...core.records import Json
+from ...core.records import Json, Permission
 from ..errors import JsonResponse
 from ..tenants import Tenant
 from ..views import TASK_ID, Page
@@ -37,14 +36,14 @@ class RevokedView(BaseModel):
 @router.get("/api/permissions", response_model=Page[PermissionView])
 async def permissions(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The tools that run without approval, in every session."""
-    rows = await service.app.permissions(prefix=tenant.prefix)
+    rows = await service.app.sessions.permissions(prefix=tenant.prefix)
     return JsonResponse({"items": [_view(row, tenant) for row in rows], "next": None})
 
 
 @router.get("/api/sessions/{session_id}/permissions", response_model=Page[PermissionView])
 async def session_permissions(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The tools that run without approval in the session, or in a task of it."""
-    rows = await service.app.permissions(await service.own_session(tenant, session_id))
+    rows = await service.app.sessions.permissions(await service.own_session(tenant, session_id))
     return JsonResponse({"items": [_view(row, tenant) for row in rows], "next": None})
 
 
@@ -57,5 +56,6 @@ async def revoke(
     return JsonResponse({"revoked": await service.app.revoke(thread_id, tool=tool, agent_id=agent_id)})
 
 
-def _view(row: Mapping[str, Any], tenant: Tenant) -> Json:
-    return {"session_id": tenant.shown(row["thread_id"])} | {n: row[n] for n in PermissionView.model_fields if n in row}
+def _view(row: Permission, tenant: Tenant) -> Json:
+    kept = {name: value for name, value in row.json().items() if name in PermissionView.model_fields}
+    return {"session_id": tenant.shown(row.thread_id), **kept}

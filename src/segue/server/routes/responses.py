@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from ...core.records import Json
+from ...core.records import Json, Task
 from ..errors import JsonResponse, Problem
 from ..responses.bodies import Deleted, ItemList, ResponseRequest, ResponseView
 from ..responses.segment import own_segment, segment_of
@@ -68,7 +68,7 @@ async def create_response(
         async with aclosing(frames(service, tenant, segment)) as stream:
             async for _ in stream:
                 pass
-        return await _view(service, tenant, await service.app.task(segment.task_id), start)
+        return await _view(service, tenant, await service.app.tasks.get(segment.task_id), start)
     finally:
         service.close_stream(tenant)
 
@@ -113,15 +113,15 @@ async def cancel_response(response_id: ResponseId, service: ServiceDep, tenant: 
         raise Problem(409, "ResponseContinued", named=response_id)
     if segment.status != "cancelled":
         await service.app.cancel(segment.task_id)
-    return await _view(service, tenant, await service.app.task(segment.task_id), segment.start)
+    return await _view(service, tenant, await service.app.tasks.get(segment.task_id), segment.start)
 
 
 @router.delete("/v1/responses/{response_id}", response_model=Deleted, responses=CONFLICT)
 async def delete_response(response_id: ResponseId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Delete a response that is the only one of its conversation, with that."""
     segment = await own_segment(service, tenant, response_id)
-    thread_id = segment.row["thread_id"]
-    tasks = await service.app.tasks(session_id=thread_id, limit=2)
+    thread_id = segment.row.thread_id
+    tasks = await service.app.tasks.list(session_id=thread_id, limit=2)
     if len(tasks) > 1 or segment.start or not segment.is_last:
         raise Problem(409, "PartOfConversation", named=tenant.shown(thread_id))
     await service.app.delete(thread_id)
@@ -134,6 +134,6 @@ def item_list(items: list[Json]) -> Json:
     return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
 
 
-async def _view(service: Service, tenant: Tenant, row: Json, start: int) -> JsonResponse:
+async def _view(service: Service, tenant: Tenant, row: Task, start: int) -> JsonResponse:
     segment = await segment_of(service, row, start)
     return JsonResponse(await response_view(service, segment, tenant), 200, task_headers(tenant, row))

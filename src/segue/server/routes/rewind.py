@@ -9,8 +9,10 @@ from pydantic import BaseModel, Field, model_validator
 from ...core.errors import ThreadBusy
 from ...core.records import Json
 from ...core.retention import Retention
+from ...core.timeline import TimelineEntry
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import RequestBody
+from ..service import Service
 from ..tenants import Tenant
 from ..views import Origin, TaskView, origin_view, task_view
 from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
@@ -138,16 +140,16 @@ async def timeline(
     session_id: SessionId, service: ServiceDep, tenant: TenantDep, limit: Newest = 500
 ) -> LongJsonResponse:
     """One snapshot for each turn, recursion and step, with what happened and the external effects."""
-    entries = await service.app.timeline(await service.own_session(tenant, session_id), limit=limit + 1)
+    entries = await service.app.rewind.timeline(await service.own_session(tenant, session_id), limit + 1)
     items = await asyncio.to_thread(lambda: [_timeline_entry(entry, tenant) for entry in entries[-limit:]])
     return LongJsonResponse({"items": items, "more": len(entries) > limit})
 
 
-def _timeline_entry(entry: Json, tenant: Tenant) -> Json:
+def _timeline_entry(entry: TimelineEntry, tenant: Tenant) -> Json:
     return {
-        **_of(TimelineEntryView, entry),
-        "effects": [_of(EffectView, effect) for effect in entry["effects"]],
-        "forked_from": origin_view(entry["forked_from"], tenant),
+        **_of(TimelineEntryView, entry.json()),
+        "effects": [_of(EffectView, effect.json()) for effect in entry.effects],
+        "forked_from": origin_view(entry.forked_from, tenant),
     }
 
 
@@ -163,7 +165,7 @@ async def diff(
     """Compare two snapshots, of one session or of two."""
     thread_id = await service.own_session(tenant, session_id)
     other = await service.own_session(tenant, other_session) if other_session else thread_id
-    found = await service.app.diff(thread_id, a, b, other_session=other)
+    found = (await service.app.rewind.diff(thread_id, a, b, other)).json()
     sides = {side: {**found[side], "session_id": tenant.shown(found[side]["session_id"])} for side in ("a", "b")}
     return JsonResponse({**found, **sides})
 
@@ -173,11 +175,15 @@ async def undo(session_id: SessionId, body: SnapshotRequest, service: ServiceDep
     """Undo the calls that were made after a snapshot, newest first, where their tools declare how."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    undone = await service.app.undo(thread_id, body.checkpoint_id)
-    stay = [each for each in await service.app.effects(thread_id, body.checkpoint_id) if each["undo"] != "done"]
-    return JsonResponse(
-        {"undone": [_of(UndoneView, each) for each in undone], "effects": [_of(EffectView, each) for each in stay]}
-    )
+    undone = await service.app.rewind.undo(thread_id, body.checkpoint_id)
+    tried = [_of(UndoneView, {**effect.json(), "result": result}) for effect, result in undone]
+    return JsonResponse({"undone": tried, "effects": await remaining_effects(service, thread_id, body.checkpoint_id)})
+
+
+async def remaining_effects(service: Service, thread_id: str, checkpoint_id: str) -> list[Json]:
+    """The effects of the calls after a snapshot that were not undone, as `EffectView`s."""
+    effects = await service.app.rewind.effects(thread_id, checkpoint_id)
+    return [_of(EffectView, effect.json()) for effect in effects if effect.undo != "done"]
 
 
 @router.post(
@@ -194,7 +200,7 @@ async def edit(
         with service.starting_task(tenant, new):
             editing = service.app.rewind.edit(thread_id, body.checkpoint_id, new, body.message or "", body.state, key)
             await service.once(key, editing)
-    (row,) = await service.app.tasks(session_id=new, limit=1)
+    (row,) = await service.app.tasks.list(session_id=new, limit=1)
     return JsonResponse(task_view(row, tenant), 202)
 
 
@@ -203,7 +209,7 @@ async def prune(session_id: SessionId, body: PruneRequest, service: ServiceDep, 
     """Merge the session's older snapshots; its history and traces stay."""
     service.refuse_while_draining()
     thread_id = await service.own_session(tenant, session_id)
-    pruned = await service.app.pruning.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
+    pruned = await service.app.sessions.prune(Retention.of(body.retention), thread_id, dry_run=body.dry_run)
     if pruned.busy:
         raise ThreadBusy(thread_id)
     return JsonResponse({"snapshots": pruned.snapshots})

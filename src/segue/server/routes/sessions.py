@@ -28,7 +28,7 @@ from .dependencies import (
     Unset,
     routes,
 )
-from .rewind import EffectView
+from .rewind import EffectView, remaining_effects
 
 router = routes("sessions")
 Search = Annotated[str, Query(max_length=200, description="A text in the title or in the first message.")]
@@ -68,7 +68,7 @@ class NewSession(Choices):
 @router.get("/api/sessions", response_model=Page[SessionView])
 async def sessions(service: ServiceDep, tenant: TenantDep, limit: Limit = 50, q: Search = "") -> JsonResponse:
     """The sessions, the last used first."""
-    rows = await service.app.threads(limit=limit, prefix=tenant.prefix, search=q.strip())
+    rows = await service.app.sessions.list(limit, tenant.prefix, q.strip())
     return JsonResponse({"items": [session_view(row, tenant) for row in rows], "next": None})
 
 
@@ -116,7 +116,7 @@ async def history(
 ) -> LongJsonResponse:
     """The messages in OpenAI's format, oldest first; the first page is the latest, `next` leads further back."""
     thread_id = await service.own_session(tenant, session_id)
-    messages = await service.app.history(thread_id) if await service.app.tasks(session_id=thread_id, limit=1) else []
+    messages = await service.app.history(thread_id) if await service.app.tasks.newest(thread_id) else []
     end = len(messages) if before is None else min(before, len(messages))
     start = max(0, end - limit)
     return LongJsonResponse({"items": messages[start:end], "next": start or None})
@@ -128,9 +128,9 @@ async def snapshots(
 ) -> JsonResponse:
     """The snapshots that the session can be forked at, newest first."""
     thread_id = await service.own_session(tenant, session_id)
-    rows = await service.app.snapshots(thread_id, limit=limit + 1, before=before)
+    rows = await service.app.sessions.snapshots(thread_id, limit + 1, before)
     items = [snapshot_view(row, tenant) for row in rows[:limit]]
-    return JsonResponse({"items": items, "next": rows[limit - 1]["checkpoint_id"] if len(rows) > limit else None})
+    return JsonResponse({"items": items, "next": rows[limit - 1].checkpoint_id if len(rows) > limit else None})
 
 
 @router.post("/api/sessions/{session_id}/fork", status_code=201, response_model=ForkView, responses=CONFLICT)
@@ -142,7 +142,7 @@ async def fork(
     new, made = await service.new_session(tenant, body.session_id, key)
     if not made:
         await service.once(key, service.app.rewind.fork(thread_id, body.checkpoint_id, new, key))
-    stay = [each for each in await service.app.effects(thread_id, body.checkpoint_id) if each["undo"] != "done"]
+    stay = await remaining_effects(service, thread_id, body.checkpoint_id)
     return JsonResponse({"session_id": tenant.shown(new), **await service.newest(new), "effects": stay}, 201)
 
 
@@ -151,7 +151,7 @@ async def change(session_id: SessionId, body: Choices, service: ServiceDep, tena
     """Rename the session, or choose the agent and the model that its next messages use."""
     thread_id = await service.own_session(tenant, session_id)
     if body.agent_id is not None or body.model is not None:
-        chosen = await service.app.queries.session(thread_id) or Session(thread_id, created_at=time.time())
+        chosen = await service.app.sessions.choices(thread_id) or Session(thread_id, created_at=time.time())
         await service.app.sessions.choose(_chosen(service, chosen, body))
     if body.title is not None:
         await service.app.rename(thread_id, body.title)
@@ -171,7 +171,7 @@ def _chosen(service: Service, session: Session, body: Choices) -> Session:
 
 
 async def _view(service: Service, tenant: Tenant, thread_id: str) -> Json:
-    return session_view((await service.app.queries.thread(thread_id)).json(), tenant)
+    return session_view(await service.app.sessions.get(thread_id), tenant)
 
 
 @router.delete("/api/sessions/{session_id}", status_code=204, responses=CONFLICT)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Query
 
 from ...core.errors import StorageError, TaskError
+from ...core.events import to_dict
 from ...core.task_status import TaskStatus
 from ..errors import JsonResponse, LongJsonResponse
 from ..views import (
@@ -46,7 +47,7 @@ async def task(
     Of a long task this is the first page; `next` leads to the other events and calls.
     """
     await service.own_task(tenant, task_id)
-    trace = await service.app.queries.recorded(task_id, after_event, after_call, limit + 1)
+    trace = await service.app.tasks.trace(task_id, after_event, after_call, limit + 1)
     question = None
     if trace.task.status == TaskStatus.WAITING:
         with suppress(TaskError, StorageError):  # it may just have been answered, or its state is damaged
@@ -60,7 +61,7 @@ async def task(
 @router.get("/api/waiting", response_model=Page[WaitingView])
 async def waiting(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """Every task that waits for a person, the longest waiting first: what it asks, since when, how to answer."""
-    rows = await service.app.waiting(prefix=tenant.prefix)
+    rows = await service.app.tasks.waiting(tenant.prefix)
     return JsonResponse({"items": [waiting_view(row, tenant) for row in rows], "next": None})
 
 
@@ -74,9 +75,9 @@ async def events(
 ) -> LongJsonResponse:
     """The task's events, whole, in their order; `next` is the `after` of the next page."""
     await service.own_task(tenant, task_id)
-    forms = await service.app.events(task_id, after, limit + 1)
-    items = [event_view(form, tenant) for form in forms[:limit]]
-    return LongJsonResponse({"items": items, "next": items[-1]["seq"] if len(forms) > limit else None})
+    found = await service.app.tasks.events(task_id, after, limit + 1)
+    items = [event_view(to_dict(event), tenant) for event in found[:limit]]
+    return LongJsonResponse({"items": items, "next": found[limit - 1].seq if len(found) > limit else None})
 
 
 @router.get("/api/tasks/{task_id}/recursions", response_model=Page[Recursion])
@@ -89,7 +90,7 @@ async def recursions(
 ) -> LongJsonResponse:
     """The task's recursions: observation, thought, decision, calls and results."""
     await service.own_task(tenant, task_id)
-    rounds = [*(await service.app.queries.projection(task_id)).rounds.values()]
+    rounds = [*(await service.app.tasks.projection(task_id)).rounds.values()]
     found, end = recursion_views(rounds[after : after + limit]), after + limit
     return LongJsonResponse({"items": found, "next": end if len(rounds) > end else None})
 
@@ -98,11 +99,11 @@ async def recursions(
 async def states(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The statuses that the task went through."""
     await service.own_task(tenant, task_id)
-    return JsonResponse({"items": status_views(await service.app.queries.projection(task_id)), "next": None})
+    return JsonResponse({"items": status_views(await service.app.tasks.projection(task_id)), "next": None})
 
 
 @router.get("/api/tasks/{task_id}/plan", response_model=PlanView)
 async def plan(task_id: TaskId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
     """The task's newest plan, each step with its current status."""
     await service.own_task(tenant, task_id)
-    return JsonResponse(plan_view(await service.app.queries.projection(task_id)))
+    return JsonResponse(plan_view(await service.app.tasks.projection(task_id)))

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SegueError
 from ...core.events import Event
-from ...core.records import Json
+from ...core.records import Json, Task
 from ...prompts.errors import render
 from ...prompts.language import Language
 from ...prompts.problems import problem_sentence
@@ -75,15 +75,15 @@ class EventStream(StreamingResponse):
 
 
 def task_frames(
-    service: Service, tenant: Tenant, row: Json, after: int, so_far: bool = False
+    service: Service, tenant: Tenant, row: Task, after: int, so_far: bool = False
 ) -> AsyncGenerator[bytes, None]:
     """Everything that a client is sent of a task: the events after the one of that number, what happens, `done`."""
-    task_id = row["task_id"]
+    task_id = row.task_id
 
     async def frames() -> AsyncGenerator[bytes, None]:
         async with aclosing(events_of(service, task_id, after, so_far)) as events:
             async for event in events:
-                for frame in service.frame_cache.frames(event, tenant, row["language"] or "en"):
+                for frame in service.frame_cache.frames(event, tenant, row.language or "en"):
                     yield frame
         yield done_frame(task_id, await outcome(service.app, tenant, task_id))
 
@@ -91,7 +91,7 @@ def task_frames(
 
 
 async def unbroken(
-    frames: AsyncGenerator[bytes, None], tenant: Tenant, row: Json, ending: Callable[[Json], Iterable[bytes]]
+    frames: AsyncGenerator[bytes, None], tenant: Tenant, row: Task, ending: Callable[[Json], Iterable[bytes]]
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a task's stream; if they fail, they end with those of the result that says so."""
     try:
@@ -112,13 +112,13 @@ async def events_of(service: Service, task_id: str, after: int, so_far: bool = F
             yield event
 
 
-def _broken(tenant: Tenant, row: Json, error: Exception) -> Json:
+def _broken(tenant: Tenant, row: Task, error: Exception) -> Json:
     """The result of a stream that failed."""
     error_id = new_error_id()
-    language: Language = row["language"] or "en"
-    logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": row["task_id"]})
+    language: Language = row.language or "en"
+    logger.error("stream broke", exc_info=error, extra={"error_id": error_id, "task_id": row.task_id})
     if isinstance(error, SegueError):
         sentence = tenant.without_prefix(render(error, language))
     else:
         sentence = problem_sentence("StreamFailed", language)
-    return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row["task_id"]}
+    return {"success": False, "answer": "", "error": sentence, "error_id": error_id, "task_id": row.task_id}

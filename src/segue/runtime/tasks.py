@@ -1,0 +1,310 @@
+"""Tasks: their records, events and traces, and their runs."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..checkpoints.storage import Storage
+from ..core.errors import StorageError, TaskError
+from ..core.events import Event
+from ..core.question import ANSWER_FORMS, API_CALL
+from ..core.records import Json, KnownRequest, RequestKey, StatusTally, Task, TaskTrace, WaitingTask, Worker
+from ..core.result import Result
+from ..core.task_status import TaskStatus
+from .bot_sessions import is_bot_session
+from .control import Control, Started
+from .dispatch import Dispatching
+from .event_stream import EventStream
+from .lease_holder import lives
+from .observer import Observer
+from .projection import Projection
+from .request import Request, known_request
+from .runner import Runner
+
+Rows = list[Json]
+
+
+@dataclass(frozen=True)
+class ResumableTask:
+    """A task to resume, and its last owner; `cut_off` if the end of its process interrupted it, else it is paused."""
+
+    task: Task
+    owner: str
+    cut_off: bool
+
+    def json(self) -> Json:
+        """The public form: the task's fields beside the others."""
+        return {**self.task.json(), "owner": self.owner, "cut_off": self.cut_off}
+
+
+class Tasks:
+    """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one.
+
+    The verbs of `App` that are named alike give JSON. Calling it is that of `list`: `await app.tasks(limit=5)`.
+    """
+
+    def __init__(self, storage: Storage, runner: Runner, stream: EventStream, control: Control) -> None:
+        self._storage = storage
+        self._runner = runner
+        self._stream = stream
+        self._control = control
+
+    async def __call__(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        session_prefix: str = "",
+    ) -> Rows:
+        """Tasks as JSON, the latest first; `before` is the id that the last page ended with."""
+        tasks = await self.list(agent_id, session_id, limit, before, session_prefix)
+        return [task.json() for task in tasks]
+
+    # Records.
+
+    async def get(self, task_id: str) -> Task:
+        """One task.
+
+        Raises:
+            UnknownTask.
+        """
+        return await self._runner.tasks.show(task_id)
+
+    async def list(
+        self,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        session_prefix: str = "",
+    ) -> Sequence[Task]:
+        """A page of tasks, the latest first; `before` is the id that the last page ended with."""
+        return await self._runner.tasks.list(agent_id, session_id, limit, before, session_prefix)
+
+    async def newest(self, session_id: str) -> Task | None:
+        """The newest task of a session; None where it has none."""
+        found = await self.list(session_id=session_id, limit=1)
+        return found[0] if found else None
+
+    async def find(self, text: str) -> str:
+        """The id of the task that `text` is, or the beginning of.
+
+        Raises:
+            UnknownTask: there is none.
+            TaskError: there are several, or `text` is too short to tell.
+        """
+        return await self._runner.tasks.find(text)
+
+    async def resumable(self) -> Sequence[ResumableTask]:
+        """Every task to resume, oldest first: paused, or interrupted by the end of its process and left to no worker.
+
+        Those of a conversation's bot are excluded: they are resumed by the conversation.
+        """
+        found, tasks = [], self._runner.tasks
+        for row, owner in await tasks.unfinished():
+            if lives(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
+                continue
+            if not await is_bot_session(tasks, row.thread_id):
+                found.append(ResumableTask(row, owner, cut_off=row.status != TaskStatus.PAUSED))
+        return found
+
+    async def question(self, task_id: str) -> Json:
+        """What a task asks a person: {"interrupt_id", "kind"}, and "calls" or "question".
+
+        Raises:
+            UnknownTask.
+            TaskError: it does not wait.
+        """
+        return await self._control.question(task_id)
+
+    async def open_question(self, task_id: str, interrupt_id: str) -> Json:
+        """As `question`, of the question of that id, where one is given.
+
+        Raises:
+            UnknownTask.
+            TaskError: the task waits for no answer.
+            QuestionClosed: that question is not open; it says what is.
+        """
+        return await self._control.open_question(task_id, interrupt_id)
+
+    async def waiting(self, prefix: str = "") -> Sequence[WaitingTask]:
+        """Every task that waits for a person, the longest waiting first; `problem` reports a damaged state."""
+        found = [await self._waiting(row) for row in await self._runner.tasks.waiting(prefix)]
+        return [task for task in found if task.kind != API_CALL]
+
+    async def _waiting(self, row: Task) -> WaitingTask:
+        try:
+            asked = await self.question(row.task_id)
+        except (StorageError, TaskError) as error:  # damaged, or answered in this moment
+            asked = {"kind": "", "problem": str(error)}
+        return WaitingTask(
+            task_id=row.task_id,
+            thread_id=row.thread_id,
+            agent_id=row.agent_id,
+            user_id=row.user_id,
+            message=row.message,
+            since=row.updated_at,
+            kind=asked["kind"],
+            question=str(asked.get("question", "")),
+            calls=[*asked.get("calls", ())],
+            answer=ANSWER_FORMS.get(asked["kind"], ""),
+            problem=str(asked.get("problem", "")),
+            interrupt_id=str(asked.get("interrupt_id", "")),
+        )
+
+    async def tally(self) -> Sequence[StatusTally]:
+        """How many tasks of the database have each status."""
+        return await self._runner.tasks.tally()
+
+    async def usage(self, agent_id: str | None = None) -> Json:
+        """Tokens, calls and cost of an agent's tasks that have a result, or of all."""
+        total: Json = {"tasks": 0}
+        for task in await self._runner.tasks.list(agent_id=agent_id, limit=-1):
+            spent = {} if task.copy_of else (task.result or {}).get("usage", {})
+            total["tasks"] += bool(spent)
+            for name in spent.keys() & {"input", "output", "calls", "cost"}:
+                total[name] = total.get(name, 0) + spent[name]
+        return total
+
+    # Requests by their idempotency keys.
+
+    async def request(self, key: str) -> KnownRequest | None:
+        """What the request with an idempotency key did, or None."""
+        return await self._storage.requests.get(key)
+
+    async def known(self, key: RequestKey | None) -> KnownRequest | None:
+        """As `request`, of the same request.
+
+        Raises:
+            KeyUsed: the key was used for another one.
+        """
+        return await known_request(self._storage.requests, key)
+
+    async def continuation(self, task_id: str, seq: int) -> KnownRequest | None:
+        """The request that continued a task after its event of that number, 0 for its beginning, or None."""
+        return await self._storage.requests.continuing(task_id, seq)
+
+    # Events.
+
+    async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> Sequence[Event]:
+        """A task's durable events, those after number `after`, at most `limit`."""
+        return await self._runner.log.read(task_id, after, limit)
+
+    async def last_event(self, task_id: str) -> int:
+        """The number of a task's newest durable event; 0 where it has none."""
+        newest = await self._runner.log.last(task_id)
+        return newest.seq if newest else 0
+
+    async def trace(
+        self, task_id: str, after_event: int = 0, after_call: int = 0, limit: int | None = None
+    ) -> TaskTrace:
+        """A task with its events and calls: at most `limit` events after that number, as many calls after so many.
+
+        Raises:
+            UnknownTask.
+        """
+        row = await self._runner.tasks.get(task_id)
+        calls = await self._storage.ledger(row.thread_id).calls(task_id, after_call, limit)
+        return TaskTrace(row, await self._runner.log.read(task_id, after_event, limit), calls)
+
+    async def projection(self, task_id: str) -> Projection:
+        """A task's rounds, calls, plan, statuses and usage, from its durable events."""
+        projection = Projection()
+        async for page in self._runner.log.pages(task_id):
+            for event in page:
+                projection.fold(event)
+        return projection
+
+    def follow(
+        self, task_id: str, after: int = 0, so_far: bool = False, *, streams: bool = True
+    ) -> AsyncGenerator[Event, None]:
+        """The task's durable events from `after` on, then what happens until it ends, pauses or waits.
+
+        With `so_far` the live events begin with what was streamed of the answer before, as one token. Without `streams`
+        there are no deltas of a task that another process runs.
+
+        Raises:
+            DatabaseDamaged: so that not even this could be stored with the task.
+        """
+        return self._stream.follow(task_id, after, so_far, streams=streams)
+
+    def stop_following(self) -> None:
+        """End the streams of tasks that other processes run."""
+        self._stream.close()
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer what happens to the tasks of this process from now on."""
+        self._runner.observers.append(observer)
+
+    # Runs.
+
+    async def start(self, request: Request, unlisted: str = "") -> Started:
+        """Store a message as a task and run it in the background; errors as in `App.start`.
+
+        `unlisted` is a mode that no message may ask for.
+        """
+        return await self._control.start(request, unlisted)
+
+    async def resume(self, task_id: str, **options: Any) -> Started:
+        """Go on with a task in the background; the options are those of `Control.resume`."""
+        return await self._control.resume(task_id, **options)
+
+    async def resume_with(self, task_id: str, checked: Json) -> Started:
+        """Go on with a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""
+        return await self._control.resume_with(task_id, checked)
+
+    async def resume_and_follow(
+        self, task_id: str, *, model: str = "", answer: Any = None, interrupt_id: str = ""
+    ) -> AsyncGenerator[Event, None]:
+        """As `resume`, and the events from now on."""
+        seen = await self.last_event(task_id)
+        await self.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id)
+        async for event in self._stream.follow(task_id, after=seen):
+            yield event
+
+    async def result(self, task: Task, run: "asyncio.Task[Json] | None") -> Result:
+        """Wait for a run, here or elsewhere; returns its result with `task_id`, `session_id` and `status`."""
+        return await self._control.result(task, run)
+
+    def started(self, task_id: str) -> Started | None:
+        """A task that runs in this process, with its run; None where it does not run here."""
+        return self._control.started(task_id)
+
+    def running(self) -> Sequence[str]:
+        """The sessions whose tasks run in this process."""
+        return self._runner.running()
+
+    async def runs_elsewhere(self, task_id: str) -> bool:
+        """Whether another process runs a task that is not finished, or a worker will."""
+        return await self._stream.runs_elsewhere(task_id)
+
+    # Workers and the database.
+
+    @property
+    def dispatching(self) -> Dispatching:
+        """Where tasks run."""
+        return self._stream.dispatch.how
+
+    async def workers(self) -> Sequence[Worker]:
+        """The workers that are there now."""
+        return await self._stream.dispatch.workers()
+
+    async def waiting_for_worker(self) -> Sequence[Task]:
+        """The tasks that no process runs, and no worker is there that has their agent and mode."""
+        if self._storage.workers is None:
+            return []
+        workers = await self._stream.dispatch.workers()
+        unowned = await self._storage.workers.unowned()
+        left = [each for each in unowned if not any(worker.has(each.agent_id, each.mode) for worker in workers)]
+        return [await self._runner.tasks.get(each.task_id) for each in left if each.expired]
+
+    async def check_writable(self) -> None:
+        """Make sure that the database can be written.
+
+        Raises:
+            DatabaseUnavailable.
+        """
+        await self._storage.check_writable()
