@@ -82,8 +82,7 @@ ERRORS: Mapping[str, str] = {
         "数据库 {path} 的结构版本为 {found}，此版本的 Segue 最高支持 {known}：请升级 Segue，或用 --db 指定其他文件。"
     ),
     "DatabaseTooOld": (
-        "数据库 {path} 的结构版本为 {found}，此版本的 Segue 只能读取 {oldest} 及以上：请用写入它的 Segue 版本导出会话"
-        "（`segue export`），再用 `segue import --db` 导入到新文件。"
+        "数据库 {path} 的结构版本为 {found}，此版本只读 {oldest} 及以上：请用写入它的 Segue 导出会话，再导入新文件。"
     ),
     "StaleOwner": "另一个进程接管了会话“{thread_id}”；本进程已停止，没有写入。",
     "InvalidSnapshot": "快照无法恢复：{sentence}",

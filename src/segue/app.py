@@ -112,8 +112,7 @@ class App:
     async def start(self, message: str, **options: Unpack[MessageOptions]) -> Json:
         """Run a message's task in the background; returns the task. `wait` is the seconds to wait for a busy session.
 
-        With `steer` the message joins the session's
-        unfinished task, if there is one, which continues with it.
+        With `steer` the message joins the session's unfinished task, if there is one, which continues with it.
 
         Raises:
             InvalidMessage, UnknownAgent, UnknownMode, MissingKey, ToolServerUnavailable: nothing was stored.

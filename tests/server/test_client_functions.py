@@ -214,7 +214,7 @@ def test_results_that_come_with_an_idempotency_key_belong_to_the_conversation(
 
 async def test_a_message_to_calls_that_wait_no_longer_is_a_conflict() -> None:
     agent = Held().agent("a", shop.reply, tools=(refund,))
-    async with segue.open(agents=[agent]) as app:
+    async with segue.open(":memory:", agents=[agent]) as app:
         asked = await app.ask("please refund", agent="a")
         service = Service(app, OPEN, Metrics(app))
         with pytest.raises(Problem, match="ResultGiven"):

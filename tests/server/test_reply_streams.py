@@ -12,6 +12,7 @@ from segue.server.openai.completion import RESTARTED, Completion
 from segue.server.responses.output import Output
 from segue.server.responses.segment import Segment
 
+from .records import stored_task
 from .serving import ALPHA, Json, chat
 
 BANNER = "[Direct mode]"
@@ -55,7 +56,7 @@ def test_the_native_stream_tells_a_banner_from_a_thought(client: httpx.Client) -
 ONE: Json = {"task_id": "t", "trace_id": "r1"}
 TWO: Json = {"task_id": "t", "trace_id": "r2"}
 ANSWER = "Let me see.\n\nIt is blue."
-ROW: Json = {"task_id": "t", "agent_id": "a", "language": "en", "client_tools": [], "status": "done"}
+ROW = stored_task(language="en")
 
 
 def called(**ids: str) -> Event:

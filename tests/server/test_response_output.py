@@ -15,12 +15,11 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
 )
-from segue.core.records import Task
-from segue.core.task_status import TaskStatus
 from segue.server.openai.completion import RESTARTED
 from segue.server.responses.output import Output
 from segue.server.responses.segment import Segment
 
+from .records import stored_task
 from .serving import Json
 
 IDS: Json = {"task_id": "t", "trace_id": "r"}
@@ -33,10 +32,7 @@ CALLED = [ToolCall(**CALL, **IDS), ToolResult(**CALL, result={"success": 1}, **I
 
 
 def segment() -> Segment:
-    ids = {"task_id": "t", "thread_id": "s", "agent_id": "a", "user_id": "u", "mode": "react", "model": "m"}
-    nothing = dict.fromkeys(("error", "result", "wanted", "answer", "rating", "copy_of"))
-    rest: Json = {**ids, **nothing, "message": "go", "notes": [], "created_at": 0.0, "updated_at": 0.0}
-    return Segment(Task(**rest, status=TaskStatus.DONE), 0, {}, ())
+    return Segment(stored_task(), 0, {}, ())
 
 
 def sent(events: Sequence[Event], answer: str, after: int = -1) -> tuple[list[Json], list[Json]]:

@@ -109,11 +109,8 @@ class UnknownWorkflow(ConfigurationError):
     """There is no such file and no shipped workflow of that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(
-            "There is no workflow '{name}'; give a .md or .yaml file, or one of: {known}.",
-            name=name,
-            known=listed(known),
-        )
+        template = "There is no workflow '{name}'; give a .md or .yaml file, or one of: {known}."
+        super().__init__(template, name=name, known=listed(known))
 
 
 class UnknownScenario(ConfigurationError):
@@ -272,10 +269,8 @@ class UnknownThread(TaskError):
     """No session has that id."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(
-            "There is no session '{thread_id}' in this database; `segue sessions` lists the sessions.",
-            thread_id=thread_id,
-        )
+        template = "There is no session '{thread_id}' in this database; `segue sessions` lists the sessions."
+        super().__init__(template, thread_id=thread_id)
 
 
 class NothingStored(TaskError):
@@ -289,11 +284,8 @@ class UnknownSnapshot(TaskError):
     """The session has no checkpoint of that id."""
 
     def __init__(self, thread_id: str, checkpoint_id: str) -> None:
-        super().__init__(
-            "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them.",
-            thread_id=thread_id,
-            checkpoint_id=checkpoint_id,
-        )
+        template = "Session '{thread_id}' has no snapshot '{checkpoint_id}': `segue timeline {thread_id}` lists them."
+        super().__init__(template, thread_id=thread_id, checkpoint_id=checkpoint_id)
 
 
 class QuestionClosed(TaskError):
@@ -448,12 +440,11 @@ class UnreadableState(DamagedSession):
     """A checkpoint that an unfinished task would be exported with cannot be read."""
 
     def __init__(self, thread_id: str, reason: str) -> None:
-        super().__init__(
-            thread_id,
-            reason,
+        template = (
             "Session '{thread_id}' cannot be exported with its unfinished task, since a checkpoint is damaged "
-            "({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first.",
+            "({reason}): segue recover {thread_id}. Where that finds nothing, end the task or cancel it first."
         )
+        super().__init__(thread_id, reason, template)
 
 
 class FileUnavailable(StorageError):
@@ -468,39 +459,33 @@ class NothingReadable(StorageError):
     """No checkpoint of the session can be read; continue in a new one."""
 
     def __init__(self, thread_id: str, reason: str) -> None:
-        super().__init__(
+        template = (
             "No checkpoint of session '{thread_id}' can be read ({reason}): continue in a new session. None of them "
-            "was deleted; `segue tasks` and `segue trace` show what was done in this one.",
-            thread_id=thread_id,
-            reason=reason,
+            "was deleted; `segue tasks` and `segue trace` show what was done in this one."
         )
+        super().__init__(template, thread_id=thread_id, reason=reason)
 
 
 class DatabaseTooNew(StorageError):
     """The database was written by a newer Segue."""
 
     def __init__(self, path: str, found: int, known: int) -> None:
-        super().__init__(
+        template = (
             "The database {path} has schema version {found} and this Segue supports up to {known}: "
-            "upgrade Segue, or name another file with --db.",
-            path=path,
-            found=found,
-            known=known,
+            "upgrade Segue, or name another file with --db."
         )
+        super().__init__(template, path=path, found=found, known=known)
 
 
 class DatabaseTooOld(StorageError):
     """The database was written by a Segue before the first published version."""
 
     def __init__(self, path: str, found: int, oldest: int) -> None:
-        super().__init__(
+        template = (
             "The database {path} has schema version {found} and this Segue reads {oldest} and newer: export its "
-            "sessions with the version of Segue that wrote it (`segue export`), and import them into a new file with "
-            "`segue import --db`.",
-            path=path,
-            found=found,
-            oldest=oldest,
+            "sessions with the Segue that wrote it (`segue export`), and `segue import` them into a new file."
         )
+        super().__init__(template, path=path, found=found, oldest=oldest)
 
 
 class StaleOwner(StorageError):
