@@ -98,6 +98,15 @@ async def test_a_newer_database_is_refused(path: str) -> None:
         await open_database(path)
 
 
+async def test_a_definition_that_cannot_be_read_is_damage(path: str) -> None:
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'coalesce', 'coamesce')")
+    with pytest.raises(DatabaseUnavailable, match="is damaged"):
+        await open_database(path)
+
+
 @pytest.mark.parametrize("version", [1, schema.FIRST - 1])
 async def test_a_database_of_an_unpublished_version_is_refused(path: str, version: int) -> None:
     await (await open_database(path)).close()
