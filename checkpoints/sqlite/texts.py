@@ -20,7 +20,7 @@ Texts = dict[bytes, bytes]
 _REFERS = "+texts"
 """Marks the type of state that refers to texts."""
 _LEAST = 256
-"""Characters from which on a text is long."""
+"""Bytes from which on a text is long."""
 _DIGEST_BYTES = 16
 
 _FIND = "SELECT text FROM texts WHERE thread_id = ? AND digest = ?"
@@ -50,9 +50,9 @@ class StateWriter(SerializerProtocol):
         texts: Texts = {}
 
         def refer(text: str) -> Any:
-            if len(text) < _LEAST:
-                return text
             plain = text.encode()
+            if len(plain) < _LEAST:
+                return text
             digest = blake2b(plain, digest_size=_DIGEST_BYTES).digest()
             texts[digest] = plain
             return ormsgpack.Ext(TEXT, digest)
