@@ -11,7 +11,7 @@ from segue.core.errors import DatabaseTooNew, DatabaseTooOld, DatabaseUnavailabl
 
 from .connection import SCHEMA, PostgresConnection
 from .errors import unavailable
-from .state import WRITES
+from .state import COLUMNS, WRITES
 from .workers_schema import WAKING, install_queue, missing_migrations
 
 OLDEST_SERVER = 14
@@ -154,6 +154,7 @@ _BASELINE = (
         created_at DOUBLE PRECISION NOT NULL
     )""",
     'CREATE TABLE files (digest TEXT COLLATE "C" PRIMARY KEY, content BYTEA NOT NULL)',
+    COLUMNS,
     WRITES,
     *WAKING,
 )

@@ -13,18 +13,25 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from ..ports import CheckpointRow, Decoded, Place, Stored, WriteRow
 from ..state.compression import Undecodable, compressed, decompressed
 from ..state.decoded import DecodedOnce
-from ..state.serializer import CheckedSerializer, named, with_key, without_key
-from .statements import RawConnection, Statements, counted_values
+from ..state.serializer import CheckedSerializer, key_checksum, named
+from .statements import RawConnection, Statements
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 # What the other tables call `writes` is LangGraph's table, whose values have another name here.
 WRITES = """
     CREATE VIEW writes AS
-    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob AS value
+    SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob AS value, checksum
     FROM checkpoint_writes
 """
+# A checksum of each row's key; how many of the writes that led to a checkpoint are kept, and
+# how many values of it are stored by themselves.
+COLUMNS = """
+    ALTER TABLE checkpoints
+        ADD COLUMN kept_writes INTEGER, ADD COLUMN stored_values INTEGER, ADD COLUMN checksum BIGINT;
+    ALTER TABLE checkpoint_writes ADD COLUMN checksum BIGINT
+"""
 _AT = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-_CHECKPOINT = f"SELECT type, checkpoint FROM checkpoints WHERE {_AT}"
+_CHECKPOINT = f"SELECT stored_values, checkpoint FROM checkpoints WHERE {_AT}"
 _VALUES = """
     SELECT blobs.channel, blobs.type, blobs.blob
     FROM checkpoints
@@ -35,8 +42,9 @@ _VALUES = """
     WHERE checkpoints.thread_id = ? AND checkpoints.checkpoint_ns = ? AND checkpoints.checkpoint_id = ?
 """
 _PUT_WRITE = """
-    INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO writes
+        (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _DROP_STEP = f"DELETE FROM writes WHERE {_AT} AND task_id = ?"
 _DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND starts_with(checkpoint_ns, ?)"
@@ -70,7 +78,7 @@ class PostgresState:
 
     def whole(self, thread_id: str, value: Stored) -> Stored:
         with named():
-            return decompressed(without_key(value[0]), bytes(value[1]))
+            return decompressed(value[0], bytes(value[1]))
 
     def checkpoint(self, place: Place) -> Stored:
         self.check_values(place)
@@ -88,7 +96,7 @@ class PostgresState:
         if row is None:
             return
         found = len(self._connection.execute(_VALUES.replace("blobs.blob", "NULL"), place).fetchall())
-        if found < counted_values(row["type"] or ""):
+        if found < (row["stored_values"] or 0):
             raise Undecodable("the value of a channel of it is missing")
 
     def put_checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
@@ -104,8 +112,8 @@ class PostgresState:
             return
         place = (thread_id, row.inside, row.checkpoint_id, row.task_id)
         kind, data = compressed(*row.value)
-        sealed = with_key(kind, (*place, row.idx, row.channel))
-        self._connection.execute(_PUT_WRITE, (*place, row.task_path, row.idx, row.channel, sealed, data))
+        checksum = key_checksum(*place, row.idx, row.channel)
+        self._connection.execute(_PUT_WRITE, (*place, row.task_path, row.idx, row.channel, kind, data, checksum))
 
     def drop_inside(self, thread_id: str, node: str) -> None:
         for table in self.tables:

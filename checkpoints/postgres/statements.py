@@ -13,11 +13,9 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from ..ports import Connection
 from ..state.row_keys import drop_passed, sealed_checkpoint
-from ..state.serializer import CheckedSerializer, with_key, without_key
+from ..state.serializer import CheckedSerializer, key_checksum
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
-_VALUES = "+values:"
-"""Stands in the type of a checkpoint before the number of its values that are stored by themselves."""
 _MOST_INLINE = 256
 """Characters of a text that is stored in the checkpoint itself."""
 
@@ -33,12 +31,28 @@ class Statements(PostgresSaver):
     """The statements that LangGraph's saver names for one write."""
 
     UPSERT_CHECKPOINTS_SQL = """
-        INSERT INTO checkpoints
-            (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata, type)
-        VALUES (%s, %s, %s, %s, %s, %s, %s)
+        INSERT INTO checkpoints (
+            thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata,
+            kept_writes, checksum, stored_values
+        )
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
             parent_checkpoint_id = EXCLUDED.parent_checkpoint_id, checkpoint = EXCLUDED.checkpoint,
-            metadata = EXCLUDED.metadata, type = EXCLUDED.type
+            metadata = EXCLUDED.metadata, kept_writes = EXCLUDED.kept_writes, checksum = EXCLUDED.checksum,
+            stored_values = EXCLUDED.stored_values
+    """
+    INSERT_CHECKPOINT_WRITES_SQL = """
+        INSERT INTO checkpoint_writes
+            (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob, checksum)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING
+    """
+    UPSERT_CHECKPOINT_WRITES_SQL = """
+        INSERT INTO checkpoint_writes
+            (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob, checksum)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE SET
+            channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob, checksum = EXCLUDED.checksum
     """
 
     def __init__(self) -> None:
@@ -97,8 +111,8 @@ class Statements(PostgresSaver):
                 if "INTO checkpoints" in statement:
                     for *key, checkpoint, metadata in rows:
                         noted = json.dumps(metadata.obj)
-                        sealed = sealed_checkpoint(connection, key, f"jsonb{_VALUES}{self._values}", noted)
-                        cursor.execute(statement.encode(), (*key, checkpoint, metadata, sealed))
+                        sealed = sealed_checkpoint(connection, key, noted)
+                        cursor.execute(statement.encode(), (*key, checkpoint, metadata, *sealed, self._values))
                         stored.append((key, noted))
                 elif "INTO checkpoint_writes" in statement:
                     cursor.executemany(statement.encode(), [_sealed_write(row) for row in rows])
@@ -107,14 +121,9 @@ class Statements(PostgresSaver):
         return stored
 
 
-def counted_values(kind: str) -> int:
-    """How many values of a checkpoint are stored by themselves, by its type."""
-    return int(without_key(kind).partition(_VALUES)[2] or 0)
-
-
 def _sealed_write(row: Sequence[Any]) -> Sequence[Any]:
-    *place, path, idx, channel, kind, value = row
-    return (*place, path, idx, channel, with_key(kind, [*place, idx, channel]), value)
+    *place, _, idx, channel, _, _ = row
+    return (*row, key_checksum(*place, idx, channel))
 
 
 def _is_inline(value: Any) -> bool:

@@ -20,8 +20,8 @@ _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 
 def without_approvals(blob: Blob) -> tuple[str, bytes]:
     """The type and bytes of a stored value, without the marks of approved calls in it."""
-    value = _SERDE.loads_typed((blob.type, blob.stored()))
-    return _SERDE.dumps_typed(value) if _strip(value) else (blob.type, blob.stored())
+    value = _SERDE.loads_typed(blob.value())
+    return _SERDE.plain_typed(value) if _strip(value) else blob.value()
 
 
 def _strip(value: Any) -> bool:
@@ -44,7 +44,7 @@ def has_question(state: StatePart) -> bool:
     """Whether the state is interrupted by a question to a person, in an innermost graph."""
     places = _innermost(state.checkpoints)
     asked = (
-        _SERDE.loads_typed((write.value.type, write.value.stored()))
+        _SERDE.loads_typed(write.value.value())
         for write in state.writes
         if write.channel == _INTERRUPT and (write.inside, write.checkpoint_id) in places
     )

@@ -1,6 +1,5 @@
 """Export of a thread to a JSON document, and import from one."""
 
-import base64
 import json
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from ..tables.integrity import refuse_damaged
 from ..tables.ledger import canonical
 from ..tables.request_keys import add_key
 from .approvals import RESUME, has_question, without_approvals
-from .export_format import FORMAT, VERSION, Document, StatePart, form_of, read_document
+from .export_format import FORMAT, VERSION, Document, StatePart, blob_form, form_of, read_document
 from .fork import refuse_taken, unfinished_task
 from .new_ids import Renaming
 from .rows import insert_row, stored_rows
@@ -151,8 +150,7 @@ def _write_form(row: WriteRow) -> Json:
 
 def _blob(value: Stored) -> Json:
     _SERDE.loads_typed(value)  # what cannot be read is not imported either
-    kind, data = value
-    return {"type": kind, "data": base64.b64encode(data).decode()}
+    return blob_form(*value)
 
 
 def _stored(record: Task | StoredEvent | Call, renaming: Renaming) -> Json:
@@ -215,7 +213,7 @@ def _message_row(document: Document, renaming: Renaming) -> Iterator[CheckpointR
     named = {"segue_task": renaming.new[document.tasks[-1].task_id]} if document.tasks else {}
     metadata = {"source": "update", "step": 0, "parents": {}, **named}
     noted = json.dumps(metadata | _origin(document), ensure_ascii=False)
-    yield CheckpointRow("", str(checkpoint["id"]), None, _SERDE.dumps_typed(checkpoint), noted)
+    yield CheckpointRow("", str(checkpoint["id"]), None, _SERDE.plain_typed(checkpoint), noted)
 
 
 def _messages(document: Document, renaming: Renaming) -> list[BaseMessage]:

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import zlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from segue.core.errors import InvalidExport
 from segue.core.records import Call, StoredEvent, Task, read
 
+from ..ports import Stored
 from ..state.checkpoint_ids import is_plausible
-from ..state.compression import Undecodable, is_compressed
+from ..state.compression import Undecodable
 from ..state.serializer import CheckedSerializer
 from .new_ids import UUID, is_id
 
@@ -21,6 +23,8 @@ FORMAT = "segue.thread"
 VERSION = 1
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 # `json` and `pickle` would let a document choose what is called when it is read.
+_CHECKSUM = "+crc32:"
+"""Before the CRC-32 of the bytes."""
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
 _LOCAL: Final[Mapping[str, Any]] = {
@@ -43,13 +47,27 @@ class _Part(BaseModel):
 
 
 class Blob(_Part):
-    """Bytes of the saver's, in base64, with their type."""
+    """Bytes of the saver's, in base64, with their type and its checksum."""
 
     type: str
     data: str
 
-    def stored(self) -> bytes:
-        return base64.b64decode(self.data, validate=True)
+    def value(self) -> Stored:
+        """The type and the bytes.
+
+        Raises:
+            Undecodable: they are not what was exported.
+        """
+        kind, mark, checksum = self.type.partition(_CHECKSUM)
+        data = base64.b64decode(self.data, validate=True)
+        if mark and f"{zlib.crc32(data):08x}" != checksum:
+            raise Undecodable("its bytes have changed since they were stored")
+        return kind, data
+
+
+def blob_form(kind: str, data: bytes) -> JsonObject:
+    """Bytes as a document holds them."""
+    return {"type": f"{kind}{_CHECKSUM}{zlib.crc32(data):08x}", "data": base64.b64encode(data).decode()}
 
 
 class CheckpointPart(_Part):
@@ -200,9 +218,9 @@ def _check_state(state: StatePart) -> None:
 
 def _loaded(blob: Blob) -> Any:
     """What the bytes hold, so that none are stored that cannot be read."""
-    if blob.type.partition("+")[0] not in _KINDS or is_compressed(blob.type):
+    if blob.type.partition(_CHECKSUM)[0] not in _KINDS:
         raise InvalidExport(f"it holds state of the type '{blob.type}', which is not read from documents")
     try:
-        return _SERDE.loads_typed((blob.type, blob.stored()))
+        return _SERDE.loads_typed(blob.value())
     except (Undecodable, binascii.Error) as error:
         raise InvalidExport(f"its state is damaged ({error})") from error

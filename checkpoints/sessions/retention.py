@@ -133,7 +133,7 @@ def _merge(connection: Connection, base: Checkpoint, values: Mapping[str, Any], 
         if log in values and log not in checkpoint["channel_values"]:
             checkpoint["channel_values"][log] = _DeltaSnapshot(values[log])
     metadata["segue_ran"], metadata["segue_next"] = ran(connection, base), following(connection, base)
-    written, state = json.dumps(metadata, ensure_ascii=False), _SERDE.dumps_typed(checkpoint)
+    written, state = json.dumps(metadata, ensure_ascii=False), _SERDE.plain_typed(checkpoint)
     connection.state.put_checkpoint(
         base.thread_id, CheckpointRow(base.inside, base.checkpoint_id, None, state, written)
     )

@@ -12,22 +12,13 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ..ports import CheckpointRow, Decoded, Place, Stored, WriteRow
 from ..state.compression import Undecodable
-from ..state.row_keys import sealed_checkpoint
-from ..state.serializer import CheckedSerializer, named, with_key, without_key
+from ..state.serializer import CheckedSerializer, named
+from .statements import put_checkpoint, put_write
 from .texts import StateReader, StateWriter, drop_unused_texts, put_texts
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 _CHECKPOINT = """
     SELECT type, checkpoint FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
-"""
-_PUT_CHECKPOINT = """
-    INSERT OR REPLACE INTO checkpoints
-        (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
-_PUT_WRITE = """
-    INSERT INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # A namespace is the node's name, a colon and an id; a semicolon comes next after a colon.
 _DROP_INSIDE = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns > ? AND checkpoint_ns < ?"
@@ -61,7 +52,7 @@ class SqliteState:
         try:
             return StateReader(_SERDE, self._connection, thread_id).whole(*value)
         except Undecodable:
-            return without_key(value[0]), value[1]
+            return value
 
     def checkpoint(self, place: Place) -> Stored:
         """What cannot be read stays as it is."""
@@ -75,17 +66,12 @@ class SqliteState:
 
     def put_checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
         key = (thread_id, row.inside, row.checkpoint_id, row.parent_id)
-        kind, data = self._shared(thread_id, row.state)
-        if "+" in kind:
-            kind = sealed_checkpoint(self._connection, key, kind, row.metadata)
-        self._connection.execute(_PUT_CHECKPOINT, (*key, kind, data, row.metadata.encode()))
+        put_checkpoint(self._connection, key, *self._shared(thread_id, row.state), row.metadata.encode())
 
     def put_write(self, thread_id: str, row: WriteRow) -> None:
-        place = (thread_id, row.inside, row.checkpoint_id, row.task_id)
+        key = (thread_id, row.inside, row.checkpoint_id, row.task_id, row.idx, row.channel)
         kind, data = self._shared(thread_id, row.value) if row.value else (None, None)
-        if kind and "+" in kind:
-            kind = with_key(kind, (*place, row.idx, row.channel))
-        self._connection.execute(_PUT_WRITE, (*place, row.task_path, row.idx, row.channel, kind, data))
+        put_write(self._connection, "ABORT", key, row.task_path, kind, data)
 
     def drop_inside(self, thread_id: str, node: str) -> None:
         for table in ("checkpoints", "writes"):

@@ -1,7 +1,7 @@
 """Segue's own tables, and the scripts that bring an older database up to date."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from functools import cache
 
@@ -25,6 +25,33 @@ _EVENT_LOG = """CREATE VIEW event_log AS
     LEFT JOIN tasks ON tasks.task_id = events.task_id AND events.scope = ''"""
 
 _BASELINE = (
+    # LangGraph's own tables, which its saver may have created. Added are a checksum of each row's key
+    # and how many of the writes that led to a checkpoint are kept.
+    """CREATE TABLE IF NOT EXISTS checkpoints (
+        thread_id TEXT NOT NULL,
+        checkpoint_ns TEXT NOT NULL DEFAULT '',
+        checkpoint_id TEXT NOT NULL,
+        parent_checkpoint_id TEXT,
+        type TEXT,
+        checkpoint BLOB,
+        metadata BLOB,
+        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
+    )""",
+    """CREATE TABLE IF NOT EXISTS writes (
+        thread_id TEXT NOT NULL,
+        checkpoint_ns TEXT NOT NULL DEFAULT '',
+        checkpoint_id TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        task_path TEXT NOT NULL DEFAULT '',
+        idx INTEGER NOT NULL,
+        channel TEXT NOT NULL,
+        type TEXT,
+        value BLOB,
+        PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    ) WITHOUT ROWID""",
+    "ALTER TABLE checkpoints ADD COLUMN kept_writes INTEGER",
+    "ALTER TABLE checkpoints ADD COLUMN checksum INTEGER",
+    "ALTER TABLE writes ADD COLUMN checksum INTEGER",
     """CREATE TABLE leases (
         thread_id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -161,12 +188,7 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (_BASELINE,)
 """The first creates the tables; each one after it takes a database to the next version."""
 SCHEMA_VERSION = FIRST + len(SCRIPTS) - 1
 
-_OF_BOTH = ("thread_id", "checkpoint_ns", "checkpoint_id", "type")
-_LANGGRAPH_TABLES: Mapping[str, tuple[str, ...]] = {
-    "checkpoints": (*_OF_BOTH, "parent_checkpoint_id", "checkpoint", "metadata"),
-    "writes": (*_OF_BOTH, "task_id", "idx", "channel", "value"),
-}
-"""LangGraph's own tables, with the columns that its saver names; it creates them when it first needs them."""
+_LANGGRAPH_TABLES = frozenset({"checkpoints", "writes"})
 
 # Every column, with its place in the primary key and in each unique index.
 _FORM = """
@@ -188,7 +210,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not ("leases" in tables or (version == 0 and tables <= set(_LANGGRAPH_TABLES))):
+    if not ("leases" in tables or (version == 0 and tables <= _LANGGRAPH_TABLES)):
         raise DatabaseUnavailable(
             "The database {path} belongs to another program: name a new file with --db.", path=path
         )
@@ -214,13 +236,14 @@ def check_tables(connection: sqlite3.Connection, path: str) -> None:
     Raises:
         DatabaseUnavailable: it has not, so its schema is damaged.
     """
-    found = set(connection.execute(_FORM))
-    columns = {(table, column) for table, column, _ in found}
-    missing = [place[:2] for place in _whole_form() - found]
-    for table in _LANGGRAPH_TABLES.keys() & {table for table, _ in columns}:
-        missing += [(table, column) for column in _LANGGRAPH_TABLES[table] if (table, column) not in columns]
+    try:
+        missing: AbstractSet[tuple[str, str, int]] = _whole_form() - set(connection.execute(_FORM))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        missing = {("sqlite_master", "sql", 0)}  # a definition that cannot be read
     if missing:
-        table, column = min(missing)
+        table, column, _ = min(missing)
         raise DatabaseUnavailable(
             "The database {path} is damaged ({table}.{column} is not what it was): restore it from a copy, or "
             "name a new file with --db.",

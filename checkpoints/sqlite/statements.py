@@ -9,10 +9,20 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ..ports import Connection
 from ..state.row_keys import drop_passed, sealed_checkpoint
-from ..state.serializer import CheckedSerializer, with_key
+from ..state.serializer import CheckedSerializer, key_checksum
 from .texts import StateWriter, put_texts
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
+_PUT_CHECKPOINT = """
+    INSERT OR REPLACE INTO checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata, kept_writes, checksum
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_PUT_WRITE = """
+    INSERT OR {} INTO writes (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, type, value, checksum
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 class Statements(SqliteSaver):
@@ -47,19 +57,31 @@ class Statements(SqliteSaver):
         """Execute what was collected, the keys of the rows sealed."""
         for statement, rows in self._collected:
             for row in rows:
-                connection.execute(statement, _sealed(connection, statement, row))
+                _put(connection, statement, row)
         put_texts(cast(sqlite3.Connection, connection), self._thread_id, self._writer.texts)
 
 
-def _sealed(connection: Connection, statement: str, row: Sequence[Any]) -> Sequence[Any]:
+def _put(connection: Connection, statement: str, row: Sequence[Any]) -> None:
     if "INTO checkpoints" in statement:
         *key, kind, state, metadata = row
         thread_id, ns, _, parent = key
-        noted = metadata.decode()
-        sealed = sealed_checkpoint(connection, key, kind, noted)
-        drop_passed(connection, (thread_id, ns, parent), noted)
-        return (*key, sealed, state, metadata)
-    if "INTO writes" in statement:
+        put_checkpoint(connection, key, kind, state, metadata)
+        drop_passed(connection, (thread_id, ns, parent), metadata.decode())
+    else:
         *place, path, idx, channel, kind, value = row
-        return (*place, path, idx, channel, with_key(kind, [*place, idx, channel]), value)
-    return row
+        conflict = "REPLACE" if "OR REPLACE" in statement else "IGNORE"
+        put_write(connection, conflict, (*place, idx, channel), path, kind, value)
+
+
+def put_checkpoint(connection: Connection, key: Sequence[Any], kind: str, state: bytes, metadata: bytes) -> None:
+    """Store a checkpoint, or replace it; after the writes that led to it."""
+    sealed = sealed_checkpoint(connection, key, metadata.decode())
+    connection.execute(_PUT_CHECKPOINT, (*key, kind, state, metadata, *sealed))
+
+
+def put_write(
+    connection: Connection, conflict: str, key: Sequence[Any], path: str, kind: str | None, value: bytes | None
+) -> None:
+    """Store a write; `conflict` says what happens to one that is there: ABORT, IGNORE or REPLACE."""
+    checksum = None if kind is None else key_checksum(*key)
+    connection.execute(_PUT_WRITE.format(conflict), (*key, path, kind, value, checksum))

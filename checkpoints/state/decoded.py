@@ -8,7 +8,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ..ports import Decoded, Stored
-from .serializer import without_key
 
 MOST_BYTES = 32_000_000
 """Of stored values and of what they were decoded from; beyond it the oldest goes."""
@@ -50,7 +49,7 @@ class DecodedOnce(SerializerProtocol):
         return self._serde.dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        stored = (without_key(data[0]), bytes(data[1]))
+        stored = (data[0], bytes(data[1]))
         value = self._decoded.get(stored)
         if value is None:
             value = self._serde.loads_typed(stored)

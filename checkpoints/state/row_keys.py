@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..ports import Connection, Place, Row
 from .compression import Undecodable
-from .serializer import check_key, with_key
+from .serializer import check_key, key_checksum
 
 CHECKPOINT_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id")
 WRITE_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel")
@@ -33,18 +33,22 @@ _NEWEST = f"""
     SELECT id FROM newest ORDER BY place
 """
 _METADATA = f"SELECT CAST(metadata AS TEXT) FROM checkpoints WHERE {_AT}"
+_CHECKED = (*CHECKPOINT_KEY, "kept_writes", "checksum")
 _CHECKPOINT_COLUMNS = ", ".join(
-    [*(f"checkpoints.{name}" for name in (*CHECKPOINT_KEY, "type")), "CAST(checkpoints.metadata AS TEXT) AS metadata"]
+    [*(f"checkpoints.{name}" for name in _CHECKED), "CAST(checkpoints.metadata AS TEXT) AS metadata"]
 )
 _CHECKPOINT = f"SELECT {_CHECKPOINT_COLUMNS} FROM checkpoints WHERE {_AT}"
+_WRITE_COLUMNS = f"{', '.join(WRITE_KEY)}, checksum"
+_CHECKPOINTS = f"SELECT {', '.join(_CHECKED)} FROM checkpoints WHERE thread_id = ?"
+_WRITES = f"SELECT {_WRITE_COLUMNS} FROM writes WHERE thread_id = ?"
 _WRITTEN = f"""
-    SELECT {", ".join(WRITE_KEY)}, type FROM writes
+    SELECT {_WRITE_COLUMNS} FROM writes
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id IN ({{}})
 """
 _PAGE = 64
 """Checkpoints of a chain that are read at once."""
 _CHAIN = f"""
-    WITH RECURSIVE chain({", ".join(CHECKPOINT_KEY)}, type, metadata, place) AS (
+    WITH RECURSIVE chain({", ".join(_CHECKED)}, metadata, place) AS (
         SELECT {_CHECKPOINT_COLUMNS}, 1 FROM checkpoints
         WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :id
         UNION ALL
@@ -65,16 +69,21 @@ _LATER = """
 """
 
 
-def sealed_checkpoint(connection: Connection, key: Sequence[Any], kind: str, metadata: str) -> str:
-    """The type of a checkpoint that is stored under a key, with the key's checksum.
+def kept_writes(connection: Connection, key: Sequence[Any], metadata: str) -> int:
+    """How many of the writes that led to a checkpoint are read once it is stored.
 
-    The checksum counts the writes that led to the checkpoint, as far as they are read once it is stored: logs are
-    rebuilt from the writes to them, and the other channels tell which nodes ran.
+    Logs are rebuilt from the writes to them, and the other channels tell which nodes ran.
     """
     thread_id, ns, _, parent = key
     logs = logs_of(metadata)
     channels = [row["channel"] for row in connection.execute(_CHANNELS, (thread_id, ns, parent)).fetchall()]
-    return with_key(kind, key, sum(_is_kept(channel, logs) for channel in channels))
+    return sum(_is_kept(channel, logs) for channel in channels)
+
+
+def sealed_checkpoint(connection: Connection, key: Sequence[Any], metadata: str) -> tuple[int, int]:
+    """The columns `kept_writes` and `checksum` of a checkpoint that is stored under a key."""
+    kept = kept_writes(connection, key, metadata)
+    return kept, key_checksum(*key, kept)
 
 
 def drop_passed(connection: Connection, place: Place, metadata: str) -> None:
@@ -196,10 +205,19 @@ def check_thread(connection: Connection, thread_id: str) -> None:
     Raises:
         Undecodable
     """
-    for table, key in (("checkpoints", CHECKPOINT_KEY), ("writes", WRITE_KEY)):
-        statement = f"SELECT {', '.join(key)}, type FROM {table} WHERE thread_id = ?"
-        for row in connection.execute(statement, (thread_id,)).fetchall():
-            check_key(row["type"] or "", tuple(row)[:-1])
+    for row in connection.execute(_CHECKPOINTS, (thread_id,)).fetchall():
+        check_checkpoint_key(row)
+    for row in connection.execute(_WRITES, (thread_id,)).fetchall():
+        check_key(row["checksum"], *(row[name] for name in WRITE_KEY))
+
+
+def check_checkpoint_key(row: Row) -> None:
+    """Make sure that a checkpoint has the key that it was stored under.
+
+    Raises:
+        Undecodable
+    """
+    check_key(row["checksum"], *(row[name] for name in (*CHECKPOINT_KEY, "kept_writes")))
 
 
 def logs_of(metadata: str) -> Set[str]:
@@ -219,8 +237,8 @@ def _row(connection: Connection, place: Place) -> Row | None:
 
 def _parent(connection: Connection, row: Any) -> Row | None:
     """The checkpoint before, whose writes led to this one."""
-    thread_id, ns, _, parent_id = key = tuple(row)[:4]
-    check_key(row["type"] or "", key)
+    thread_id, ns, _, parent_id = (row[name] for name in CHECKPOINT_KEY)
+    check_checkpoint_key(row)
     if parent_id is None:
         return None
     parent = _row(connection, (thread_id, ns, parent_id))
@@ -233,11 +251,10 @@ def _parent(connection: Connection, row: Any) -> Row | None:
 
 def _check_link(link: _Link, channels: Sequence[str]) -> None:
     """Check a checkpoint's key, and that all channels are there that were written to upon the one before."""
-    key: tuple[str, ...] = tuple(link.row)[:4]  # type: ignore[arg-type]
-    counted = check_key(link.row["type"] or "", key)
-    found = sum(channel != "__resume__" if counted.whole else _is_kept(channel, link.logs) for channel in channels)
-    if found < counted.writes:
-        raise Undecodable(f"a part of what was written upon checkpoint {key[3]} is missing")
+    check_checkpoint_key(link.row)
+    found = sum(_is_kept(channel, link.logs) for channel in channels)
+    if found < (link.row["kept_writes"] or 0):
+        raise Undecodable(f"a part of what was written upon checkpoint {link.row['parent_checkpoint_id']} is missing")
 
 
 def _is_kept(channel: str, logs: Collection[str]) -> bool:
@@ -250,6 +267,6 @@ def _written(connection: Connection, place: Place, ids: Sequence[str]) -> dict[s
     if ids:
         asked = _WRITTEN.format(", ".join("?" * len(ids)))
         for row in connection.execute(asked, (*place[:2], *ids)).fetchall():
-            check_key(row["type"] or "", tuple(row)[:-1])
+            check_key(row["checksum"], *(row[name] for name in WRITE_KEY))
             channels.setdefault(row["checkpoint_id"], []).append(str(row["channel"]))
     return channels

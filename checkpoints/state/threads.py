@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from ..ports import Connection
 from .row_keys import check_thread, logs_of, needed, sealed_checkpoint
 from .rows import checkpoint_rows, put_rows, write_rows
-from .serializer import decoding, without_key
+from .serializer import decoding
 
 _NEWEST = "SELECT checkpoint_ns, max(checkpoint_id) FROM checkpoints WHERE thread_id = ? GROUP BY checkpoint_ns"
 _IDS = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = ?"
@@ -14,7 +14,7 @@ _METADATA = "SELECT thread_id, checkpoint_ns, checkpoint_id, CAST(metadata AS TE
 _DROP = "DELETE FROM {} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # The parent of a checkpoint that was the first to be kept, or whose run stays.
 _WITHOUT_PARENT = """
-    SELECT checkpoint_ns, checkpoint_id, type, CAST(metadata AS TEXT) AS metadata
+    SELECT checkpoint_ns, checkpoint_id, CAST(metadata AS TEXT) AS metadata
     FROM checkpoints AS later WHERE thread_id = ? AND parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM checkpoints AS parent
         WHERE (parent.thread_id, parent.checkpoint_ns, parent.checkpoint_id)
@@ -22,7 +22,7 @@ _WITHOUT_PARENT = """
     )
 """
 _BEGIN = """
-    UPDATE checkpoints SET parent_checkpoint_id = NULL, type = ?
+    UPDATE checkpoints SET parent_checkpoint_id = NULL, kept_writes = ?, checksum = ?
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
 """
 
@@ -85,8 +85,5 @@ def _begin_anew(connection: Connection, thread_id: str) -> None:
     """Make checkpoints whose parents were deleted the first of their graphs."""
     for row in connection.execute(_WITHOUT_PARENT, (thread_id,)).fetchall():
         key = (thread_id, row["checkpoint_ns"], row["checkpoint_id"])
-        kind = row["type"] or ""
-        if without_key(kind) != kind:
-            kind = sealed_checkpoint(connection, (*key, None), without_key(kind), row["metadata"])
-        connection.execute(_BEGIN, (kind, *key))
+        connection.execute(_BEGIN, (*sealed_checkpoint(connection, (*key, None), row["metadata"]), *key))
     connection.state.drop_unused(thread_id)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from segue.checkpoints.repair.recover import recover
-from segue.checkpoints.state.compression import decompressed
 from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.core.errors import DamagedCheckpoint, NothingReadable, StaleOwner, ThreadBusy, UnknownThread
@@ -284,19 +283,6 @@ async def test_a_checkpoint_that_is_missing_does_not_make_the_history_shorter(do
     async with Work().opened(path) as app:
         with pytest.raises(DamagedCheckpoint, match=r"builds on checkpoint .* which is missing"):
             await app.history("s")
-
-
-async def test_what_was_stored_without_checksums_is_read_as_ever(done: Left) -> None:
-    path, _ = done
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.create_function("plain", 2, lambda kind, data: decompressed(kind, data)[1])
-        for table, data in (("checkpoints", "checkpoint"), ("writes", "value")):
-            without = f"type = substr(type, 1, instr(type, '+') - 1), {data} = plain(type, {data})"
-            connection.execute(f"UPDATE {table} SET {without}")
-    async with Work().opened(path) as app:
-        assert (await app.history("s"))[-1]["content"] == ANSWER
-        await app.ask("and again", session_id="s", agent="a")
-        assert (await app.recover("s"))["dropped"] == 0
 
 
 async def test_values_that_no_channel_takes_are_damage_too(done: Left) -> None:

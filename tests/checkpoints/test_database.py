@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from segue.checkpoints.ports import Database
 from segue.checkpoints.sqlite import schema
@@ -98,6 +99,15 @@ async def test_a_newer_database_is_refused(path: str) -> None:
         await open_database(path)
 
 
+async def test_a_definition_that_cannot_be_read_is_damage(path: str) -> None:
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'coalesce', 'coamesce')")
+    with pytest.raises(DatabaseUnavailable, match="is damaged"):
+        await open_database(path)
+
+
 @pytest.mark.parametrize("version", [1, schema.FIRST - 1])
 async def test_a_database_of_an_unpublished_version_is_refused(path: str, version: int) -> None:
     await (await open_database(path)).close()
@@ -105,6 +115,15 @@ async def test_a_database_of_an_unpublished_version_is_refused(path: str, versio
         connection.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(DatabaseTooOld, match="export its sessions with the version of Segue that wrote it"):
         await open_database(path)
+
+
+async def test_a_database_of_langgraphs_own_saver_is_taken_over(path: str) -> None:
+    with plain(path) as connection:
+        SqliteSaver(connection).setup()
+    await (await open_database(path)).close()
+    with plain(path) as connection:
+        assert connection.execute("SELECT kept_writes, checksum FROM checkpoints").fetchall() == []
+        assert connection.execute("SELECT checksum FROM writes").fetchall() == []
 
 
 async def test_another_programs_database_is_left_alone(path: str) -> None:

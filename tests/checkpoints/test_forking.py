@@ -437,7 +437,7 @@ async def test_damage_is_copied_as_damage(on_file: World, path: str) -> None:
     await on_file.run("turn 1", agent="a")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
-            "UPDATE checkpoints SET checkpoint = CAST(substr(checkpoint, 1, length(checkpoint) - 1) || x'00' AS BLOB)"
+            "UPDATE checkpoints SET checkpoint = CAST(substr(checkpoint, 1, length(checkpoint) - 8) || x'00' AS BLOB)"
             " WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)"
         )
     await fork(on_file.database, "s", (await taken(on_file))[0]["checkpoint_id"], "f")

@@ -108,13 +108,12 @@ async def test_a_database_of_a_newer_segue_or_of_another_program(postgres: Clust
     postgres.execute("UPDATE segue.schema_version SET version = 99", database=name)
     with pytest.raises(DatabaseTooNew, match="99"):
         await open_database(postgres_url)
-    postgres.execute("UPDATE segue.schema_version SET version = 1", "DROP TABLE segue.line", database=name)
 
 
 async def test_a_table_that_was_dropped(postgres: Cluster, postgres_url: str) -> None:
     async with await open_database(postgres_url) as database:
         with psycopg.connect(postgres_url) as connection:
-            connection.execute("DROP TABLE segue.line")
+            connection.execute("DROP TABLE segue.lease_queue")
         with pytest.raises(DatabaseUnavailable, match="lacks a part of Segue's schema"):
             await Lease(database).acquire("s", "me")
 

@@ -19,7 +19,9 @@ from segue.core.errors import DamagedSession, NothingReadable, UnknownThread
 from .damage import copied
 from .worlds import world
 
-Flip = tuple[str, str, int, Any]
+Row = tuple[Any, ...]
+"""The key of a row."""
+Flip = tuple[str, str, Row, Any]
 """A table, a column, a row and what the column holds then."""
 KEYS = {
     "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"),
@@ -45,8 +47,8 @@ def flips(path: Path) -> Iterator[Flip]:
     """One bit of each key of each row."""
     with closing(sqlite3.connect(path)) as connection:
         for table, columns in KEYS.items():
-            for row, *values in connection.execute(f"SELECT rowid, {', '.join(columns)} FROM {table}"):
-                for column, value in zip(columns, values, strict=True):
+            for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):
+                for column, value in zip(columns, row, strict=True):
                     if value not in (None, ""):
                         yield table, column, row, flipped(value)
 
@@ -60,14 +62,14 @@ async def test_no_changed_key_changes_a_history(sound: Path, tmp_path: Path) -> 
     path, noticed = copied(sound, tmp_path), set()
     async with segue.open(path) as app:
         for table, column, row, value in flips(sound):
-            before = change(path, table, column, row, value)
+            changed, before = change(path, table, column, row, value)
             try:
                 assert await app.history("s") == expected, (table, column, row)
             except DamagedSession:
                 if (table, column) not in noticed:
                     await check_recovery(copied(path, tmp_path / f"{table}-{column}"), expected)
                 noticed.add((table, column))
-            change(path, table, column, row, before)
+            change(path, table, column, changed, before)
         assert await app.history("s") == expected
     assert noticed >= {("writes", column) for column in KEYS["writes"] if column != "checkpoint_ns"}
     assert noticed >= {("checkpoints", column) for column in ("thread_id", "checkpoint_id", "parent_checkpoint_id")}
@@ -82,12 +84,14 @@ async def check_recovery(path: Path, expected: list[dict[str, Any]]) -> None:
             assert left == expected[: len(left)]
 
 
-def change(path: Path, table: str, column: str, row: int, value: Any) -> Any:
-    """Give a column of a row another value; returns what it had."""
+def change(path: Path, table: str, column: str, row: Row, value: Any) -> tuple[Row, Any]:
+    """Give a column of a row another value; returns the row's key then, and what the column had."""
+    key = dict(zip(KEYS[table], row, strict=True))
+    where = " AND ".join(f"{name} IS :{name}" for name in key)
     with closing(sqlite3.connect(path)) as connection, connection:
-        (before,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
-        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))
-        return before
+        changed = connection.execute(f"UPDATE {table} SET {column} = :new WHERE {where}", {**key, "new": value})
+        assert changed.rowcount == 1
+    return tuple({**key, column: value}.values()), key[column]
 
 
 async def test_a_checkpoint_that_was_added_meanwhile_is_not_a_missing_one(tmp_path: Path) -> None:
@@ -119,11 +123,11 @@ async def test_the_rows_of_a_long_history_are_read_by_the_page_and_each_is_check
             with pytest.raises(Undecodable, match=f"{ids[place]}, which is missing"):
                 check_chain(connection, newest, ["messages"])
             connection.execute(asked, (ids[place], "gone"))
-            (row,) = connection.execute("SELECT max(rowid) FROM writes WHERE checkpoint_id = ?", ids[place : place + 1])
-            connection.execute("UPDATE writes SET idx = idx + 64 WHERE rowid = ?", (row[0],))
+            moved = "UPDATE writes SET idx = idx + {} WHERE checkpoint_id = ?"
+            connection.execute(moved.format(64), ids[place : place + 1])
             with pytest.raises(Undecodable, match="its key has changed"):
                 check_chain(connection, newest, ["messages"])
-            connection.execute("UPDATE writes SET idx = idx - 64 WHERE rowid = ?", (row[0],))
+            connection.execute(moved.format(-64), ids[place : place + 1])
         check_chain(connection, newest, ["messages"])
 
 

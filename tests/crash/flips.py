@@ -47,7 +47,7 @@ async def _keys(path: Path, history: object, count: int, seed: int) -> Flipped:
     found = list(flips(path))
     async with segue.open(path) as app:
         for table, column, row, value in random.Random(seed).sample(found, min(count, len(found))):
-            before = change(path, table, column, row, value)
+            changed, before = change(path, table, column, row, value)
             try:
                 if await app.history(SESSION) == history:
                     result.ends[SAME] += 1
@@ -55,7 +55,7 @@ async def _keys(path: Path, history: object, count: int, seed: int) -> Flipped:
                     result.silent.append(f"another history with another {column} in row {row} of {table}")
             except DamagedSession:
                 result.ends[REFUSED] += 1
-            change(path, table, column, row, before)
+            change(path, table, column, changed, before)
     return result
 
 
