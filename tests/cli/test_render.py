@@ -10,7 +10,7 @@ from rich.console import Console
 
 from segue.cli.views.lines import SIGNS
 from segue.cli.views.live import LiveView
-from segue.cli.views.plain import JsonView, PlainView
+from segue.cli.views.plain import AnswerView, JsonView, PlainView
 from segue.cli.views.progress import subtask_table
 from segue.core.events import (
     Action,
@@ -22,6 +22,7 @@ from segue.core.events import (
     ErrorRaised,
     Event,
     Fallback,
+    ModelCalled,
     ModeSelected,
     Observe,
     Phase,
@@ -466,3 +467,52 @@ def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     written = capsys.readouterr().out
     assert [json.loads(line) for line in written.splitlines()] == [to_dict(event) for event in REACT]
     assert written.isascii()
+
+
+SAID = ModelCalled(
+    purpose="decide", model="m", input=0, output=0, seconds=0, reply={"text": "I look.", "streamed": True}, **ROUND
+)
+LATER: dict[str, Any] = {**ROUND, "trace_id": "later"}
+LOOKED: list[Event] = [
+    SAID,
+    ToolCall(index=0, name="look", arguments={}, **ROUND),
+    ToolResult(index=0, name="look", arguments={}, result={"success": 1}, **ROUND),
+]
+BLUE: list[Event] = [Token(content="Blue.", **LATER), Answer(answer="I look.\n\nBlue.", **LATER)]
+TEXT_BEFORE_CALLS: dict[str, list[Event]] = {
+    "streamed": [Token(content="I look.\n\n", **ROUND), *LOOKED, *BLUE],
+    "stored": [*LOOKED, BLUE[-1]],
+    "followed by an answer that starts again": [
+        *LOOKED,
+        AttemptRestarted(attempt=2, reason="broke off", **LATER),
+        *BLUE,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TEXT_BEFORE_CALLS)
+def test_a_text_before_calls_is_written_once_and_stays(name: str) -> None:
+    shown = plain(TEXT_BEFORE_CALLS[name])
+    assert [shown.count(text) for text in ("I look.", "→ look()", "Blue.")] == [1, 1, 1]
+    assert shown.index("I look.") < shown.index("→ look()") < shown.index("Blue.")
+    assert "discarded" not in shown
+    assert live(TEXT_BEFORE_CALLS[name]).count("Blue.") == 1
+
+
+def test_what_was_said_before_a_task_stopped_is_not_written_again() -> None:
+    file = io.StringIO()
+    view = PlainView(Console(file=file, width=400))
+    for event in LOOKED:
+        view.recall(event)
+    for event in BLUE:
+        view.show(event)
+    view.finish()
+    assert file.getvalue().strip() == "Blue."
+
+
+def test_beside_an_answer_on_its_own_no_text_of_it_is_shown() -> None:
+    file = io.StringIO()
+    view = AnswerView(PlainView(Console(file=file, width=400)), False, "en")
+    for event in LOOKED:
+        view.show(event)
+    assert "I look." not in file.getvalue() and "look()" in file.getvalue()

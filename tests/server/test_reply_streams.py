@@ -7,9 +7,9 @@ import pytest
 
 from segue.core.events import AttemptRestarted, Event, ModelCalled, Token, ToolCall, ToolResult
 from segue.server.ag_ui.bodies import RunInput
-from segue.server.ag_ui.translation import Translation
-from segue.server.openai.completion import RESTARTED, Completion
-from segue.server.responses.output import Output
+from segue.server.protocols.ag_ui import Translation
+from segue.server.protocols.chat_completions import RESTARTED, Completion
+from segue.server.protocols.responses import Output
 from segue.server.responses.segment import Segment
 
 from .records import stored_task

@@ -15,8 +15,8 @@ from segue.core.events import (
     ToolCall,
     ToolResult,
 )
-from segue.server.openai.completion import RESTARTED
-from segue.server.responses.output import Output
+from segue.server.protocols.chat_completions import RESTARTED
+from segue.server.protocols.responses import Output
 from segue.server.responses.segment import Segment
 
 from .records import stored_task

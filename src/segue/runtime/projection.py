@@ -220,7 +220,8 @@ class Projection:
     @fold.register
     def _(self, event: StepUpdate) -> None:
         self._round(event)
-        item = self.plan.setdefault(event.step_id, PlanItem(event.step_id, event.description))
+        unknown = event.step_id in self.unknown_steps
+        item = self.plan.setdefault(event.step_id, PlanItem(event.step_id, event.description, unknown_outcome=unknown))
         item.status, item.note = event.status, event.note
         if event.status == "running":
             item.started = event.timestamp

@@ -73,7 +73,7 @@ class LiveView:
         return Live(console=self._console, transient=True, refresh_per_second=10, get_renderable=self.moving)
 
     def recall(self, event: Event) -> None:
-        self._view.fold(event)
+        self._view.recall(event)
 
     def show(self, event: Event) -> None:
         if not self._live.is_started:
@@ -153,8 +153,8 @@ class LiveView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        if not self._view.was_printed(event):
-            self._print(lines.thought_text(event.text))
+        if thought := self._view.complete_thought(event):
+            self._print(lines.thought_text(thought))
 
     @_show.register
     def _(self, event: ToolResult) -> None:

@@ -9,10 +9,9 @@ from rich.text import Text
 
 from ...core.events import (
     Answer,
-    AttemptRestarted,
     Cancelled,
     Event,
-    Fallback,
+    ModelCalled,
     Phase,
     PlanUpdate,
     Resumed,
@@ -27,7 +26,8 @@ from ...core.events import (
 )
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
-from ...runtime.projection import PlanItem, Projection
+from ...runtime.projection import Projection
+from ...runtime.reply_stream import Added, Discarded, Kind, Part
 from ..exits import complain, remark
 from . import lines
 from .consoles import complaints, write_answer, write_json
@@ -103,7 +103,7 @@ class AnswerView:
         elif self._quiet and _is_warning(event):
             for line in lines.event_lines(event, Projection(), lines.signs_for(complaints()), self._language):
                 remark(line.plain)
-        elif not isinstance(event, Token):
+        elif not isinstance(event, Token | ModelCalled):  # both have text of the answer
             self._progress.show(event)
 
     def rest(self) -> None:
@@ -139,13 +139,14 @@ class PlainView:
         self._line_is_open = False
 
     def recall(self, event: Event) -> None:
-        self._view.fold(event)
+        self._view.recall(event)
 
     def show(self, event: Event) -> None:
         if not isinstance(event, Thinking | Phase | Thought):
             self._flush_thought()
+        for part in self._view.fold(event):
+            self._show_part(part)
         self._show(event)
-        self._view.fold(event)
 
     def notice(self, sentence: str) -> None:
         complain(sentence)
@@ -175,6 +176,18 @@ class PlainView:
         if thought := self._view.take_thought():
             self._print(lines.thought_text(thought))
 
+    def _show_part(self, part: Part) -> None:
+        """Text as it is written, and that it is discarded; the rest is shown by its events."""
+        match part:
+            case Added(Kind.TEXT, text):
+                if not self._line_is_open:
+                    self._console.print()
+                self._console.print(Text(printable(text)), end="", soft_wrap=True)
+                self._console.file.flush()
+                self._line_is_open = True
+            case Discarded():
+                self._print(Text(sentence("discarded", self._view.language), style="yellow"))
+
     @singledispatchmethod
     def _show(self, event: Event) -> None:
         """Most kinds of events are a line, or nothing."""
@@ -193,8 +206,8 @@ class PlainView:
 
     @_show.register
     def _(self, event: Thought) -> None:
-        if not self._view.was_printed(event):
-            self._print(lines.thought_text(event.text))
+        if thought := self._view.complete_thought(event):
+            self._print(lines.thought_text(thought))
 
     @_show.register
     def _(self, event: ToolCall) -> None:
@@ -206,48 +219,23 @@ class PlainView:
 
     @_show.register
     def _(self, event: PlanUpdate) -> None:
-        shown = Projection(unknown_steps=self._view.task.unknown_steps)
-        shown.fold(event)
-        for item in shown.plan.values():
+        for item in self._view.task.plan.values():
             self._print(Text("  ") + lines.item_line(item, self._signs))
 
     @_show.register
     def _(self, event: StepUpdate) -> None:
-        known = self._view.task.plan.get(event.step_id)
-        described = event.description or (known.description if known else "")
-        unknown = event.step_id in self._view.task.unknown_steps
-        item = PlanItem(event.step_id, described, event.status, event.note, unknown_outcome=unknown)
+        item = self._view.task.plan[event.step_id]
         self._print(Text("  ") + lines.item_line(item, self._signs))
 
     @_show.register
-    def _(self, event: Token) -> None:
-        if not self._line_is_open:
-            self._console.print()
-        self._console.print(Text(printable(event.content)), end="", soft_wrap=True)
-        self._console.file.flush()
-        self._line_is_open = True
-
-    @_show.register
     def _(self, event: Answer) -> None:
-        if self._view.answer.strip() != event.answer.strip():
-            self._print(Text("\n" + printable(event.answer)))
-
-    @_show.register
-    def _(self, event: Fallback) -> None:
-        self._discard()
-        self._print_lines(event)
-
-    @_show.register
-    def _(self, event: AttemptRestarted) -> None:
-        self._discard()
-        self._print_lines(event)
+        """The answer, unless it was written; of one that is being written no piece is added, but all of it again."""
+        written, answer = self._view.reply.text, self._view.reply.own(event.answer)
+        if written.strip() != answer.strip():
+            self._print(Text("\n" + printable(answer if self._line_is_open else answer.removeprefix(written))))
 
     @_show.register
     def _(self, event: Cancelled) -> None:
-        if event.partial and not self._view.answer.strip().startswith(event.partial.strip()):
+        if event.partial and not self._view.reply.text.strip().startswith(event.partial.strip()):
             self._print(Text("\n" + printable(event.partial)))
         self._print_lines(event)
-
-    def _discard(self) -> None:
-        if self._view.answer:
-            self._print(Text(sentence("discarded", self._view.language), style="yellow"))

@@ -46,12 +46,11 @@ from ...core.transcript import PREFIXES, spoken
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word
-from ...runtime.projection import CallId, call_id, project
+from ...runtime.projection import CallId, Projection, call_id
 from . import lines
 from .lines import UNKNOWN_STYLE, Signs, outcome_sign
 from .sanitize import arguments_line, one_line, result_line
 from .tables import status_text, when
-from .task_view import TaskView
 
 MOST = 160
 """Columns of one entry."""
@@ -68,7 +67,7 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: L
     for form in trace["events"]:
         drawing.add(from_dict(form))
     drawing.end()
-    _add_prompts(drawing.root, trace["events"], language)
+    _add_prompts(drawing.root, drawing.task, language)
     if trace["calls"]:
         add_ledger(drawing.root, trace, signs, language)
     if task["error"]:
@@ -76,12 +75,11 @@ def trace_tree(trace: Mapping[str, Any], signs: Signs = lines.SIGNS, language: L
     return drawing.root
 
 
-def _add_prompts(root: Tree, events: Sequence[Mapping[str, Any]], language: str) -> None:
+def _add_prompts(root: Tree, task: Projection, language: str) -> None:
     """What the task's prompts came to, and how much of them an endpoint could have kept from the one before."""
-    known = project(from_dict(form) for form in events if form["type"] == "model_called")
-    if known.prompt_chars:
-        share = f"{known.prefix_chars / known.prompt_chars:.0%}"
-        about = {"n": f"{known.prompt_chars:,}", "calls": known.usage.calls, "share": share}
+    if task.prompt_chars:
+        share = f"{task.prefix_chars / task.prompt_chars:.0%}"
+        about = {"n": f"{task.prompt_chars:,}", "calls": task.usage.calls, "share": share}
         root.add(Text(sentence("prompts_sent", language, **about), style="dim"))
 
 
@@ -112,11 +110,11 @@ class _Drawing:
         """Calls that are not drawn yet, since nothing is known of them, and where they belong."""
         self._open: dict[str, Tree] = {}
         """The branches of flows, by the round that chose them: what happens in one is drawn below it."""
-        self._view = TaskView()
+        self.task = Projection()
         self._steps: dict[str, Tree] = {}
 
     def add(self, event: Event) -> None:
-        self._view.fold(event)
+        self.task.fold(event)
         self._add(event)
 
     def end(self) -> None:
@@ -239,11 +237,11 @@ class _Drawing:
     @_add.register
     def _(self, event: PlanUpdate) -> None:
         plan = self._place(event).add(_named("plan", event.goal, self._language))
-        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self._view.task.plan.items()}
+        self._steps = {key: plan.add(lines.item_line(item, self._signs)) for key, item in self.task.plan.items()}
 
     @_add.register
     def _(self, event: StepUpdate) -> None:
-        item = self._view.task.plan[event.step_id]
+        item = self.task.plan[event.step_id]
         line = lines.item_line(item, self._signs)
         if event.step_id in self._steps:
             self._steps[event.step_id].label = line
@@ -288,7 +286,7 @@ class _Drawing:
 
     @_add.register
     def _(self, event: ApprovalGiven) -> None:
-        calls = [self._view.task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
+        calls = [self.task.asked.get(verdict["index"], {}) for verdict in event.verdicts]
         self._branches(
             word("approval given", self._language),
             (
@@ -299,7 +297,7 @@ class _Drawing:
 
     @_add.register
     def _(self, event: CallPermitted) -> None:
-        said = lines.approval_lines(event, self._view.task, self._signs, self._language)
+        said = lines.approval_lines(event, self.task, self._signs, self._language)
         self._branches(word("approval given", self._language), ((event.step_id, line) for line in said))
 
     @_add.register

@@ -4,8 +4,8 @@ from fastapi.responses import StreamingResponse
 
 from ..ag_ui.bodies import RunInput
 from ..ag_ui.runs import begin
-from ..ag_ui.translation import frames
 from ..errors import not_found
+from ..protocols.ag_ui import frames
 from ..sse.stream import EventStream
 from .chat import task_headers
 from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TenantDep, routes

@@ -8,8 +8,8 @@ from fastapi import Query
 
 from ...core.records import Json, Session
 from ..errors import JsonResponse, not_found
+from ..protocols.response_view import file_parts
 from ..responses.bodies import ConversationChange, ConversationRequest, ConversationView, Deleted, ItemList
-from ..responses.view import file_parts
 from ..service import Service
 from ..tenants import Tenant
 from .dependencies import CONFLICT, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes

@@ -9,10 +9,10 @@ from fastapi.responses import Response
 from ...core.records import Json
 from ..errors import JsonResponse, Problem
 from ..openai.bodies import CompletionRequest, CompletionView, ModelEntry, ModelList
-from ..openai.completion import Completion, chunks, error_of, result_of
 from ..openai.conversation import Conversation
 from ..openai.tasks import CompletionTasks
 from ..openai.uploaded_files import with_contents
+from ..protocols.chat_completions import Completion, chunks, error_of, result_of
 from ..service import Service
 from ..sse.stream import EventStream, events_of
 from ..tenants import Tenant

@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 
 from ...core.records import Json, Task
 from ..errors import JsonResponse, Problem
+from ..protocols.response_view import frames, input_items, response_view
 from ..responses.bodies import Deleted, ItemList, ResponseRequest, ResponseView
 from ..responses.segment import own_segment, segment_of
 from ..responses.tasks import ResponseTasks
-from ..responses.view import frames, input_items, response_view
 from ..service import Service
 from ..sse.stream import EventStream
 from ..tenants import Tenant

@@ -25,9 +25,9 @@ from ...runtime.reply_stream import (
     ReplyStream,
 )
 from ..openai.client_calls import tool_call_id
-from ..openai.completion import RESTARTED
+from ..responses.segment import Segment, approval_id
 from ..sse.truncation import readable
-from .segment import Segment, approval_id
+from .chat_completions import RESTARTED
 
 TEXT = 1_000_000
 

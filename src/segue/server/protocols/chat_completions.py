@@ -10,12 +10,12 @@ from ...core.records import Json, Task
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
+from ..openai.client_calls import tool_call_id, waiting_calls
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded, readable
 from ..tenants import Tenant
 from ..views import outcome
-from .client_calls import tool_call_id, waiting_calls
 
 RESTARTED = "\n\n---\n\n"
 """Stands between a text that was streamed and the one that takes its place, which a client cannot take back."""

@@ -11,12 +11,12 @@ from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, 
 from ...core.records import Json
 from ..openai.client_calls import tool_call_id
 from ..openai.conversation import instructed
+from ..responses.segment import ASKING, Segment, segment_of
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded
 from ..tenants import Tenant
-from .output import Output, items_of
-from .segment import ASKING, Segment, segment_of
+from .responses import Output, items_of
 
 _SAMPLING = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_logprobs": 0}
 """OpenAI's defaults of what an agent does not set; the schema requires numbers."""

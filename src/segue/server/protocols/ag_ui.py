@@ -51,13 +51,13 @@ from ...runtime.reply_stream import (
     ReplyStream,
     RoundOpened,
 )
+from ..ag_ui.bodies import RunInput
+from ..ag_ui.runs import PAUSED
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import readable
 from ..tenants import Tenant
 from ..views import outcome, plan_view
-from .bodies import RunInput
-from .runs import PAUSED
 
 
 class Translation:

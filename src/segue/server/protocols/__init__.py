@@ -1,0 +1,1 @@
+"""Tasks as each protocol shows them: encoders of a reply and its result."""
