@@ -17,7 +17,7 @@ from segue.core.errors import ConfigurationError, DatabaseUnavailable, ModelUnre
 from segue.core.records import Worker
 from segue.runtime import worker
 from segue.runtime.dispatch import dispatching
-from segue.runtime.takeover import MOST_TAKEOVERS, is_hopeless
+from segue.runtime.worker import MOST_TAKEOVERS, is_hopeless
 from tests.fakes import ScriptedChatModel, answer, call_tool
 from tests.runtime.polling_workers import PollingWorkers
 

@@ -13,7 +13,7 @@ import pytest
 import segue
 from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.rehearsal import converse
-from segue.runtime.takeover import is_hopeless
+from segue.runtime.worker import is_hopeless
 from segue.server import ServerSettings
 from segue.server import auto_resume as resuming
 from tests.rehearsal.test_interruptions import KILLED

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
@@ -29,7 +30,6 @@ from .event_stream import EventStream
 from .extraction import extract
 from .message_files import MessageFile, MessageFiles, check_accepted
 from .notices import LOOK_EVERY
-from .recovery import make_again
 from .request import Request, known_request
 from .run import question_of
 from .runner import Runner, thread_config
@@ -39,6 +39,9 @@ from .thread_state import state_at
 
 LOOKS = 5
 """How often a request that came twice at once looks for what the other one began."""
+
+_NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
+"""LangGraph's channels of what a step that has not ended may write."""
 
 Started = tuple[Task, "asyncio.Task[Json] | None"]
 """A task and its run, which is None where another process runs it."""
@@ -244,7 +247,7 @@ class Control:
         if last and last.status == TaskStatus.ERROR and not last.result:
             await self._runner.leave_behind(last)
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
-            await make_again(self._runner, thread_id)
+            await _complete_step(self._runner, thread_id)
 
     # A task that was started before.
 
@@ -440,3 +443,18 @@ class Control:
         while state.tasks and isinstance(inner := state.tasks[0].state, StateSnapshot) and inner.tasks:
             state = inner
         return state.next == ("FINISH",) or (state.next == ("ANSWER",) and "decision" in state.values)
+
+
+async def _complete_step(runner: Runner, thread_id: str) -> None:
+    """Make the next checkpoint from what the steps before it wrote, where that is all there: no node runs for it."""
+    found = await runner.saver.aget_tuple(thread_config(thread_id))
+    if found is None:
+        return
+    # By its id a checkpoint is shown as it was made, with the steps that have ended since.
+    state = await runner.graph.aget_state(found.config)
+    written = {step for step, channel, _ in found.pending_writes or () if channel not in _NO_RESULT}
+    if not state.tasks or any(task.id not in written for task in state.tasks):
+        return
+    metadata = {name: value for name, value in (state.metadata or {}).items() if name.startswith("segue_")}
+    config: RunnableConfig = {**thread_config(thread_id), "metadata": metadata}
+    await runner.graph.ainvoke(None, config, durability="sync", interrupt_after="*")

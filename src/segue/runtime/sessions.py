@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages, messages_to_dict
+from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.storage import Storage
 from ..core.attachments import ATTACHMENTS, naming
@@ -17,9 +18,8 @@ from ..core.records import Json, Permission, Recovery, RequestKey, Session, Snap
 from ..core.retention import Pruned, Retention
 from ..prompts.language import Language
 from .bot_sessions import bot_session_of
-from .exported_files import exported_files, imported_files
 from .history.retention import Pruning
-from .recovery import recover_session
+from .message_files import exported_files, imported_files
 from .runner import Runner, thread_config
 from .thread_state import state_at
 
@@ -186,7 +186,12 @@ class Sessions:
         Raises:
             UnknownThread, ThreadBusy, NothingReadable, DatabaseUnavailable.
         """
-        return await recover_session(self._storage, self._runner, session_id, language)
+
+        async def readable(config: RunnableConfig) -> None:
+            await state_at(self._runner.graph, config)
+
+        async with self._runner.leased(session_id):
+            return await self._storage.sessions.recover(self._runner.saver, readable, session_id, language)
 
     async def prune(
         self, retention: Retention, session_id: str | None = None, *, dry_run: bool = False, compact: bool = False

@@ -41,7 +41,7 @@ class ResumableTask:
 class Tasks:
     """The tasks of an app, as records: `get` one, `list` them, `follow` or `trace` one, `start` or `resume` one.
 
-    The verbs of `App` that are named alike give JSON. Calling it is that of `list`: `await app.tasks(limit=5)`.
+    The verbs of `App` that are named alike give JSON. Calling it lists them as JSON, too: `await app.tasks(limit=5)`.
     """
 
     def __init__(self, storage: Storage, runner: Runner, stream: EventStream, control: Control) -> None:
@@ -248,9 +248,20 @@ class Tasks:
         """
         return await self._control.start(request, unlisted)
 
-    async def resume(self, task_id: str, **options: Any) -> Started:
-        """Go on with a task in the background; the options are those of `Control.resume`."""
-        return await self._control.resume(task_id, **options)
+    async def resume(
+        self,
+        task_id: str,
+        *,
+        model: str = "",
+        answer: Any = None,
+        interrupt_id: str = "",
+        key: RequestKey | None = None,
+    ) -> Started:
+        """Go on with a task in the background, with a person's answer if one is given; errors as in `App.resume`.
+
+        `model` takes the place of the one that it began with, and `interrupt_id` names the question that is answered.
+        """
+        return await self._control.resume(task_id, model=model, answer=answer, interrupt_id=interrupt_id, key=key)
 
     async def resume_with(self, task_id: str, checked: Json) -> Started:
         """Go on with a task, with an answer in the form that is stored: {"interrupt_id", "value"}."""

@@ -4,15 +4,22 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from ..checkpoints.storage import Storage
-from ..core import records
-from ..core.errors import ConfigurationError, DatabaseUnavailable
+from ..core.errors import ConfigurationError, DatabaseUnavailable, SegueError, ThreadBusy, UnknownTask
+from ..core.events import ErrorRaised, Paused, Resumed
+from ..core.records import Json, Task, Unowned
+from ..core.records import Worker as WorkerRecord
+from ..core.task_status import ACTIVE, TaskStatus
+from ..prompts.errors import render
 from ..registry import Registry
+from .bot_sessions import is_bot_session
+from .lease_holder import described, is_gone
 from .notices import REQUESTS
 from .observer import Observer
-from .runner import Runner
-from .takeover import Takeover
+from .run import REQUESTED
+from .runner import Begin, Runner
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +27,9 @@ REPORT_EVERY = 1.0
 """Seconds between two reports, and two looks for tasks without a live owner."""
 RETRY = 0.3
 """Seconds until the database is tried again."""
+MOST_TAKEOVERS = 3
+"""A task that was resumed so often and came to nothing each time is left alone: it may be what ends its process."""
+_NOTHING = ("resumed", "state_changed", "paused")
 
 
 class Worker:
@@ -102,8 +112,8 @@ class Worker:
             logger.info("The database can be used again.")
         self._is_away = error is not None
 
-    def _described(self) -> records.Worker:
-        return records.Worker(
+    def _described(self) -> WorkerRecord:
+        return WorkerRecord(
             owner=self._runner.leases.owner,
             agents=self._takeover.agents,
             modes=self._takeover.modes,
@@ -115,5 +125,110 @@ class Worker:
 class _Log(Observer):
     """Logs what becomes of the tasks that run here."""
 
-    def stopped(self, task: records.Task) -> None:
+    def stopped(self, task: Task) -> None:
         logger.info("Task %s is %s.", task.task_id, task.status)
+
+
+class Takeover:
+    """Takes tasks under their threads' leases; the lease decides, whoever was woken."""
+
+    def __init__(self, registry: Registry, runner: Runner, modes: Iterable[str]) -> None:
+        self._registry = registry
+        self._runner = runner
+        self.modes = [*modes]
+
+    @property
+    def agents(self) -> dict[str, str]:
+        """The digests of the agents, by their ids."""
+        return {name: self._registry.digest(agent) for name, agent in self._registry.items()}
+
+    def can_run(self, agent_id: str, mode: str) -> bool:
+        """Whether the task's agent and mode are here."""
+        return agent_id in self._registry and mode in self.modes
+
+    async def take(self, task_id: str) -> "asyncio.Task[Json] | None":
+        """Begin to run a task, or go on with it; None where there is nothing to do, or another process does it."""
+        try:
+            row = await self._runner.tasks.get(task_id)
+            if not await self._is_for_us(row):
+                return None
+            owner = await self._runner.leases.last_owner(row.thread_id)
+            async with self._runner.leased(row.thread_id, first=True) as begin:
+                return await self._begin(await self._runner.tasks.get(task_id), owner, begin)
+        except (ThreadBusy, UnknownTask):  # another worker was faster, or the session was deleted
+            return None
+
+    async def _is_for_us(self, row: Task) -> bool:
+        if row.status not in ACTIVE or await is_bot_session(self._runner.tasks, row.thread_id):
+            return False
+        if not self.can_run(row.agent_id, row.mode):
+            logger.warning(
+                "Task %s is left to other workers: this one has no agent %s with mode %s. Start it with --agents %s.",
+                row.task_id, row.agent_id, row.mode, row.agents_file or "FILE",
+            )  # fmt: skip
+            return False
+        return True
+
+    async def _begin(self, row: Task, owner: str, begin: Begin) -> "asyncio.Task[Json] | None":
+        if row.status not in ACTIVE:
+            return None
+        if row.requested == "cancel":
+            await self._runner.end_cancelled(row)
+        elif row.requested == "pause":
+            await self._pause(row, REQUESTED)
+        elif owner and is_hopeless(event.type for event in await self._runner.log.read(row.task_id)):
+            await self._pause(row, f"it was taken over {MOST_TAKEOVERS} times and came to nothing")
+        elif await self._is_ready(row):
+            return begin(await self._entered(row, owner))
+        return None
+
+    async def _entered(self, row: Task, owner: str) -> Task:
+        """The task once it is stored that its worker is gone, or had another version of its agent."""
+        digest = self._registry.digest(self._registry.agent(row.agent_id))
+        changed, began = row.agent_digest not in (None, digest), row.status is not TaskStatus.PENDING
+        if changed:
+            logger.warning(
+                "Task %s is run with another version of its agent %s: no worker has the one that it was started with.",
+                row.task_id, row.agent_id,
+            )  # fmt: skip
+        if owner and began:
+            logger.info("Task %s is taken over from %s.", row.task_id, described(owner))
+        elif not changed:
+            return row
+        resumed = Resumed(task_id=row.task_id, agent_changed=changed)
+        status = TaskStatus.RUNNING if began else None
+        return await self._runner.move(row, status, events=[resumed] if began else [], agent_digest=digest)
+
+    async def _is_ready(self, row: Task) -> bool:
+        """Make the agent's tools and model ready; a task whose agent cannot be used fails."""
+        agent = self._registry.agent(row.agent_id)
+        try:
+            await self._registry.prepare(agent)
+            self._registry.model_for(agent, row.model)
+        except SegueError as error:
+            text = render(error, row.language or "en")
+            failed = ErrorRaised(task_id=row.task_id, message=text, final=True)
+            await self._runner.move(row, TaskStatus.ERROR, error=text, events=[failed])
+            return False
+        return True
+
+    async def _pause(self, row: Task, reason: str) -> None:
+        await self._runner.move(row, TaskStatus.PAUSED, events=[Paused(task_id=row.task_id, reason=reason)])
+
+    async def to_wake(self, unowned: Iterable[Unowned]) -> list[Unowned]:
+        """The tasks that this worker can run and nobody does: the owner's lease ran out, or its process is gone."""
+        agents = self.agents
+        ours = [each for each in unowned if self.can_run(each.agent_id, each.mode)]
+        found = [replace(each, agent_digest=agents[each.agent_id]) if each.orphaned else each for each in ours]
+        dead = [each for each in found if not each.expired and is_gone(each.owner)]
+        for each in dead:
+            await self._runner.leases.expire(each.thread_id, each.owner)
+        return [*(each for each in found if each.expired), *dead]
+
+
+def is_hopeless(types: Iterable[str]) -> bool:
+    """Whether a task with events of these types was resumed again and again, and nothing happened."""
+    resumed = 0
+    for kind in types:
+        resumed = resumed + (kind == "resumed") if kind in _NOTHING else 0
+    return resumed >= MOST_TAKEOVERS

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from ..core.errors import SegueError
 from ..runtime.dispatch import Dispatching
-from ..runtime.takeover import is_hopeless
 from ..runtime.tasks import ResumableTask
+from ..runtime.worker import is_hopeless
 from .log_config import logger
 from .service import Service
 

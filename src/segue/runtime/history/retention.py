@@ -14,7 +14,7 @@ from ...core.retention import Pruned, Retention
 from ...core.timeline import Place
 from ..runner import Runner
 from ..thread_state import config_of, state_at
-from .listing import listed_snapshots
+from .timeline import listed_snapshots
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
+from pydantic import ValidationError
 
 from ...checkpoints.storage import Storage
 from ...core.attachments import read_attachment
 from ...core.context import AppContext
-from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread
+from ...core.errors import InvalidMessage, SegueError, TaskError, ThreadExists, UnknownThread, listed
+from ...core.plan import Step
 from ...core.records import Call, Json, RequestKey, Snapshot, Task
 from ...core.timeline import Effect, Place, SnapshotDifference, TimelineEntry
 from ...nodes.shared.context import NodeContext
@@ -22,11 +24,13 @@ from ..sessions import Sessions, check_session
 from ..thread_state import config_of, state_at
 from .difference import View, difference, prompt_of
 from .effects import SessionEffects
-from .listing import newest
-from .state_edit import checked_edit
-from .timeline import TaskRecord, timeline
+from .timeline import TaskRecord, newest, timeline
 
 _SEPARATOR = "/"
+_FIXED = frozenset(
+    {"messages", "records", "outcomes", "task_id", "trace_id", "nested", "origin", "events", "assignment", "result"}
+)
+"""Logs and ids, which are the engine's own."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,7 @@ class Rewind:
                 "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
                 checkpoint_id=place.checkpoint_id,
             )
-        return place, checked_edit(state.values, changes)
+        return place, _checked_edit(state.values, changes)
 
     async def _edit_state(
         self,
@@ -333,3 +337,53 @@ def _request(task: Task, session_id: str, message: str) -> Request:
         files=[read_attachment(form) for form in task.attachments],
         language=task.language or "",
     )
+
+
+def _checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes in the form that the state holds.
+
+    Raises:
+        TaskError: a field is not there, cannot be changed, or its value is of another kind.
+    """
+    editable = sorted(values.keys() - _FIXED)
+    for name in changes:
+        if name not in editable:
+            raise TaskError(
+                "The state has no field '{name}' that can be changed; it has: {known}.",
+                name=name,
+                known=listed(editable),
+            )
+    return {name: _checked(name, values[name], value) for name, value in changes.items()}
+
+
+def _checked(name: str, old: Any, new: Any) -> Any:
+    if name == "plan":
+        return _plan(new)
+    if old is not None and new is not None and _kind(old) != _kind(new):
+        raise TaskError("The field '{name}' has the type {kind}; the new value does not.", name=name, kind=_kind(old))
+    return new
+
+
+def _plan(steps: Any) -> list[dict[str, Any]]:
+    try:
+        read = [Step.model_validate(step) for step in steps]
+    except (ValidationError, TypeError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "it is not a list of steps"
+        raise TaskError("The plan is not valid: {why}.", why=why) from error
+    if len({step.step_id for step in read}) < len(read):
+        raise TaskError("The plan is not valid: {why}.", why="two steps have one step_id")
+    return [step.model_dump(mode="json") for step in read]
+
+
+def _kind(value: Any) -> str:
+    """The JSON kind of a value."""
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+    return "object"

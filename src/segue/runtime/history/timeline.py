@@ -1,10 +1,11 @@
 """The timeline of a session: one entry for each turn, recursion and step, from its snapshots, events and calls."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...checkpoints.sessions.threads import Threads
 from ...core.calls import CallResult
 from ...core.conversation import MODE, Utterance
 from ...core.events import (
@@ -31,6 +32,10 @@ HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})
 _BUILT_IN = frozenset({*MODES, *UNLISTED})
 _TEXT = 200
 """Characters of a text in an entry."""
+_EACH = 4
+"""Snapshots that are read for one that is listed; of the built-in modes about every third is."""
+_LEAST, _MOST = 200, 8000
+"""Snapshots of the first page, and of the largest one."""
 _SHOWN_ACTIONS = ("PLAN", "REMEND", "REFLECT")
 
 Effects = Callable[[Call], Effect | None]
@@ -161,3 +166,32 @@ def outcome_of(result: dict[str, Any] | None) -> str:
     if CallResult.of(result).unknown:
         return "unknown"
     return "error" if "error" in result else "success"
+
+
+async def listed_snapshots(sessions: Threads, thread_id: str, expected: int = 0) -> AsyncIterator[Snapshot]:
+    """The snapshots that a timeline lists, newest first; `expected` is how many will be asked for.
+
+    Raises:
+        UnknownThread: the session has none at all.
+    """
+    size, before = min(max(_LEAST, _EACH * expected), _MOST), None
+    while page := await sessions.snapshots(thread_id, size, before):
+        for place, each in enumerate(page):
+            if is_listed(each) or (before is None and place == 0):
+                yield each
+        if len(page) < size:
+            return
+        before, size = page[-1].checkpoint_id, min(2 * size, _MOST)
+
+
+async def newest(sessions: Threads, thread_id: str, limit: int) -> tuple[list[Snapshot], Snapshot | None]:
+    """The newest listed snapshots, newest first, and the listed one before them, if there is one.
+
+    Damaged ones, whose time is not known, are beside the limit.
+    """
+    found: list[Snapshot] = []
+    async for each in listed_snapshots(sessions, thread_id, limit):
+        if len(found) >= limit and not each.damaged:
+            return found, each
+        found.append(each)
+    return found, None
