@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segue.core.permission_rule import Grant, PermissionRule
 from segue.core.records import Json, Permission
 
-from ..ports import Connection, Database, Row
+from ..ports import Connection, Database
 
 _GRANT = """
     INSERT INTO permissions (thread_id, agent_id, tool, scope, task_id, granted_at, version)
@@ -31,10 +32,10 @@ _REVOKE = """
 """
 
 
-def grant(connection: Connection, thread_id: str, event: Mapping[str, Any], version: str = "") -> None:
-    """Store the permission of a `permission_granted` event; `version` is the digest of the tool that was permitted."""
-    granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope")}
-    about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"], "version": version}
+def grant(connection: Connection, thread_id: str, event: Mapping[str, Any]) -> None:
+    """Store the permission of a `permission_granted` event."""
+    granted = {name: event["data"][name] for name in ("agent_id", "tool", "scope", "version")}
+    about = {"thread_id": thread_id, "task_id": event["task_id"], "granted_at": event["timestamp"]}
     connection.execute(_GRANT, {**granted, **about})
 
 
@@ -44,16 +45,11 @@ class Permissions:
     def __init__(self, database: Database[Connection]) -> None:
         self._database = database
 
-    async def in_task(self, thread_id: str, agent_id: str, task_id: str) -> dict[str, str]:
-        """Return the rules for the tools of an agent that count in a task, each with its scope."""
-        return {row["tool"]: row["scope"] for row in await self._in_task(thread_id, agent_id, task_id)}
-
-    async def versions_in_task(self, thread_id: str, agent_id: str, task_id: str) -> dict[str, str]:
-        """Return the digest of the tool that each of these rules permits; empty where it is not known."""
-        return {row["tool"]: row["version"] for row in await self._in_task(thread_id, agent_id, task_id)}
-
-    async def _in_task(self, *values: str) -> Sequence[Row]:
-        return await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
+    async def in_task(self, thread_id: str, agent_id: str, task_id: str) -> Sequence[Grant]:
+        """Return the rules for the tools of an agent that count in a task."""
+        values = (thread_id, agent_id, task_id)
+        rows = await self._database.read(lambda connection: connection.fetched(_IN_TASK, values))
+        return [Grant(PermissionRule.parse(row["tool"]), row["scope"], row["version"]) for row in rows]
 
     async def list(self, thread_id: str | None = None, prefix: str = "") -> list[Permission]:
         """Return the permissions of a thread, or of those whose names begin with `prefix`, oldest first."""

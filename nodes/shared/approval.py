@@ -135,13 +135,16 @@ def decided(call: PendingCall, verdict: Verdict, task_id: str, tool: Tool) -> Pe
 
 def given_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:
     """What a person decided, and the tools that they allowed from here on."""
-    given = [(call["name"], verdicts[call["index"]]) for call in calls]
-    rules = [(str(PermissionRule(tool, verdict.only or {})), verdict.always) for tool, verdict in given]
-    allowed = dict.fromkeys((rule, scope) for rule, scope in rules if scope)
+    given = [(call, verdicts[call["index"]]) for call in calls]
+    allowed = dict.fromkeys(
+        (str(PermissionRule(call["name"], verdict.only or {})), verdict.always, call["version"])
+        for call, verdict in given
+        if verdict.always
+    )
     agent_id = work.agent.agent_id
     return [
         ApprovalGiven(verdicts=_entries(calls, verdicts), **ids),
-        *(PermissionGranted(agent_id=agent_id, tool=rule, scope=scope, **ids) for rule, scope in allowed),
+        *(PermissionGranted(agent_id=agent_id, tool=rule, scope=s, version=v, **ids) for rule, s, v in allowed),
     ]
 
 

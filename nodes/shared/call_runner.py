@@ -12,7 +12,7 @@ from segue.core.agent_digest import tool_digest
 from segue.core.approval import Verdict
 from segue.core.calls import CallResult, CallStatus, Execution, Executor, PendingCall
 from segue.core.events import CallPermitted, Durable, ToolCall, ToolResult
-from segue.core.permission_rule import PermissionRule
+from segue.core.permission_rule import Grant
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.phrases import phrase
 from segue.tools.calls.context import idempotency_key
@@ -66,7 +66,8 @@ class CallRunner:
 
         Returns the calls with what they decided, and the events; None if nothing has to be decided.
         """
-        permitted = await self._permitted(calls)
+        grants = await self._grants(calls)
+        permitted = await self._permitted(calls, grants)
         waiting = [
             call
             for place, call in enumerate(calls)
@@ -76,10 +77,15 @@ class CallRunner:
             return None
         unknown = await self._unknown()
         questions = [self._question(call, unknown) for call in waiting]
-        outdated = [call["name"] for call in waiting if is_outdated(call, self.task_id, self.tools[call["name"]])]
+        outdated = [call["name"] for call in waiting if self._is_outdated(call, grants)]
         verdicts = ask_person(questions, self.tools, self.language, outdated)
         given = given_events(questions, verdicts, self.work, **self.ids)
         return [self._decided(call, verdicts) for call in calls], given
+
+    def _is_outdated(self, call: PendingCall, grants: Sequence[Grant]) -> bool:
+        """Whether the tool has changed since a person approved the call or allowed it always."""
+        granted = bool(self._matching(call, grants)) and not self._scope(call, grants)
+        return granted or is_outdated(call, self.task_id, self.tools[call["name"]])
 
     def _decided(self, call: PendingCall, verdicts: Mapping[int, Verdict]) -> PendingCall:
         verdict = verdicts.get(call["index"])
@@ -109,7 +115,7 @@ class CallRunner:
 
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time."""
-        permitted = await self._permitted(calls)
+        permitted = await self._permitted(calls, await self._grants(calls))
         return await asyncio.gather(*(self._run(call, permitted.get(place, "")) for place, call in enumerate(calls)))
 
     def events(self, finished: Sequence[FinishedCall]) -> list[Durable]:
@@ -160,26 +166,33 @@ class CallRunner:
         result, seconds = await run_once(self._executor, self.work.services.ledger, execution)
         return FinishedCall(call, result, True, seconds, permission)
 
-    async def _permitted(self, calls: Sequence[PendingCall]) -> Mapping[int, str]:
+    async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:
+        """What a person allowed, if one of the calls is undecided."""
+        return await self.work.services.permissions(self.work.agent.agent_id) if any(map(self.undecided, calls)) else ()
+
+    async def _permitted(self, calls: Sequence[PendingCall], grants: Sequence[Grant]) -> Mapping[int, str]:
         """The places of the undecided calls that a person need not be asked about, each with its permission's scope.
 
         A call like one that may have taken effect already is asked about all the same.
         """
-        waiting = {place: call for place, call in enumerate(calls) if self.undecided(call)}
-        if not waiting or not (scopes := await self.work.services.permissions(self.work.agent.agent_id)):
+        if not grants:
             return {}
-        rules = [(PermissionRule.parse(text), scope) for text, scope in scopes.items()]
         unknown = await self._unknown()
         return {
             place: scope
-            for place, call in waiting.items()
-            if _bare(call) not in unknown and (scope := self._scope(call, rules))
+            for place, call in enumerate(calls)
+            if self.undecided(call) and _bare(call) not in unknown and (scope := self._scope(call, grants))
         }
 
-    def _scope(self, call: PendingCall, rules: Sequence[tuple[PermissionRule, str]]) -> str:
-        """The scope of the first rule that the call matches, or empty."""
+    def _scope(self, call: PendingCall, grants: Sequence[Grant]) -> str:
+        """The scope of the first grant for the call's tool as it is now, or empty."""
+        version = tool_digest(self.tools[call["name"]])
+        return next((grant.scope for grant in self._matching(call, grants) if grant.version == version), "")
+
+    def _matching(self, call: PendingCall, grants: Sequence[Grant]) -> list[Grant]:
+        """The grants whose rule the call matches."""
         arguments = all_arguments(call, self.tools[call["name"]])
-        return next((scope for rule, scope in rules if rule.matches(call["name"], arguments)), "")
+        return [grant for grant in grants if grant.rule.matches(call["name"], arguments)]
 
     def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
         """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""

@@ -2,17 +2,17 @@
 
 from segue.checkpoints.tables.permissions import Permissions, grant
 from segue.core.events import PermissionGranted, to_dict
+from segue.core.permission_rule import Grant, PermissionRule
 
 from .conftest import Store
 
 
 async def test_a_permission_has_the_version_that_was_permitted_last(store: Store) -> None:
     permissions = Permissions(store)
-    event = to_dict(PermissionGranted(task_id="t", agent_id="a", tool="pay", scope="session"))
-    for version in ("", "old", "new"):
-        await store.write(lambda connection, version=version: grant(connection, "s", event, version))
-        assert await permissions.versions_in_task("s", "a", "t") == {"pay": version}
-    assert await permissions.in_task("s", "a", "t") == {"pay": "session"}
+    for version in ("old", "new"):
+        event = to_dict(PermissionGranted(task_id="t", agent_id="a", tool="pay", scope="session", version=version))
+        await store.write(lambda connection, event=event: grant(connection, "s", event))
+        assert await permissions.in_task("s", "a", "t") == [Grant(PermissionRule("pay"), "session", version)]
     (listed,) = await permissions.list("s")
     assert listed.version == "new"
     assert "version" not in listed.json()

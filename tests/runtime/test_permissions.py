@@ -9,8 +9,10 @@ import pytest
 import segue
 from segue import tool
 from segue.app import App
+from segue.core.agent_digest import tool_digest
 from segue.core.agents import Agent
 from segue.core.errors import InvalidAnswer, UnknownThread
+from segue.tools.registry import as_tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan_json
 
 paid: list[int] = []
@@ -64,7 +66,7 @@ async def test_the_tool_runs_without_a_question_in_its_scope_and_only_there(
         done = await app.answer(asked["task_id"], always(scope))
         assert (done["status"], paid) == ("done", [1, 2, 3])
         assert await events(app, done["task_id"], "permission_granted") == [
-            {"agent_id": "a", "tool": "pay", "scope": scope}
+            {"agent_id": "a", "tool": "pay", "scope": scope, "version": tool_digest(as_tool(pay))}
         ]
         permitted = await events(app, done["task_id"], "call_permitted")
         assert permitted == [{"index": index, "name": "pay", "scope": scope} for index in (0, 1)]

@@ -15,6 +15,7 @@ from .ids import Ids
 from .memory import Memory
 from .models import Model
 from .participants import Participants
+from .permission_rule import Grant
 from .prompt_size import SentPrompts
 from .renderings import Renderings
 from .tools import Ledger, Tool
@@ -92,8 +93,8 @@ async def _no_files(digest: str) -> bytes:
     raise FileUnavailable("missing", digest)
 
 
-async def _no_permissions(agent_id: str) -> Mapping[str, str]:
-    return {}
+async def _no_permissions(agent_id: str) -> Sequence[Grant]:
+    return ()
 
 
 def _unchanged(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -117,8 +118,8 @@ class Services:
     """When this run began, by the clock."""
     notes: Callable[[str], Awaitable[Sequence[str]]] = _no_notes
     """What a person added to the unfinished task, oldest first."""
-    permissions: Callable[[str], Awaitable[Mapping[str, str]]] = _no_permissions
-    """The tools of an agent that a person allowed in this task or session: the scope by the tool's name."""
+    permissions: Callable[[str], Awaitable[Sequence[Grant]]] = _no_permissions
+    """The calls of an agent that a person allowed in this task or session."""
     files: Callable[[str], Awaitable[bytes]] = _no_files
     """The content of a message's file, by its digest."""
     pausing: Callable[[], bool] = lambda: False

@@ -121,13 +121,14 @@ class ApprovalGiven(Happening):
 class PermissionGranted(Happening):
     """A person allowed a tool of an agent from here on; `scope` is task or session.
 
-    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`.
+    `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`. `version` is the digest of the tool.
     """
 
     type: Literal["permission_granted"] = "permission_granted"
     agent_id: str
     tool: str
     scope: str
+    version: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

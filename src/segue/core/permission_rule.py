@@ -43,6 +43,15 @@ class PermissionRule:
         return [name for name in names if not (name in self.only and _fits(self.only[name], name, arguments))]
 
 
+@dataclass(frozen=True)
+class Grant:
+    """A rule that a person allowed in a task or session (`scope`); `version` is the digest of its tool then."""
+
+    rule: PermissionRule
+    scope: str
+    version: str = ""
+
+
 def _fits(pattern: Any, name: str, arguments: Mapping[str, Any]) -> bool:
     if pattern == _ANYTHING:
         return True

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,7 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
+from ..core.permission_rule import Grant
 from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import ACTIVE, ENDED, TaskStatus
@@ -385,7 +386,7 @@ class Runner:
         async def notes(task_id: str) -> list[str]:
             return list((await self.tasks.get(task_id)).notes)
 
-        async def permissions(agent_id: str) -> Mapping[str, str]:
+        async def permissions(agent_id: str) -> Sequence[Grant]:
             return await self._storage.permissions.in_task(row.thread_id, agent_id, row.task_id)
 
         services = services_of(

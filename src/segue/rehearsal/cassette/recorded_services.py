@@ -10,7 +10,7 @@ from ...core.context import Services
 from ...core.errors import ModelRefused
 from ...core.events import Event, Token
 from ...core.models import CallDelta, Model, ModelPiece, ModelReply, ModelRequest, RawCall, ReasoningDelta, TextDelta
-from ...core.permission_rule import PermissionRule
+from ...core.permission_rule import Grant
 from ...core.records import Call
 from ...core.tools import CallKey, Claim, Ledger, Tool
 from ...models.request_text import request_text
@@ -148,12 +148,10 @@ class ReplayRegistry(Registry):
         async def notes(task_id: str) -> Sequence[str]:
             return self._tape.notes()
 
-        async def permissions(agent_id: str) -> Mapping[str, str]:
-            scopes = await services.permissions(agent_id)
-            if self._tape.live:
-                return scopes
+        async def permissions(agent_id: str) -> Sequence[Grant]:
+            grants = await services.permissions(agent_id)
             permitted = self._tape.turn.permitted
-            return {rule: scope for rule, scope in scopes.items() if PermissionRule.parse(rule).tool in permitted}
+            return grants if self._tape.live else [grant for grant in grants if grant.rule.tool in permitted]
 
         self._emit, clock = emit, self._tape.clock
         ledger = RecordedLedger(services.ledger, self._tape) if services.ledger else None

@@ -1,0 +1,75 @@
+"""An approval and a permission count for the tool that a person saw; of a changed tool they are asked again."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import segue
+from segue import tool
+from segue.core.agents import Agent
+from tests.fakes import ScriptedChatModel, answer, call_tool
+
+PAY = call_tool(("pay", {"amount": 1}))
+ALWAYS = {"verdicts": [{"index": 0, "verdict": "approve", "always": "session"}]}
+paid: list[tuple[int, str]] = []
+
+
+def cautious() -> Callable[..., Any]:
+    @tool(needs_approval=True)
+    def pay(amount: int, account: str = "own", fee: Decimal = Decimal("0.5")) -> str:
+        """Pay."""
+        paid.append((amount, account))
+        return "paid"
+
+    return pay
+
+
+def changed() -> Callable[..., Any]:
+    @tool(needs_approval=True)
+    def pay(amount: int, account: str = "the company's", fee: Decimal = Decimal("0.5")) -> str:
+        """Pay."""
+        paid.append((amount, account))
+        return "paid"
+
+    return pay
+
+
+def agent(source: Callable[..., Any], *script: str) -> Agent:
+    return Agent(agent_id="a", model=ScriptedChatModel(script), tools=(source,), mode="react")
+
+
+async def test_a_question_shows_every_default_of_the_tool(tmp_path: Path) -> None:
+    async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), PAY)]) as app:
+        asked = await app.ask("pay", agent="a")
+    (call,) = asked["question"]["calls"]
+    assert call["arguments"] == {"amount": 1, "account": "own", "fee": "0.5"}
+
+
+async def test_an_approval_of_a_tool_that_changed_is_asked_for_again(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), PAY)]) as app:
+        asked = await app.ask("pay", agent="a")
+    async with segue.open(tmp_path / "segue.db", agents=[agent(changed(), answer("paid"))]) as app:
+        again = await app.answer(asked["task_id"], "approve")
+        assert (again["status"], paid) == ("waiting", [])
+        question = again["question"]
+        assert question["calls"][0]["arguments"]["account"] == "the company's"
+        assert question["problem"].startswith("pay has changed since you were asked")
+        done = await app.answer(asked["task_id"], "approve")
+    assert (done["status"], paid) == ("done", [(1, "the company's")])
+
+
+async def test_a_permission_of_a_tool_that_changed_is_asked_for_again(tmp_path: Path) -> None:
+    paid.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[agent(cautious(), PAY, answer("1"), PAY, answer("2"))]) as app:
+        asked = await app.ask("pay", agent="a", session_id="s")
+        await app.answer(asked["task_id"], ALWAYS)
+        assert (await app.ask("again", agent="a", session_id="s"))["status"] == "done"
+    script = (PAY, answer("3"), PAY, answer("4"))
+    async with segue.open(tmp_path / "segue.db", agents=[agent(changed(), *script)]) as app:
+        again = await app.ask("again", agent="a", session_id="s")
+        assert again["question"]["problem"].startswith("pay has changed")
+        assert (await app.answer(again["task_id"], ALWAYS))["status"] == "done"
+        assert (await app.ask("once more", agent="a", session_id="s"))["status"] == "done"
+    assert paid == [(1, "own"), (1, "own"), (1, "the company's"), (1, "the company's")]
