@@ -1,17 +1,32 @@
 """The connections of an open database: one that writes, others that read."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from .ports import Connection, Failed, Session
-from .writer import Writer
+from segue.core.errors import DatabaseTooNew, DatabaseUnavailable
+
+from .ports import Connection, Failed, NotRepeatable, Session
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", bound=Connection, covariant=True)
+
+Ended = tuple[asyncio.Future[Any], Callable[[], None]]
+"""A future, and what resolves it."""
+
+GROUP = 64
+"""Transactions that are committed together at most: a heartbeat waits for one group."""
+
+DEFERRAL = 0.005
+"""Seconds that a deferred transaction waits for the one that follows it."""
+
 
 READERS = 4
 """Reads that may be under way at once."""
@@ -36,7 +51,7 @@ class Connections(Generic[C_co]):
         self.url = url
         self.errors = errors
         self.open_renewing = open_renewing
-        self._writer = Writer(url, writing)
+        self._writer = _Writer(url, writing)
         self._readers = _Readers(open_reading)
 
     async def read(self, work: Callable[[C_co], T]) -> T:
@@ -95,3 +110,139 @@ class _Readers(Generic[C_co]):
             session = self._local.session = self._open_reading()
             self._opened.append(session)
         return session.read(work)
+
+
+@dataclass(frozen=True, eq=False)
+class _Transaction:
+    """`work` may be run again where the group that it was in was rolled back."""
+
+    work: Callable[[Any], Any]
+    synced: bool
+    failed: Failed | None
+    future: "asyncio.Future[Any]"
+
+
+class _Writer(Generic[C_co]):
+    """The one connection that writes, and its thread.
+
+    Carries out transactions in the order in which they were submitted."""
+
+    def __init__(self, url: str, session: Session[C_co]) -> None:
+        self._url = url
+        self._session = session
+        self._waiting: deque[_Transaction] = deque()
+        self._deferred: set[asyncio.Future[Any]] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="segue-writer")
+        self._closed = False
+
+    def submit(
+        self,
+        work: Callable[[C_co], T],
+        *,
+        synced: bool = False,
+        failed: Failed | None = None,
+        deferred: bool = False,
+    ) -> "asyncio.Future[T]":
+        """Begin `work`; `Database.submit` describes it."""
+        if self._closed:
+            raise RuntimeError(f"The database {self._url} is closed.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(_Transaction(work, synced, failed, future))
+        if deferred:
+            self._deferred.add(future)
+            future.add_done_callback(self._deferred.discard)
+            loop.call_later(DEFERRAL, self._hurry, future)
+        else:
+            self._thread.submit(self._drain)
+        return future
+
+    def announce(self) -> None:
+        """Tell other processes what is waiting to be told."""
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._thread.submit(self._session.announce)
+
+    async def settle(self) -> None:
+        """Wait until the transactions that were deferred have ended."""
+        if self._deferred:
+            self._thread.submit(self._drain)
+            await asyncio.wait([*self._deferred])
+
+    def close(self) -> None:
+        """Finish what was submitted, then close the connection."""
+        self._closed = True
+        self._thread.submit(self._drain)
+        self._thread.shutdown(wait=True)
+        self._session.close()
+
+    def _hurry(self, future: "asyncio.Future[Any]") -> None:
+        if not (future.done() or self._closed):
+            self._thread.submit(self._drain)
+
+    def _drain(self) -> None:
+        while self._waiting:
+            self._write([self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))])
+
+    def _write(self, group: Sequence[_Transaction]) -> None:
+        """Carry out a group as one transaction; where one of it fails, each by itself."""
+        try:
+            self._session.begin(synced=any(each.synced for each in group))
+        except BaseException as error:  # noqa: BLE001 - who waits for it gets it
+            _fail(group, error)
+            return
+        try:
+            results = self._session.commit([each.work for each in group])
+        except NotRepeatable as failure:
+            _fail(group, failure.error)
+        except BaseException as error:  # noqa: BLE001 - who waits for it gets it
+            if len(group) == 1:
+                _fail(group, error)
+            else:
+                for each in group:
+                    self._write([each])
+        else:
+            _end(
+                (each.future, partial(each.future.set_result, result))
+                for each, result in zip(group, results, strict=True)
+            )
+            self._session.announce()
+
+
+def _fail(group: Iterable[_Transaction], error: BaseException) -> None:
+    for each in group:
+        if each.failed is not None:
+            each.failed(error)
+    _end((each.future, partial(each.future.set_exception, error)) for each in group)
+
+
+def _end(ended: Iterable[Ended]) -> None:
+    """Resolve futures, waking each loop once; where a loop is closed nobody waits any more."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Ended]] = {}
+    for future, resolve in ended:
+        by_loop.setdefault(future.get_loop(), []).append((future, resolve))
+    for loop, own in by_loop.items():
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, own)
+
+
+def _resolve(ended: Iterable[Ended]) -> None:
+    for future, resolve in ended:
+        if not future.done():
+            resolve()
+
+
+def check_schema_version(path: str, found: int, first: int, newest: int) -> None:
+    """Make sure that this Segue reads a database's schema; version 0 is one without a schema.
+
+    Raises:
+        DatabaseTooNew: a newer Segue wrote it.
+        DatabaseUnavailable: one before the first published version did.
+    """
+    if found > newest:
+        raise DatabaseTooNew(path, found, newest)
+    if 0 < found < first:
+        raise DatabaseUnavailable(
+            "Schema version {found} of {path} was never published: export its sessions with the Segue that wrote it.",
+            path=path,
+            found=found,
+        )

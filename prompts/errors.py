@@ -81,9 +81,6 @@ ERRORS: Mapping[str, str] = {
     "DatabaseTooNew": (
         "数据库 {path} 的结构版本为 {found}，此版本的 Segue 最高支持 {known}：请升级 Segue，或用 --db 指定其他文件。"
     ),
-    "DatabaseTooOld": (
-        "数据库 {path} 的结构版本为 {found}，此版本只读 {oldest} 及以上：请用写入它的 Segue 导出会话，再导入新文件。"
-    ),
     "StaleOwner": "另一个进程接管了会话“{thread_id}”；本进程已停止，没有写入。",
     "InvalidSnapshot": "快照无法恢复：{sentence}",
 }
@@ -239,6 +236,9 @@ SENTENCES: Mapping[str, str] = {
     "The database {path} cannot be used: {error}.": "数据库 {path} 无法使用：{error}。",
     "The rating {rating} is not valid: give a whole number from 1 to {most}.": (
         "评分 {rating} 无效：请给出 1 到 {most} 的整数。"
+    ),
+    "Schema version {found} of {path} was never published: export its sessions with the Segue that wrote it.": (
+        "{path} 的结构版本 {found} 从未发布：请用写入它的 Segue 版本导出其中的会话（`segue export`），再导入到新文件。"
     ),
     "The database {path} belongs to another program: name a new file with --db.": (
         "数据库 {path} 属于其他程序：请用 --db 指定新文件。"

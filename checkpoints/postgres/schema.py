@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
-from segue.core.errors import DatabaseTooNew, DatabaseTooOld, DatabaseUnavailable
+from segue.core.errors import DatabaseUnavailable
 
+from ..database import check_schema_version
 from .connection import SCHEMA, PostgresConnection
 from .errors import unavailable
 from .state import COLUMNS, WRITES
@@ -202,18 +203,15 @@ def version_of(connection: PostgresConnection, path: str) -> int:
     """Return the schema version, 0 for a database without Segue's schema.
 
     Raises:
-        DatabaseTooNew, DatabaseTooOld: another version of Segue wrote it.
-        DatabaseUnavailable: the schema belongs to another program.
+        DatabaseTooNew: a newer Segue wrote it.
+        DatabaseUnavailable: one before the first published version did, or the schema belongs to another program.
     """
     if connection.execute(f"SELECT to_regclass('{SCHEMA}.schema_version')").fetchone()[0] is None:
         if connection.execute(_TABLES).fetchone()[0]:
             raise unavailable(path, f'has a schema "{SCHEMA}" of another program: name another one with --db')
         return 0
     version = int(connection.execute(_VERSION).fetchone()[0])
-    if version > SCHEMA_VERSION:
-        raise DatabaseTooNew(path, version, SCHEMA_VERSION)
-    if 0 < version < FIRST:
-        raise DatabaseTooOld(path, version, FIRST)
+    check_schema_version(path, version, FIRST, SCHEMA_VERSION)
     return version
 
 

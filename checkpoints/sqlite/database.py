@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import tempfile
 import time
@@ -19,7 +20,6 @@ from ..database import Connections
 from ..state.checkpoint_ids import next_version
 from .connection import SqliteConnection
 from .errors import translated
-from .file import File
 from .log import Anchor, check_log, drop_anchor
 from .schema import check_tables, check_version, upgrade
 from .statements import Statements
@@ -36,10 +36,39 @@ USE_FREE_PAGES = "PRAGMA auto_vacuum = INCREMENTAL"
 """Lets `shrink` return free pages to the file system."""
 
 
+class _File:
+    """The file at a path, as it was when it was opened."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._identity = _identity(path)
+
+    def check(self) -> None:
+        """Make sure that the path still names the file that was opened.
+
+        Raises:
+            DatabaseUnavailable: it was deleted or replaced; what is written now would be lost.
+        """
+        if _identity(self._path) != self._identity:
+            raise DatabaseUnavailable(
+                "The database {path} was deleted or replaced while it was open: nothing more is written. Restore "
+                "the file, then start this process again.",
+                path=self._path,
+            )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class SqliteSession:
     """A connection to a file, opened when it is first needed and anew after an error."""
 
-    def __init__(self, path: str, file: File, connect: Callable[[], SqliteConnection]) -> None:
+    def __init__(self, path: str, file: _File, connect: Callable[[], SqliteConnection]) -> None:
         self._path = path
         self._file = file
         self._connect = connect
@@ -129,7 +158,7 @@ class SqliteDatabase(Connections[SqliteConnection]):
         self.path = path
         self.temporary = temporary
         self.timeout = timeout
-        self._file = File(file_of(path))
+        self._file = _File(file_of(path))
         self._closing = contextlib.ExitStack()
         self._statements = Statements()
         super().__init__(

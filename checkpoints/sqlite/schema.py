@@ -5,7 +5,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from functools import cache
 
-from segue.core.errors import DatabaseTooNew, DatabaseTooOld, DatabaseUnavailable
+from segue.core.errors import DatabaseUnavailable
+
+from ..database import check_schema_version
 
 FIRST = 14
 """The schema version that the first published Segue begins with: earlier ones were never published."""
@@ -205,8 +207,8 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
     """Return the schema version, 0 for a database that is empty or holds only LangGraph's checkpoints.
 
     Raises:
-        DatabaseTooNew, DatabaseTooOld: another version of Segue wrote it.
-        DatabaseUnavailable: another program wrote it.
+        DatabaseTooNew: a newer Segue wrote it.
+        DatabaseUnavailable: one before the first published version did, or another program wrote it.
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -214,10 +216,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
         raise DatabaseUnavailable(
             "The database {path} belongs to another program: name a new file with --db.", path=path
         )
-    if version > SCHEMA_VERSION:
-        raise DatabaseTooNew(path, version, SCHEMA_VERSION)
-    if 0 < version < FIRST:
-        raise DatabaseTooOld(path, version, FIRST)
+    check_schema_version(path, version, FIRST, SCHEMA_VERSION)
     return version
 
 

@@ -51,7 +51,6 @@ MADE = [
     errors.FileUnavailable("missing", "segue.db.files/aa"),
     errors.NothingReadable("s1", "it cannot be decoded"),
     errors.DatabaseTooNew("segue.db", 3, 2),
-    errors.DatabaseTooOld("segue.db", 13, 14),
     errors.StaleOwner("s1"),
 ]
 

@@ -129,7 +129,7 @@ def test_a_tenants_prefix_is_removed_in_chinese_too(text: str) -> None:
     assert "alpha" not in Tenant("alpha").without_prefix(text.format(**names))
 
 
-NOT_SERVED = {"DatabaseTooNew", "DatabaseTooOld", "NothingStored", "UnknownMemory"}
+NOT_SERVED = {"DatabaseTooNew", "NothingStored", "UnknownMemory"}
 """What ends a service before it answers, and what its routes answer in other words."""
 
 

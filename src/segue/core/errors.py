@@ -30,7 +30,7 @@ SegueError                  a RuntimeError, so that servers pass its sentence on
 │   ├── ThreadBusy          another owner is running a task on this thread
 │   └── TooManyTasks        the process runs as many tasks as it may: try again later
 └── StorageError
-    ├── DatabaseTooNew · DatabaseTooOld · DatabaseUnavailable
+    ├── DatabaseTooNew · DatabaseUnavailable
     │   ├── DatabaseUnreachable     its server cannot be reached now
     │   └── DatabaseDamaged         the file itself is damaged: restore it from a copy
     ├── DamagedSession      part of the session cannot be read: recover it
@@ -475,17 +475,6 @@ class DatabaseTooNew(StorageError):
             "upgrade Segue, or name another file with --db."
         )
         super().__init__(template, path=path, found=found, known=known)
-
-
-class DatabaseTooOld(StorageError):
-    """The database was written by a Segue before the first published version."""
-
-    def __init__(self, path: str, found: int, oldest: int) -> None:
-        template = (
-            "The database {path} has schema version {found} and this Segue reads {oldest} and newer: export its "
-            "sessions with the Segue that wrote it (`segue export`), and `segue import` them into a new file."
-        )
-        super().__init__(template, path=path, found=found, oldest=oldest)
 
 
 class StaleOwner(StorageError):
