@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from segue.core.errors import ModelError, UnknownMode
-from segue.core.events import ModeSelected
+from segue.core.events import ModeReason, ModeSelected
 from segue.core.models import ModelRequest
 from segue.prompts.language import own_words
 from segue.prompts.load import render
@@ -67,7 +67,7 @@ def select_mode(modes: Collection[str]) -> ChatNode:
             return await _pick(state, work)
         if asked not in modes:
             raise UnknownMode(asked, [*modes, AUTO])
-        selected = ModeSelected(task_id=state["task_id"], mode=asked, reason="asked for")
+        selected = ModeSelected(task_id=state["task_id"], mode=asked, reason=ModeReason.ASKED_FOR.value)
         return {"mode": asked, "events": announce(selected)}
 
     return select
@@ -78,7 +78,7 @@ async def _pick(state: ChatState, work: NodeContext) -> ChatUpdate:
     known = rule_for(state["objective"])
     if known is None and work.agent.auto == "model" and work.model.is_language_model:
         return await _ask(state, work)
-    selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason="picked")
+    selected = ModeSelected(task_id=state["task_id"], mode=known or DEFAULT, reason=ModeReason.PICKED.value)
     return {"mode": known or DEFAULT, "events": announce(selected)}
 
 
@@ -93,11 +93,12 @@ async def _ask(state: ChatState, work: NodeContext) -> ChatUpdate:
     try:
         asked = await ask_model(work, request, Listener, state["usage"], ids)
     except ModelError as error:
-        picked = ModeSelected(mode=DEFAULT, reason="picked", **ids)
+        picked = ModeSelected(mode=DEFAULT, reason=ModeReason.PICKED.value, **ids)
         return {"mode": DEFAULT, "events": announce(await refused_call(work, request, error, ids), picked)}
     named = _NAMED.search(asked.reply.text.lower())
     mode = named[0] if named else DEFAULT
-    selected = ModeSelected(task_id=state["task_id"], mode=mode, reason="picked by the model" if named else "picked")
+    reason = ModeReason.PICKED_BY_MODEL if named else ModeReason.PICKED
+    selected = ModeSelected(task_id=state["task_id"], mode=mode, reason=reason.value)
     return {"mode": mode, "usage": asked.usage, "events": announce(asked.event, selected)}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from segue.core.calls import PendingCall
 from segue.core.decision import check_storable, read_object
 from segue.core.errors import UnreadableReply
-from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, Thought
+from segue.core.events import AttemptRestarted, BranchStart, Durable, ErrorRaised, NotesTaken, RestartReason, Thought
 from segue.core.flows import BranchInput, ControllerDecision, EarlyExit, FlowConfig
 from segue.core.models import ModelReply
 from segue.core.plan import Step
@@ -45,7 +45,7 @@ def controller(config: FlowConfig) -> FlowNode:
             decision = _read(asked.reply, state, work)
         except UnreadableReply as error:
             if asked.streamed:
-                work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids_of(state)))
+                work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids_of(state)))
             update |= _unreadable(str(error), asked, state)
             return joined(added, update)
         chosen = await finish_or_continue(config, decision, state)

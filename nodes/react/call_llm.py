@@ -6,7 +6,7 @@ from typing import Any, cast
 from segue.core.calls import PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.errors import UnreadableReply
-from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, StepUpdate, Thought, Token
+from segue.core.events import Action, AttemptRestarted, ErrorRaised, Observe, RestartReason, StepUpdate, Thought, Token
 from segue.core.plan import Step
 from segue.prompts.phrases import phrase
 
@@ -59,7 +59,7 @@ def _unreadable(asked: CompletedCall, why: str, state: ReactState, work: NodeCon
     """The error for the next round; what was streamed as the answer is discarded."""
     ids = ids_of(state)
     if asked.streamed:
-        work.emit(AttemptRestarted(attempt=1, reason="the reply cannot be read", **ids))
+        work.emit(AttemptRestarted(attempt=1, reason=RestartReason.UNREADABLE.value, **ids))
     record = record_of(state, "UNREADABLE", error=why)
     events = announce(asked.event, ErrorRaised(message=why, **ids))
     return {"decision": None, "records": [record], "usage": asked.usage, "events": events}

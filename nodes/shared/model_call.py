@@ -11,7 +11,7 @@ from langgraph.types import interrupt
 
 from segue.core.agents import Budget
 from segue.core.errors import ModelError, UnreadableReply
-from segue.core.events import AttemptRestarted, ModelCalled, Waiting
+from segue.core.events import AttemptRestarted, ModelCalled, RestartReason, Waiting
 from segue.core.models import (
     CallDelta,
     Hidden,
@@ -138,15 +138,14 @@ async def _reply(
 def _withdraw(work: NodeContext, live: LiveReply, listener: Listener) -> None:
     if live.streamed:
         live.restart()
-        why = "what was written so far was reasoning"
-        work.emit(AttemptRestarted(attempt=live.attempt, reason=why, **live.ids))
+        work.emit(AttemptRestarted(attempt=live.attempt, reason=RestartReason.REASONING.value, **live.ids))
     listener.restart()
 
 
 def _emit_retry(work: NodeContext, retry: Retry, live: LiveReply) -> None:
     if retry.seconds:
         work.emit(Waiting(reason=retry.reason, seconds=round(retry.seconds, 2), **live.ids))
-    why = "after the wait" if retry.seconds else retry.reason
+    why = RestartReason.AFTER_WAIT.value if retry.seconds else retry.reason
     work.emit(AttemptRestarted(attempt=live.attempt, reason=why, **live.ids))
 
 

@@ -499,15 +499,18 @@ def test_a_text_before_calls_is_written_once_and_stays(name: str) -> None:
     assert live(TEXT_BEFORE_CALLS[name]).count("Blue.") == 1
 
 
-def test_what_was_said_before_a_task_stopped_is_not_written_again() -> None:
+@pytest.mark.parametrize(("events", "shown"), [(BLUE, "Blue."), (BLUE[1:], "I look.\n\nBlue.")])
+def test_what_was_said_before_a_task_stopped_comes_only_with_an_answer_of_that_time(
+    events: list[Event], shown: str
+) -> None:
     file = io.StringIO()
     view = PlainView(Console(file=file, width=400))
     for event in LOOKED:
         view.recall(event)
-    for event in BLUE:
+    for event in events:
         view.show(event)
     view.finish()
-    assert file.getvalue().strip() == "Blue."
+    assert file.getvalue().strip() == shown
 
 
 def test_beside_an_answer_on_its_own_no_text_of_it_is_shown() -> None:

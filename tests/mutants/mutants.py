@@ -261,4 +261,46 @@ CONTROLLER = (
     ),
 )
 
-ALL = (*LIFECYCLE, *MEMORY, *CONTROLLER)
+REPLY_STREAM = "src/segue/runtime/reply_stream.py"
+PARTS = "tests/runtime/test_reply_stream.py::test_the_pieces_of_a_text_make_its_answer"
+STREAMS = "tests/server/test_reply_streams.py"
+
+REPLIES = (
+    Mutant(
+        "a banner is taken for reasoning",
+        REPLY_STREAM,
+        "    def _(self, event: Phase) -> Iterator[Part]:\n        yield event",
+        "    def _(self, event: Phase) -> Iterator[Part]:\n        yield from self._add(Kind.THOUGHT, event.content)",
+        f"{STREAMS}::test_a_banner_is_not_reasoning",
+    ),
+    Mutant(
+        "another attempt discards the texts before calls",
+        REPLY_STREAM,
+        "        self._kept = len(self.whole)\n",
+        "        self._kept = 0\n",
+        PARTS,
+    ),
+    Mutant(
+        "a text before calls that was not streamed is left out",
+        REPLY_STREAM,
+        "        yield from self._add(Kind.TEXT, whole[len(self._text.pending) :], trace_id)\n",
+        "",
+        PARTS,
+    ),
+    Mutant(
+        "what a part of the task said is taken for the answer's",
+        REPLY_STREAM,
+        " and not (event.step_id or event.parent_id)",
+        "",
+        f"{STREAMS}::test_a_text_before_calls_is_shown_once",
+    ),
+    Mutant(
+        "what was streamed before comes again with what was said",
+        REPLY_STREAM,
+        "_without(self._said, event.content) if self._first else event.content",
+        "event.content",
+        PARTS,
+    ),
+)
+
+ALL = (*LIFECYCLE, *MEMORY, *CONTROLLER, *REPLIES)

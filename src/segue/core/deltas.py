@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 
@@ -65,9 +66,19 @@ class Token(Happening):
     durable: ClassVar[bool] = False
 
 
+class RestartReason(StrEnum):
+    """Why a model call starts again, where that is not what its endpoint said."""
+
+    AFTER_WAIT = "after the wait"
+    """The endpoint asked for patience; `Waiting` said why."""
+    UNREADABLE = "the reply cannot be read"
+    REASONING = "what was written so far was reasoning"
+    TAKEN_OVER = "another process took over the task"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttemptRestarted(Happening):
-    """What was streamed of this call so far is to be discarded: it starts again."""
+    """What was streamed of this call so far is to be discarded: it starts again. `reason` may be a `RestartReason`."""
 
     type: Literal["attempt_restarted"] = "attempt_restarted"
     attempt: int

@@ -6,12 +6,14 @@ Durable events are kept in the event log and numbered per task from 1 (`seq`); d
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from typing import Any, Literal, get_args
 
 from .deltas import AttemptRestarted as AttemptRestarted
 from .deltas import Happening as Happening
 from .deltas import Phase as Phase
+from .deltas import RestartReason as RestartReason
 from .deltas import Thinking as Thinking
 from .deltas import Token as Token
 from .deltas import Waiting as Waiting
@@ -29,9 +31,18 @@ class TaskStarted(Happening):
     model: str
 
 
+class ModeReason(StrEnum):
+    """Why a mode carries a task."""
+
+    ASKED_FOR = "asked for"
+    PICKED = "picked"
+    """By the rules."""
+    PICKED_BY_MODEL = "picked by the model"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModeSelected(Happening):
-    """A mode carries the task; `reason` says whether it was asked for or picked."""
+    """A mode carries the task; `reason` is a `ModeReason`: whether it was asked for or picked."""
 
     type: Literal["mode_selected"] = "mode_selected"
     mode: str

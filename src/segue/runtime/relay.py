@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ..checkpoints.ports import Workers
-from ..core.events import AttemptRestarted, Event, Phase, Thinking, Token, from_dict, to_dict
+from ..core.events import AttemptRestarted, Event, Phase, RestartReason, Thinking, Token, from_dict, to_dict
 from ..core.records import Json
 from .notices import Notice, Notices
 from .run import Run
@@ -85,7 +85,7 @@ class Deltas:
         key = (event.type, event.trace_id)
         if self._lengths.get(key) and delta.at == 0:  # the call is made again, by the process that took the task over
             self._restart(event.trace_id)
-            reason = "another process took over the task"
+            reason = RestartReason.TAKEN_OVER.value
             yield AttemptRestarted(task_id=event.task_id, trace_id=event.trace_id, attempt=event.attempt, reason=reason)
         if delta.at == self._lengths.get(key, 0):
             self._lengths[key] = delta.at + len(event.content)

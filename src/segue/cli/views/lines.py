@@ -19,9 +19,11 @@ from ...core.events import (
     Event,
     Fallback,
     FlowEnd,
+    ModeReason,
     ModeSelected,
     Phase,
     Recovered,
+    RestartReason,
     Resumed,
     Steered,
     ToolCall,
@@ -65,8 +67,8 @@ def signs_for(console: Console) -> Signs:
 
 
 def mode_line(event: ModeSelected, language: str) -> Text:
-    said = "auto" if event.reason == "picked" else one_line(event.reason)
-    reason = f" ({word(said, language)})" if said and said != "asked for" else ""
+    said = "auto" if event.reason == ModeReason.PICKED else one_line(event.reason)
+    reason = f" ({word(said, language)})" if said and said != ModeReason.ASKED_FOR else ""
     return Text.assemble((f"{word('mode', language)} ", "dim"), (one_line(event.mode), "bold"), (reason, "dim"))
 
 
@@ -224,9 +226,8 @@ def event_lines(event: Event, task: Projection, signs: Signs, language: str) -> 
         case Fallback():
             return [fallback_line(event, language)]
         case AttemptRestarted():
-            reason = one_line(event.reason, 160)
-            name = "attempt" if reason == "after the wait" else "restarting"  # the wait said why
-            why = described(reason, language)
+            name = "attempt" if event.reason == RestartReason.AFTER_WAIT else "restarting"
+            why = described(one_line(event.reason, 160), language)
             return [Text(sentence(name, language, n=event.attempt, why=why), style="yellow")]
         case Waiting():
             why = described(one_line(event.reason, 160), language)

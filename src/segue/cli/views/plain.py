@@ -230,7 +230,8 @@ class PlainView:
     @_show.register
     def _(self, event: Answer) -> None:
         """The answer, unless it was written; of one that is being written no piece is added, but all of it again."""
-        written, answer = self._view.reply.text, self._view.reply.own(event.answer)
+        written = self._view.reply.text
+        answer = self._view.reply.own(event.answer) if written else event.answer
         if written.strip() != answer.strip():
             self._print(Text("\n" + printable(answer if self._line_is_open else answer.removeprefix(written))))
 
