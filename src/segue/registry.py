@@ -122,7 +122,7 @@ class Registry(Mapping[str, Agent]):
     def __len__(self) -> int:
         return len(self._agents)
 
-    __eq__ = object.__eq__
+    __eq__ = object.__eq__  # as a mapping it could not be hashed
     __hash__ = object.__hash__
 
     def register(self, agent: Agent, executor: Executor | None = None) -> None:
@@ -278,6 +278,11 @@ class Registry(Mapping[str, Agent]):
         return BUILTIN.may_change(agent.tools)
 
     def model_for(self, agent: Agent, override: str = "") -> Model:
+        """The agent's model, or another one in its place; it is built once.
+
+        Raises:
+            UnknownModel, MissingKey.
+        """
         key = (agent.agent_id, override)
         if key not in self._models:
             self._models[key] = build_model(agent, override, self._environ)
