@@ -1,27 +1,40 @@
-"""API: the bot's call is carried out, unless a controller refuses it."""
+"""API: the bot's call is carried out, unless a controller refuses it or it is not approved."""
 
 import time
+from dataclasses import replace
 
+from segue.core.agent_digest import tool_digest
+from segue.core.approval import Verdict
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
 from segue.core.events import Uttered
+from segue.core.participants import RunsTools
+from segue.core.tools import Tool
+from segue.prompts.phrases import phrase
 
+from ..shared.approval import all_arguments, ask_person, because
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .roles import api_of, controllers_of
+from .roles import api_of, controllers_of, output_of
 from .state import ConversationState, conversation_of, keeping
 
 REFUSED = 409
 """The status code of a call that a controller refused."""
+REJECTED = 403
+"""The status code of a call that was not approved."""
+PERSON = "input_user"
+"""The user that is a person."""
+APPROVAL = "approval"
+"""Takes the API's place in the transcript where a call was rejected."""
 
 
 async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationState:
-    """Carry the pending call out; a refused one counts as a call and has the controller's hint as its result."""
+    """Carry the pending call out; a refused one counts as a call and has the reason as its result."""
     started = time.monotonic()
     conversation = conversation_of(state)
     call = conversation.pending
     if call is None:
         raise ConfigurationError("There is no call to carry out: API follows a call of the bot.")
-    output, controller = await _carried_out(conversation, node_context(runtime))
+    call, output, controller = await _carried_out(conversation, call, node_context(runtime))
     utterance = Utterance(
         index=len(conversation.utterances),
         turn=conversation.turn,
@@ -32,6 +45,7 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
         status_code=output.status_code,
         data=output.data,
         controller=controller,
+        approval=call.approval,
         usage=output.usage,
         seconds=round(time.monotonic() - started, 3),
     )
@@ -42,9 +56,31 @@ async def api(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     }
 
 
-async def _carried_out(conversation: Conversation, work: NodeContext) -> tuple[APIOutput, str]:
+async def _carried_out(
+    conversation: Conversation, call: Utterance, work: NodeContext
+) -> tuple[Utterance, APIOutput, str]:
+    """The call as it was approved, its result, and who took the API's place."""
     config, language = conversation.config, conversation.language
     for name, controller in controllers_of(config, work, language).items():
         if hint := controller.refusal(conversation):
-            return APIOutput(status_code=REFUSED, data=hint), name
-    return await api_of(config, work, language).process(conversation), ""
+            return call, APIOutput(status_code=REFUSED, data=hint), name
+    participant = api_of(config, work, language)
+    tool = participant.tools.get(call.action) if isinstance(participant, RunsTools) else None
+    if tool is not None and tool.needs_approval:
+        verdict = _verdict(conversation, call, tool)
+        call = replace(call, approval=verdict.verdict, action_input=verdict.arguments or call.action_input)
+        if verdict.verdict == "reject":
+            why = phrase("rejected", language, tool=call.action, why=because(verdict.reason, language))
+            return call, APIOutput(status_code=REJECTED, data=why), APPROVAL
+        conversation = replace(conversation, utterances=(*conversation.utterances[:-1], call))
+    return call, await output_of(participant, conversation), ""
+
+
+def _verdict(conversation: Conversation, call: Utterance, tool: Tool) -> Verdict:
+    """What the user decides about the call, if they are a person, or else the configuration."""
+    config = conversation.config
+    if config.approvals != "ask" and config.user_mode != PERSON:
+        return Verdict(index=0, verdict=config.approvals)
+    asked = {"index": 0, "name": tool.name, "version": tool_digest(tool)}
+    asked["arguments"] = all_arguments({"arguments": call.action_input}, tool)
+    return ask_person([asked], {tool.name: tool}, conversation.language, ())[0]

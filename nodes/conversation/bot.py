@@ -8,7 +8,7 @@ from segue.core.events import Uttered
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .roles import bot_of, controllers_of
+from .roles import bot_of, controllers_of, output_of
 from .state import ConversationState, conversation_of, keeping
 
 ACTION_LIMIT = "bot_action_limit"
@@ -19,7 +19,7 @@ async def bot(state: ConversationState, runtime: NodeRuntime) -> ConversationSta
     started = time.monotonic()
     conversation, work = conversation_of(state), node_context(runtime)
     participant = bot_of(conversation.config, work, conversation.language)
-    output = await participant.process(conversation)
+    output = await output_of(participant, conversation)
     controller = ""
     if output.action_type is BotOutputType.ACTION and _used_up(conversation):
         controller = ACTION_LIMIT

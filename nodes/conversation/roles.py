@@ -2,21 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from inspect import isawaitable
+from typing import Any, TypeVar
 
 from segue.core.agents import Agent
-from segue.core.conversation import ConversationConfig, Role
-from segue.core.participants import API, Bot, Controller, Setting, Table, User, factory_of
+from segue.core.conversation import Conversation, ConversationConfig, Role
+from segue.core.participants import API, Bot, Controller, Participant, Setting, Table, User, factory_of
 from segue.core.tools import Tool
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext
 from .participants import BUILTIN
 
+Output = TypeVar("Output")
 AGENT_BOT = "segue"
 """The name of the bot that is an agent of Segue's; its argument is a mode."""
 SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
 SIMULATED_API = Agent(agent_id="simulated_api", description="The API of a rehearsal")
+
+
+async def output_of(participant: Participant[Output], conversation: Conversation) -> Output:
+    """What a participant says or does; its `process` may also be a plain function."""
+    given: Any = participant.process(conversation)
+    output: Output = await given if isawaitable(given) else given
+    return output
 
 
 def user_of(config: ConversationConfig, work: NodeContext, language: str) -> User:

@@ -6,7 +6,7 @@ from segue.core.conversation import EndReason, Role, Utterance
 from segue.core.events import Uttered
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .roles import user_of
+from .roles import output_of, user_of
 from .state import ConversationState, conversation_of, keeping
 
 
@@ -15,7 +15,7 @@ async def user(state: ConversationState, runtime: NodeRuntime) -> ConversationSt
     started = time.monotonic()
     conversation = conversation_of(state)
     participant = user_of(conversation.config, node_context(runtime), conversation.language)
-    output = await participant.process(conversation)
+    output = await output_of(participant, conversation)
     failed = bool(output.error) and not output.text
     utterance = Utterance(
         index=len(conversation.utterances),

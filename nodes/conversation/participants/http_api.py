@@ -112,7 +112,7 @@ class HttpAPI(ToolsAPI):
         for api in setting.config.apis:
             _check(api, setting.config.allowed_hosts)
         tools: dict[str, Tool] = {str(api["name"]): HttpTool(api, seconds) for api in setting.config.apis}
-        self._tools = tools
+        self.tools = tools
 
     def output(self, value: Any) -> APIOutput:
         return APIOutput(status_code=value["status_code"], data=value["data"])

@@ -21,11 +21,11 @@ class ToolsAPI:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._tools: Mapping[str, Tool] = setting.tools
+        self.tools: Mapping[str, Tool] = setting.tools
 
     @property
     def specs(self) -> Sequence[Mapping[str, Any]]:
-        return [tool.spec for tool in self._tools.values()]
+        return [tool.spec for tool in self.tools.values()]
 
     async def process(self, conversation: Conversation) -> APIOutput:
         call = conversation.pending
@@ -36,8 +36,9 @@ class ToolsAPI:
             key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
             name=call.action,
             arguments=call.action_input,
-            tools=self._tools,
+            tools=self.tools,
             timeout=self._setting.config.api_timeout,
+            approved=bool(call.approval),
             idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
         )
         result, _ = await run_once(TOOLS, self._setting.services.ledger, execution)

@@ -118,6 +118,8 @@ class ConversationConfig(BaseModel):
     api_timeout: float = Field(default=30.0, gt=0)
     """Seconds of one call."""
 
+    approvals: Literal["approve", "reject", "ask"] = "approve"
+    """Who decides about calls of tools that need approval where the user is no person: `ask` waits for an answer."""
     controllers: Items[str] = ()
     """The referee's optional controllers, by name."""
     api_duplication_limit: int = Field(default=2, ge=1)
@@ -266,6 +268,7 @@ class Utterance:
 
     A BOT utterance with an `action` is a call; the API utterance that follows repeats it with its result. `turn` counts
     the user's utterances from 1. `controller` names the controller or limit that took the participant's place.
+    `approval` is what was decided about a call that needs it: approve, edit or reject.
     """
 
     index: int
@@ -280,6 +283,7 @@ class Utterance:
     data: Any = None
     ends: bool = False
     controller: str = ""
+    approval: str = ""
     error: str = ""
     usage: Json = field(default_factory=dict)
     seconds: float = 0.0

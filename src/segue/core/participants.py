@@ -57,6 +57,14 @@ class Begins(Protocol):
     def initial_state(self) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class RunsTools(Protocol):
+    """An API that runs tools, some of which may need approval."""
+
+    @property
+    def tools(self) -> "Mapping[str, Tool]": ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a participant is built from.

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
@@ -14,9 +15,9 @@ from langgraph.types import interrupt
 
 from ..app import App
 from ..core.agents import Agent
-from ..core.calls import CallResult, Execution
+from ..core.calls import CallResult, CallStatus, Execution
 from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, bot_session
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, TaskError
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
@@ -24,6 +25,8 @@ from ..core.task_status import OPEN, TaskStatus
 from ..core.tools import Tool
 from ..core.transcript import as_text
 from ..nodes.conversation.roles import AGENT_BOT
+from ..runtime.control import Started
+from ..runtime.notices import LOOK_EVERY
 from ..runtime.request import Request
 from ..tools.bound_tool import BoundTool, Marks
 from ..tools.calls.run import missing
@@ -46,11 +49,14 @@ class SegueBot:
             app.register(self._agent, ConversationExecutor())
 
     async def process(self, conversation: Conversation) -> BotOutput:
-        result = await _outside(self._next(conversation))
+        asked = (conversation.state.get(Role.BOT) or {}).get("asked", [])
+        result = await _outside(self._next(conversation, asked))
         while result["status"] == TaskStatus.WAITING:
             question = result.get("question") or await self._app.question(result["task_id"])
             if question["kind"] != API_CALL:
-                return BotOutput(action_type=BotOutputType.RESPONSE, text=str(question.get("question", "")))
+                told = {"turn": conversation.turn, "task_id": result["task_id"], "id": question["interrupt_id"]}
+                text = str(question.get("question", ""))
+                return BotOutput(action_type=BotOutputType.RESPONSE, text=text, state={"asked": [*asked, told]})
             (call,) = question["calls"]
             if (known := _result_of(conversation, call["call_id"])) is None:
                 return _action(call)
@@ -64,13 +70,20 @@ class SegueBot:
             error=result.get("error") or "",
         )
 
-    async def _next(self, conversation: Conversation) -> Json:
-        """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled."""
+    async def _next(self, conversation: Conversation, asked: Sequence[Json]) -> Json:
+        """Begin this turn's task, or go on with it; what the turn before left unfinished is cancelled.
+
+        `asked` are the questions of the bot's tasks, each of which the user's next message answers:
+        [{"turn", "task_id", "id"}].
+        """
         session_id = bot_session(conversation.conversation_id)
+        begun = conversation.turn - sum(question["turn"] < conversation.turn for question in asked)
         tasks = await self._app.tasks(session_id=session_id, limit=conversation.turn)
-        if len(tasks) == conversation.turn:
+        if asked and asked[-1]["turn"] == conversation.turn - 1:
+            return await self._replied(asked[-1], conversation)
+        if len(tasks) == begun:
             return await self._gone_on(tasks[0])
-        if missing := conversation.turn - 1 - len(tasks):
+        if missing := begun - 1 - len(tasks):
             raise ConfigurationError(
                 "The bot's session {session_id} lacks {missing} turns of the conversation: import it under this name.",
                 session_id=session_id,
@@ -79,30 +92,49 @@ class SegueBot:
         if tasks and tasks[0]["status"] in OPEN:
             await self._app.cancel(tasks[0]["task_id"])
         request = Request(
-            next(u.text for u in reversed(conversation.utterances) if u.role is Role.USER),
+            _said(conversation),
             session_id=session_id,
             agent=self._agent.agent_id,
             mode=self._setting.argument,
             model=self._setting.model,
             language=conversation.language,
         )
-        return await self._app.tasks.result(*await self._app.tasks.start(request))
+        return await self._result(await self._app.tasks.start(request))
+
+    async def _replied(self, asked: Json, conversation: Conversation) -> Json:
+        """What the task comes to with the user's answer to its question, which it has already after a crash."""
+        task = await self._app.task(asked["task_id"])
+        if task["status"] == TaskStatus.WAITING:
+            question = await self._app.question(task["task_id"])
+            if question["interrupt_id"] == asked["id"]:
+                return await self._given(task["task_id"], question, {"answer": _said(conversation)})
+        return await self._gone_on(task)
 
     async def _gone_on(self, task: Json) -> Json:
         """The result of a task that began before, perhaps in another process."""
         task_id = task["task_id"]
         if started := self._app.tasks.started(task_id):
-            return await self._app.tasks.result(*started)
+            return await self._result(started)
         if task["status"] == TaskStatus.WAITING:
             return {"status": task["status"], "task_id": task_id}
         if task["result"]:
             return {**task["result"], "status": task["status"], "task_id": task_id}
-        return await self._app.resume(task_id)
+        return await self._result(await self._app.tasks.resume(task_id))
 
     async def _given(self, task_id: str, question: Json, result: Json) -> Json:
         """What the task comes to with the result of its call."""
         answer = {"interrupt_id": question["interrupt_id"], "value": result}
-        return await self._app.tasks.result(*await self._app.tasks.resume_with(task_id, answer))
+        return await self._result(await self._app.tasks.resume_with(task_id, answer))
+
+    async def _result(self, started: Started) -> Json:
+        """What a run comes to; it is paused at its next boundary where a pause of the conversation is requested."""
+        ended = asyncio.create_task(self._app.tasks.result(*started))
+        while not ended.done() and not self._setting.services.pausing():
+            await asyncio.wait({ended}, timeout=LOOK_EVERY)
+        if not ended.done():
+            with suppress(TaskError):  # it may just have ended
+                await self._app.pause(started[0].task_id)
+        return await ended
 
 
 def attach(app: App) -> None:
@@ -169,7 +201,15 @@ class ConversationExecutor:
             return missing(execution)
         call = {"index": 0, "name": execution.name, "arguments": dict(execution.arguments)}
         given = interrupt({"kind": API_CALL, "calls": [{**call, "call_id": execution.idempotency_key}]})
-        return CallResult.done(given["data"]) if given["ok"] else CallResult.failed(as_text(given["data"]))
+        if given["ok"]:
+            return CallResult.done(given["data"])
+        status = CallStatus.REJECTED if given["rejected"] else CallStatus.FAILED
+        return CallResult(status=status, error=as_text(given["data"]))
+
+
+def _said(conversation: Conversation) -> str:
+    """The user's latest message."""
+    return next(u.text for u in reversed(conversation.utterances) if u.role is Role.USER)
 
 
 def _action(call: Json) -> BotOutput:
@@ -184,7 +224,9 @@ def _action(call: Json) -> BotOutput:
 def _result_of(conversation: Conversation, call_id: str) -> Json | None:
     """The result that the conversation has for a call."""
     found = [u for u in conversation.results if u.call_id == call_id and u.turn == conversation.turn]
-    return {"ok": found[-1].ok, "data": found[-1].data} if found else None
+    if not found:
+        return None
+    return {"ok": found[-1].ok, "data": found[-1].data, "rejected": found[-1].approval == "reject"}
 
 
 async def _outside(work: Coroutine[Any, Any, T]) -> T:

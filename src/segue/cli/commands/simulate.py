@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -196,7 +197,7 @@ async def _run(settings: Settings, config: "ConversationConfig", session: str, f
             config,
             conversation_id=session,
             on_utterance=show,
-            person=_asked,
+            person=partial(_asked, shown.language or "en"),
         )
         status = (await app.tasks.get(conversation.task_id)).status
     write_log(conversation, file, time=time)
@@ -214,14 +215,19 @@ def _typed(utterance: "Utterance", config: "ConversationConfig") -> bool:
     return mode in _PEOPLE and sys.stdin.isatty()
 
 
-async def _asked(question: "Json") -> str | None:
+async def _asked(language: str, question: "Json") -> str | None:
     """What a person types, as the role that is asked; None if they leave. Nothing else runs meanwhile."""
     from ...core.conversation import Role
+    from ..dialog.approval import print_question
     from ..views.transcript import prefix
 
+    prompt = f"{prefix(Role(question.get('role', Role.USER)))} "
+    if question["kind"] == "approval":
+        print_question(output(), question, language)
+        prompt = "approve / reject: "
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return read_line(f"{prefix(Role(question['role']))} " if sys.stdin.isatty() else "")
+        return read_line(prompt if sys.stdin.isatty() else "")
     except (EOFError, KeyboardInterrupt):
         return None
     finally:

@@ -1,0 +1,133 @@
+"""Approvals and questions inside a conversation."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.outputs import ChatGenerationChunk
+
+import segue
+from segue import tool
+from segue.core.agents import Agent
+from segue.core.conversation import BotOutput, BotOutputType, Conversation, ConversationConfig
+from segue.core.flows import FlowConfig
+from segue.rehearsal import converse
+from tests.fakes import ScriptedChatModel, answer, call_tool, choose, plan, plan_json
+from tests.polling import until
+
+ran: list[tuple[str, int]] = []
+
+
+@tool(needs_approval=True)
+def pay(to: str, amount: int = 1) -> str:
+    """Pay somebody."""
+    ran.append((to, amount))
+    return "paid"
+
+
+PAY = [call_tool(("pay", {"to": "Ann"})), answer("Done.")]
+
+
+def bot(script: Sequence[str]) -> Agent:
+    return Agent(agent_id="desk", model=ScriptedChatModel(script), tools=(pay,))
+
+
+def config(**fields: Any) -> ConversationConfig:
+    about = {"user_mode": "scripted_user", "script": ["Pay Ann."], "bot_mode": "segue:react", "bot_agent": "desk"}
+    return ConversationConfig(**{**about, "api_mode": "tools", **fields})
+
+
+@pytest.mark.parametrize(
+    ("approvals", "status", "made", "controller"),
+    [("approve", 200, [("Ann", 1)], ""), ("reject", 403, [], "approval")],
+)
+async def test_the_configuration_decides_where_the_user_is_no_person(
+    tmp_path: Path, approvals: str, status: int, made: list[tuple[str, int]], controller: str
+) -> None:
+    ran.clear()
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+        conversation = await converse(app, config(approvals=approvals), conversation_id="talk")
+        (task,) = await app.tasks(session_id="talk.bot")
+        (result,) = [e["data"]["result"] for e in await app.events(task["task_id"]) if e["type"] == "tool_result"]
+    (called,) = conversation.results
+    assert (called.status_code, called.approval, called.controller, ran) == (status, approvals, controller, made)
+    assert result.get("rejected", False) is (approvals == "reject")
+
+
+async def test_a_question_reaches_the_person_whose_edit_counts(tmp_path: Path) -> None:
+    ran.clear()
+    asked: list[dict[str, Any]] = []
+    edit = [{"index": 0, "verdict": "edit", "arguments": {"to": "Ann", "amount": 2}}]
+
+    async def person(question: dict[str, Any]) -> Any:
+        asked.append(question)
+        if question["kind"] == "approval":
+            return {"verdicts": edit}
+        return "END" if "Done." in question["question"] else "Pay Ann."
+
+    async with segue.open(tmp_path / "segue.db", agents=[bot(PAY)]) as app:
+        fields = {"user_mode": "input_user", "script": ()}
+        conversation = await converse(app, config(**fields), conversation_id="talk", person=person)
+    (approval,) = [question for question in asked if question["kind"] == "approval"]
+    assert approval["calls"][0]["arguments"] == {"to": "Ann", "amount": 1}
+    assert (ran, conversation.results[0].approval) == ([("Ann", 2)], "edit")
+    assert conversation.ending
+
+
+async def test_the_user_answers_the_question_of_a_flow_which_goes_on(tmp_path: Path) -> None:
+    ran.clear()
+    script = [
+        plan_json("g", ["ask", "pay"]), choose("ask_user", question="How much?"), choose("pay", to="Ann", amount=3),
+        choose("final_answer", answer="Paid."), plan_json("g", ["bye"]), choose("final_answer", answer="Bye."),
+    ]  # fmt: skip
+    desk = FlowConfig(name="till")
+    talk = config(bot_mode="segue:till", script=["Pay Ann.", "Three.", "Thanks."])
+    path, limited = tmp_path / "segue.db", talk.model_copy(update={"conversation_turn_limit": 5})
+    async with segue.open(path, agents=[bot(script)], modes={"till": desk}) as app:
+        conversation = await converse(app, limited, conversation_id="talk")
+        tasks = await app.tasks(session_id="talk.bot")
+    said = [u.text for u in conversation.utterances if u.text]
+    assert said[:6] == ["Pay Ann.", "How much?", "Three.", "Paid.", "Thanks.", "Bye."]
+    assert ran == [("Ann", 3)]
+    assert [task["status"] for task in tasks] == ["done", "done"]
+
+
+class SlowModel(ScriptedChatModel):
+    """Takes longer for a reply than a pause needs to arrive."""
+
+    async def _astream(self, *given: Any, **more: Any) -> AsyncIterator[ChatGenerationChunk]:
+        await asyncio.sleep(0.5)
+        async for chunk in super()._astream(*given, **more):
+            yield chunk
+
+
+async def test_a_pause_stops_the_bot_at_its_next_boundary_and_the_turn_goes_on(tmp_path: Path) -> None:
+    ran.clear()
+    agent = Agent(agent_id="desk", model=SlowModel([plan(["pay"]), *PAY]), tools=(pay,))
+    async with segue.open(tmp_path / "segue.db", agents=[agent]) as app:
+        talk = asyncio.create_task(converse(app, config(), conversation_id="talk"))
+        await until(partial(app.tasks, session_id="talk.bot"))
+        (task,) = await app.tasks(session_id="talk")
+        await app.pause(task["task_id"])
+        paused = await talk
+        (bot_task,) = await app.tasks(session_id="talk.bot")
+        assert ((await app.task(paused.task_id))["status"], bot_task["status"]) == ("paused", "paused")
+        assert [u.role for u in paused.utterances] == ["USER"] and ran == []
+        done = await converse(app, ConversationConfig(), conversation_id="talk")
+        (bot_task,) = await app.tasks(session_id="talk.bot")
+    assert (ran, bot_task["status"]) == ([("Ann", 1)], "done")
+    assert [u.text for u in done.utterances if u.role == "BOT" and u.text] == ["Done."]
+
+
+async def test_a_participant_may_be_synchronous() -> None:
+    class Parrot:
+        def process(self, conversation: Conversation) -> BotOutput:
+            return BotOutput(action_type=BotOutputType.RESPONSE, text=conversation.utterances[-1].text.upper())
+
+    async with segue.open(":memory:") as app:
+        app.agents.participants.bots.register("parrot", lambda setting: Parrot())
+        talk = await converse(app, ConversationConfig(user_mode="scripted_user", script=["hi"], bot_mode="parrot"))
+    assert [u.text for u in talk.utterances[:2]] == ["hi", "HI"]
