@@ -56,7 +56,7 @@ WORDS: Mapping[str, str] = {
     "after the wait": "等待之后",
     "what was written so far was reasoning": "已写出的内容是推理过程",
     "a checkpoint is missing": "缺少一个检查点",
-    "its messages are none": "其中的消息无效",
+    "its messages cannot be read": "其中的消息无效",
     "it holds bytes that are no text": "其中有不是文本的字节",
     # columns
     "session": "会话",

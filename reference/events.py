@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from segue.core.deltas import Happening
+from segue.core.deltas import BaseEvent
 from segue.core.events import Delta, Phase, RoundEvent, TaskEvent
 
 from .tables import code, table
@@ -38,7 +38,7 @@ def describe_events() -> str:
     return "\n\n".join(parts)
 
 
-def _event(kind: type[Happening]) -> str:
+def _event(kind: type[BaseEvent]) -> str:
     own = [each for each in dataclasses.fields(kind) if each.name not in _IDS]
     rows = [(code(each.name), code(type_name(each.type)), _default(each)) for each in own]
     also = " with `phase`" if kind is Phase else ""

@@ -276,7 +276,7 @@ class App:
         return await self.tasks.find(text)
 
     async def resumable(self) -> list[Json]:
-        """Every task to resume, oldest first: paused, or `cut_off` by the end of its process."""
+        """Every task to resume, oldest first: paused, or `interrupted` by the end of its process."""
         return [found.json() for found in await self.tasks.resumable()]
 
     async def events(self, task_id: str, after: int = 0, limit: int | None = None) -> list[Json]:

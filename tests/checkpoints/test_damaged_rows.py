@@ -122,7 +122,7 @@ async def test_a_damaged_task_stops_no_list_and_its_session_goes_on(
         assert where in shown["error"]
         assert [thread["turns"] for thread in await app.threads()] == [1, 1]
         assert sound.threads[1] in await app.threads()
-        assert [(row["status"], row["cut_off"]) for row in await app.resumable()] == [("error", True)]
+        assert [(row["status"], row["interrupted"]) for row in await app.resumable()] == [("error", True)]
         if column not in ("task_id", "thread_id"):
             assert await app.task(sound.paused) == shown
             for stopped in (app.trace(sound.paused), app.resume(sound.paused), app.cancel(sound.paused)):

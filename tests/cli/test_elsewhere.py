@@ -82,7 +82,7 @@ def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
 ) -> None:
     process = begin(pages)
     for listing in ("tasks", "threads"):
-        assert [(row["status"], row["cut_off"]) for row in pages.rows(listing)] == [("running", False)]
+        assert [(row["status"], row["interrupted"]) for row in pages.rows(listing)] == [("running", False)]
         assert "interrupted" not in pages(listing).stdout.decode()
     process.kill()
     process.wait(SECONDS)
@@ -90,7 +90,7 @@ def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
     assert pages("chat", "hello", "--session", "s2").returncode == 0
     task_id = next(row["task_id"] for row in pages.rows("tasks") if row["thread_id"] == "s1")
     for listing in ("tasks", "threads"):
-        told = {row["thread_id"]: (row["status"], row["cut_off"], "hint" in row) for row in pages.rows(listing)}
+        told = {row["thread_id"]: (row["status"], row["interrupted"], "hint" in row) for row in pages.rows(listing)}
         assert told == {"s1": ("running", True, True), "s2": ("done", False, False)}
         *_, row, _, said, hint = pages(listing).stdout.decode().splitlines()
         assert "running (interrupted)" in row
@@ -99,7 +99,7 @@ def test_an_interrupted_task_is_listed_as_such_with_the_command_that_resumes_it(
     assert "running (interrupted)" in pages("trace", task_id).stdout.decode()
     assert pages("pause", task_id, *AGENTS).stdout.decode().startswith(f"Task {task_id} is paused. To resume it:")
     assert pages(*shlex.split(hint)[1:]).returncode == 0
-    assert not any(row["cut_off"] for row in pages.rows("tasks"))
+    assert not any(row["interrupted"] for row in pages.rows("tasks"))
 
 
 @pytest.mark.slow

@@ -329,7 +329,7 @@ def test_what_several_steps_ask_for_stands_in_each_of_them() -> None:
 
 
 def test_a_task_whose_process_is_gone_is_not_drawn_as_running() -> None:
-    shown = drawn([], [call("cut", "running", None)], status="running", cut_off=True)
+    shown = drawn([], [call("cut", "running", None)], status="running", interrupted=True)
     assert shown[0] == "task t  running (interrupted)"
     assert shown[4] == "? cut(n=1)  started, outcome unknown  1#1 #0"
 

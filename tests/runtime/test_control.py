@@ -236,7 +236,7 @@ async def test_closing_pauses_without_a_wish_and_a_wish_is_kept(database: Path) 
         asyncio.get_running_loop().call_later(0.1, counter.gate.set)
     async with segue.open(database) as second:
         (row,) = await second.resumable()
-        assert (row["task_id"], row["status"], row["wanted"], row["cut_off"]) == (task_id, "paused", None, False)
+        assert (row["task_id"], row["status"], row["wanted"], row["interrupted"]) == (task_id, "paused", None, False)
 
 
 async def test_a_task_in_another_process_is_followed_by_its_durable_events(app: App, other: App) -> None:

@@ -23,7 +23,7 @@ from .serving import Held, Served, chat, ending, follow, wait_until
 from .test_streams import from_last
 
 
-def cut_off(database: Path, agent_id: str = "a", wanted: str | None = None, status: str = "running") -> str:
+def interrupted(database: Path, agent_id: str = "a", wanted: str | None = None, status: str = "running") -> str:
     """A task whose process is gone, as it is in the database; returns its id."""
     task_id, now = str(uuid.uuid4()), time.time()
     values = (task_id, f"s-{task_id}", agent_id, "default", "react", "", status, "hello", now, now, wanted)
@@ -50,9 +50,9 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, held: Held) -> None:
-    ids = [cut_off(database) for _ in range(resuming.AT_ONCE + 3)]
-    lost, wanted = cut_off(database, "an-agent-that-is-gone"), cut_off(database, wanted="pause")
-    ids.append(cut_off(database, status="paused"))  # as a task is left that a storage error stopped
+    ids = [interrupted(database) for _ in range(resuming.AT_ONCE + 3)]
+    lost, wanted = interrupted(database, "an-agent-that-is-gone"), interrupted(database, wanted="pause")
+    ids.append(interrupted(database, status="paused"))  # as a task is left that a storage error stopped
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         for task_id in ids[::-1]:
             assert ending([form for _, form in follow(client, task_id)])["status"] == "done", "a stream waits for it"
@@ -63,7 +63,7 @@ def test_what_was_cut_off_goes_on_at_the_start_a_few_at_a_time(database: Path, h
 def test_what_is_cut_off_later_goes_on_then(database: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "LOOK_EVERY", 0.02)
     with Served(database, agents=[held.agent("a", from_last)]) as served, served.client() as client:
-        task_id = cut_off(database)
+        task_id = interrupted(database)
         wait_until(lambda: status(client, task_id) == "done")
 
 
@@ -71,7 +71,7 @@ def test_what_was_left_to_workers_that_are_gone_goes_on_here(
     database: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SqliteBackend, "workers", PollingWorkers(database))
-    task_id = cut_off(database, status="pending")
+    task_id = interrupted(database, status="pending")
     agents = [held.agent("a", from_last)]
     with Served(database, agents=agents) as served, served.client() as client:
         assert not served.service.resuming, "after one look, a worker may be about to start anew"
@@ -130,7 +130,7 @@ def test_a_conversation_goes_on_and_its_bots_session_with_it(
 
 
 def test_a_service_that_is_told_not_to_resumes_nothing(database: Path, held: Held) -> None:
-    task_id = cut_off(database)
+    task_id = interrupted(database)
     settings = ServerSettings(resume=False)
     with Served(database, settings, agents=[held.agent("a", from_last)]) as served, served.client() as client:
         assert ending([form for _, form in follow(client, task_id)])["status"] == "running"

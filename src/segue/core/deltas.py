@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening:
+class BaseEvent:
     """The ids that every event carries. `timestamp` is Unix time in seconds.
 
     `parent_id` is the round of a flow whose branch the event happened in, if there is one.
@@ -36,7 +36,7 @@ _IDS = frozenset({"type", "task_id", "trace_id", "step_id", "iteration", "parent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thinking(Happening):
+class Thinking(BaseEvent):
     """A piece of a thought. `attempt` counts the tries of the call that writes it."""
 
     type: Literal["thinking"] = "thinking"
@@ -46,7 +46,7 @@ class Thinking(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase(Happening):
+class Phase(BaseEvent):
     """A banner, whole: a phase of the work begins. It has the type of a thought, and `phase` besides."""
 
     type: Literal["thinking"] = "thinking"
@@ -57,7 +57,7 @@ class Phase(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Token(Happening):
+class Token(BaseEvent):
     """A piece of the answer."""
 
     type: Literal["token"] = "token"
@@ -77,7 +77,7 @@ class RestartReason(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttemptRestarted(Happening):
+class AttemptRestarted(BaseEvent):
     """What was streamed of this call so far is to be discarded: it starts again. `reason` may be a `RestartReason`."""
 
     type: Literal["attempt_restarted"] = "attempt_restarted"
@@ -87,7 +87,7 @@ class AttemptRestarted(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting(Happening):
+class Waiting(BaseEvent):
     """Nothing happens for a while: the endpoint asked for patience, or a person is asked."""
 
     type: Literal["waiting"] = "waiting"

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 from .deltas import AttemptRestarted as AttemptRestarted
-from .deltas import Happening as Happening
+from .deltas import BaseEvent as BaseEvent
 from .deltas import Phase as Phase
 from .deltas import RestartReason as RestartReason
 from .deltas import Thinking as Thinking
@@ -22,7 +22,7 @@ from .deltas import Waiting as Waiting
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskStarted(Happening):
+class TaskStarted(BaseEvent):
     """A message was taken on."""
 
     type: Literal["task_started"] = "task_started"
@@ -41,7 +41,7 @@ class ModeReason(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeSelected(Happening):
+class ModeSelected(BaseEvent):
     """A mode carries the task; `reason` is a `ModeReason`: whether it was asked for or picked."""
 
     type: Literal["mode_selected"] = "mode_selected"
@@ -50,7 +50,7 @@ class ModeSelected(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fallback(Happening):
+class Fallback(BaseEvent):
     """One mode gave up and another takes over: discard what was streamed of the answer."""
 
     type: Literal["fallback"] = "fallback"
@@ -60,7 +60,7 @@ class Fallback(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateChanged(Happening):
+class StateChanged(BaseEvent):
     """The task went from one status to another."""
 
     type: Literal["state_changed"] = "state_changed"
@@ -69,7 +69,7 @@ class StateChanged(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paused(Happening):
+class Paused(BaseEvent):
     """The task stopped at a boundary and can be resumed."""
 
     type: Literal["paused"] = "paused"
@@ -77,7 +77,7 @@ class Paused(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resumed(Happening):
+class Resumed(BaseEvent):
     """The task continues from where it stopped; `agent_changed` if its agent is not the one that it began with."""
 
     type: Literal["resumed"] = "resumed"
@@ -85,7 +85,7 @@ class Resumed(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cancelled(Happening):
+class Cancelled(BaseEvent):
     """The task was cancelled by a person; `partial` is what had been written of its answer."""
 
     type: Literal["cancelled"] = "cancelled"
@@ -93,7 +93,7 @@ class Cancelled(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steered(Happening):
+class Steered(BaseEvent):
     """A person added a message to the unfinished task."""
 
     type: Literal["steered"] = "steered"
@@ -101,7 +101,7 @@ class Steered(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotesTaken(Happening):
+class NotesTaken(BaseEvent):
     """The agent knows the messages that steer it from here on; `count` of them since the task began."""
 
     type: Literal["notes_taken"] = "notes_taken"
@@ -109,7 +109,7 @@ class NotesTaken(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApprovalRequested(Happening):
+class ApprovalRequested(BaseEvent):
     """Calls wait for a person before any of their batch runs: [{"index", "name", "arguments", …}]."""
 
     type: Literal["approval_requested"] = "approval_requested"
@@ -118,7 +118,7 @@ class ApprovalRequested(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApprovalGiven(Happening):
+class ApprovalGiven(BaseEvent):
     """A person decided.
 
     `verdicts` are [{"index", "verdict", "arguments"?, "original"?, "reason"?, "always"?, "only"?}].
@@ -129,7 +129,7 @@ class ApprovalGiven(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PermissionGranted(Happening):
+class PermissionGranted(BaseEvent):
     """A person allowed a tool of an agent from here on; `scope` is task or session.
 
     `tool` is its name, or with arguments a rule: `refund {"order_id": 17}`. `version` is the digest of the tool.
@@ -143,7 +143,7 @@ class PermissionGranted(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallPermitted(Happening):
+class CallPermitted(BaseEvent):
     """A call that needs approval ran without a question: its tool is allowed in this task or session (`scope`)."""
 
     type: Literal["call_permitted"] = "call_permitted"
@@ -153,7 +153,7 @@ class CallPermitted(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered(Happening):
+class Recovered(BaseEvent):
     """The newest checkpoints could not be read: the thread went back to an older one, which can."""
 
     type: Literal["recovered"] = "recovered"
@@ -162,7 +162,7 @@ class Recovered(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskComplete(Happening):
+class TaskComplete(BaseEvent):
     """The task ended; `status` is done or error, `result` the chat graph's result."""
 
     type: Literal["task_complete"] = "task_complete"
@@ -174,7 +174,7 @@ class TaskComplete(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecursionStart(Happening):
+class RecursionStart(BaseEvent):
     """A round of the ReAct machine begins."""
 
     type: Literal["recursion_start"] = "recursion_start"
@@ -182,7 +182,7 @@ class RecursionStart(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observe(Happening):
+class Observe(BaseEvent):
     """What the model saw in the last result."""
 
     type: Literal["observe"] = "observe"
@@ -190,7 +190,7 @@ class Observe(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thought(Happening):
+class Thought(BaseEvent):
     """The whole thought."""
 
     type: Literal["thought"] = "thought"
@@ -198,7 +198,7 @@ class Thought(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action(Happening):
+class Action(BaseEvent):
     """What the model decided to do."""
 
     type: Literal["action"] = "action"
@@ -207,7 +207,7 @@ class Action(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolCall(Happening):
+class ToolCall(BaseEvent):
     """A tool is about to run; `index` is the call's place in its recursion or step.
 
     `needs_approval` says that a person may have to approve a call of its batch first.
@@ -221,7 +221,7 @@ class ToolCall(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolResult(Happening):
+class ToolResult(BaseEvent):
     """A tool call ended: `result` is {"success": value} or {"error": text}, bounded; the whole is in the ledger."""
 
     type: Literal["tool_result"] = "tool_result"
@@ -233,7 +233,7 @@ class ToolResult(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCalled(Happening):
+class ModelCalled(BaseEvent):
     """A model call ended: tokens as the endpoint counted them (0 where it does not), cost where prices are known.
 
     `request` is the digest of the request. `reply` is what the model replied: {"text", "finish_reason", "tool_calls",
@@ -255,7 +255,7 @@ class ModelCalled(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanUpdate(Happening):
+class PlanUpdate(BaseEvent):
     """The plan was written or rewritten; `steps` are dicts of `Step`."""
 
     type: Literal["plan_update"] = "plan_update"
@@ -264,7 +264,7 @@ class PlanUpdate(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepUpdate(Happening):
+class StepUpdate(BaseEvent):
     """A step of the plan changed its status."""
 
     type: Literal["step_update"] = "step_update"
@@ -274,7 +274,7 @@ class StepUpdate(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundStart(Happening):
+class RoundStart(BaseEvent):
     """A round of a controller–executor flow begins; `iteration` numbers it. No limit is a `max_round` of 0."""
 
     type: Literal["round_start"] = "round_start"
@@ -283,7 +283,7 @@ class RoundStart(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchStart(Happening):
+class BranchStart(BaseEvent):
     """The controller chose a branch; a tool's branch is also a `tool_call`."""
 
     type: Literal["branch_start"] = "branch_start"
@@ -293,7 +293,7 @@ class BranchStart(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchEnd(Happening):
+class BranchEnd(BaseEvent):
     """A branch ended: `result` is {"success": value} or {"error": text}, bounded; `summary` goes to the logs."""
 
     type: Literal["branch_end"] = "branch_end"
@@ -304,7 +304,7 @@ class BranchEnd(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowEnd(Happening):
+class FlowEnd(BaseEvent):
     """A flow ended: `status` is finished or unfinished."""
 
     type: Literal["flow_end"] = "flow_end"
@@ -314,7 +314,7 @@ class FlowEnd(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionAsked(Happening):
+class QuestionAsked(BaseEvent):
     """The task waits for an answer, or for the results of `client_calls` {id, name, arguments} from its client."""
 
     type: Literal["question_asked"] = "question_asked"
@@ -324,7 +324,7 @@ class QuestionAsked(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionAnswered(Happening):
+class QuestionAnswered(BaseEvent):
     """A person answered."""
 
     type: Literal["question_answered"] = "question_answered"
@@ -333,7 +333,7 @@ class QuestionAnswered(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lifecycle(Happening):
+class Lifecycle(BaseEvent):
     """Progress of the lifecycle engine: `event_type` is an `EngineEventType`, `details` its data."""
 
     type: Literal["lifecycle"] = "lifecycle"
@@ -342,7 +342,7 @@ class Lifecycle(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Happening):
+class Answer(BaseEvent):
     """The whole answer."""
 
     type: Literal["answer"] = "answer"
@@ -350,7 +350,7 @@ class Answer(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorRaised(Happening):
+class ErrorRaised(BaseEvent):
     """Something failed; `final` says that the task ended with it."""
 
     type: Literal["error"] = "error"
@@ -362,7 +362,7 @@ class ErrorRaised(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uttered(Happening):
+class Uttered(BaseEvent):
     """A participant of a conversation spoke, called or answered a call: `utterance` is an `Utterance` as JSON."""
 
     type: Literal["utterance"] = "utterance"
@@ -370,7 +370,7 @@ class Uttered(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConversationEnd(Happening):
+class ConversationEnd(BaseEvent):
     """A conversation ended: `reason` is an `EndReason`, `usage` is by role, `took` in seconds."""
 
     type: Literal["conversation_end"] = "conversation_end"

@@ -37,7 +37,7 @@ from .sessions import check_session
 from .stops import STOP_SECONDS, Stops
 from .thread_state import state_at
 
-LOOKS = 5
+ATTEMPTS = 5
 """How often a request that came twice at once looks for what the other one began."""
 
 _NO_RESULT = frozenset({"__error__", "__interrupt__", "__resume__"})
@@ -92,7 +92,7 @@ class Control:
         try:
             return await begin()
         except TaskError as error:  # the same request may have come twice at once, and be about to be stored
-            for _ in range(LOOKS if key and isinstance(error, ThreadBusy) else 1):
+            for _ in range(ATTEMPTS if key and isinstance(error, ThreadBusy) else 1):
                 if begun := await self._begun(key):
                     return begun
                 await asyncio.sleep(LOOK_EVERY)
@@ -245,7 +245,7 @@ class Control:
                 raise TaskUnfinished(thread_id, last.task_id, last.status)
             await self._runner.end_cancelled(last)  # its process died before it could
         if last and last.status == TaskStatus.ERROR and not last.result:
-            await self._runner.leave_behind(last)
+            await self._runner.settle_task(last)
         elif state.tasks:  # a recovered session: else what its last steps wrote would be thrown away
             await _complete_step(self._runner, thread_id)
 

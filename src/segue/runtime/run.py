@@ -89,13 +89,13 @@ class Run:
             self.reply.discard(event)
 
 
-def look_at(run: asyncio.Task[Json]) -> None:
+def retrieve_error(run: asyncio.Task[Json]) -> None:
     """What a run raised was stored with its task, so that asyncio does not warn about it."""
     if not run.cancelled():
         run.exception()
 
 
-def knows(state: StateSnapshot, task_id: str) -> bool:
+def is_of_task(state: StateSnapshot, task_id: str) -> bool:
     """Whether the thread's newest checkpoint belongs to this task."""
     values = state.values or {}
     return task_id in (values.get("task_id"), (values.get("assignment") or {}).get("task_id"))
@@ -113,7 +113,7 @@ def message_of(row: Task) -> Given:
 
 def continued(state: StateSnapshot, row: Task) -> Given:
     """The message, if the graph does not have it yet, a person's answer, or None."""
-    if not knows(state, row.task_id):
+    if not is_of_task(state, row.task_id):
         return message_of(row)
     answer = row.answer
     if answer and any(question.id == answer["interrupt_id"] for question in state.interrupts):

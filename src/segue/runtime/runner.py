@@ -43,7 +43,7 @@ from .notices import REQUESTS, Notices
 from .observer import Hub, Observer
 from .projection import project
 from .relay import Relay
-from .run import LEASE_LOST, REQUESTED, Given, Run, continued, knows, look_at, message_of, question_of
+from .run import LEASE_LOST, REQUESTED, Given, Run, continued, is_of_task, message_of, question_of, retrieve_error
 from .thread_state import state_at
 
 logger = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Runner:
             begun = True
             run = self._runs[row.task_id] = Run(row, fence, self.capacity.reserve())
             run.task = asyncio.create_task(self._run(run), name=f"task {row.task_id}")
-            run.task.add_done_callback(look_at)
+            run.task.add_done_callback(retrieve_error)
             if self._watching is None or self._watching.done():
                 self._watching = asyncio.create_task(self._watch(), name="watch")
             return run.task
@@ -213,10 +213,10 @@ class Runner:
         with self.notices.about(REQUESTS) as notice:
             while self._runs:
                 with suppress(DatabaseUnavailable):
-                    await self._obey()
+                    await self._apply_requests()
                 await notice.wait()
 
-    async def _obey(self) -> None:
+    async def _apply_requests(self) -> None:
         for task_id, what in (await self.tasks.requested(self._runs)).items():
             run = self.run_of(task_id)
             if run and what == "cancel":
@@ -229,7 +229,7 @@ class Runner:
     async def _run(self, run: Run) -> Json:
         thread_id, fence = run.row.thread_id, run.fence
         try:
-            return await self._carry(run)
+            return await self._execute(run)
         finally:
             self.capacity.release(run.place)
             try:
@@ -241,7 +241,7 @@ class Runner:
                 del self._runs[run.row.task_id]
                 self.hub.end(run.row.task_id)
 
-    async def _carry(self, run: Run) -> Json:
+    async def _execute(self, run: Run) -> Json:
         """Run the graph to its end or to a boundary, and keep what it came to."""
         try:
             await self._enter(run)
@@ -364,7 +364,7 @@ class Runner:
         else:
             self.saver.keep_reads(row.thread_id)  # the graph goes on from the same state
             state = await state_at(self.graph, thread_config(row.thread_id))
-            if knows(state, row.task_id) and not state.tasks and state.values.get("result"):
+            if is_of_task(state, row.task_id) and not state.tasks and state.values.get("result"):
                 return {"result": state.values["result"]}
             given = continued(state, row)
         out: Json = await self.graph.ainvoke(
@@ -415,12 +415,12 @@ class Runner:
 
     async def end_cancelled(self, row: Task, partial: str = "") -> Json:
         """Cancel a task whose thread is leased and that does not run any more; what it did stays in the history."""
-        result = await self.leave_behind(row, partial)
+        result = await self.settle_task(row, partial)
         ended = [Cancelled(task_id=row.task_id, partial=partial)]
         await self.move(row, TaskStatus.CANCELLED, result=result, events=ended)
         return result
 
-    async def leave_behind(self, row: Task, partial: str = "") -> Json:
+    async def settle_task(self, row: Task, partial: str = "") -> Json:
         """Put what a task did into its thread's history, so that the thread can take another message."""
         row = await self.tasks.get(row.task_id)
         fence = self.saver.fence(row.thread_id)
@@ -438,7 +438,7 @@ class Runner:
         result = cancelled_result(row, partial, calls, unknown, known, agent.budget if agent else Budget())
         config = thread_config(row.thread_id)
         state = await state_at(self.graph, config)
-        if knows(state, row.task_id):  # else the thread has gone on, or the task never began
+        if is_of_task(state, row.task_id):  # else the thread has gone on, or the task never began
             await close_turn(self.graph, config, state, row, calls, partial, result)
         return result
 

@@ -27,15 +27,15 @@ Rows = list[Json]
 
 @dataclass(frozen=True)
 class ResumableTask:
-    """A task to resume, and its last owner; `cut_off` if the end of its process interrupted it, else it is paused."""
+    """A task to resume, and its last owner; `interrupted` by the end of its process, or else paused."""
 
     task: Task
     owner: str
-    cut_off: bool
+    interrupted: bool
 
     def json(self) -> Json:
         """The public form: the task's fields beside the others."""
-        return {**self.task.json(), "owner": self.owner, "cut_off": self.cut_off}
+        return {**self.task.json(), "owner": self.owner, "interrupted": self.interrupted}
 
 
 class Tasks:
@@ -108,7 +108,7 @@ class Tasks:
             if lives(owner) or row.requested == "cancel" or await self._stream.dispatch.awaits_worker(row):
                 continue
             if not await is_bot_session(tasks, row.thread_id):
-                found.append(ResumableTask(row, owner, cut_off=row.status != TaskStatus.PAUSED))
+                found.append(ResumableTask(row, owner, interrupted=row.status != TaskStatus.PAUSED))
         return found
 
     async def question(self, task_id: str) -> Json:

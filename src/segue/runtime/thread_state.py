@@ -29,7 +29,7 @@ async def state_at(
     except _UNFIT as error:
         raise DamagedCheckpoint(thread_id, f"its values do not fit: {type(error).__name__}") from error
     if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
-        raise DamagedCheckpoint(thread_id, "its messages are none")
+        raise DamagedCheckpoint(thread_id, "its messages cannot be read")
     return state
 
 

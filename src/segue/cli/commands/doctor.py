@@ -225,7 +225,7 @@ def _left_tasks(settings: Settings, language: Language) -> Iterator[Finding]:
 
     async def found() -> Sequence[list[str]]:
         async with open_app(settings.database, dispatch="never") as app:
-            interrupted = [each.task.task_id for each in await app.tasks.resumable() if each.cut_off]
+            interrupted = [each.task.task_id for each in await app.tasks.resumable() if each.interrupted]
             waiting = [task.task_id for task in await app.tasks.waiting_for_worker()]
         return interrupted, [task_id for task_id in waiting if task_id not in interrupted]
 

@@ -70,15 +70,15 @@ def tasks(
 
 
 async def _with_interruption(opened: "App", settings: Settings, rows: "Sequence[Task | Thread]") -> "list[Json]":
-    """The rows with `cut_off`, whether a task counts as running though its process is gone, and then a `hint`."""
+    """The rows with `interrupted`, whether a task counts as running though its process is gone, and then a `hint`."""
     unfinished = await opened.tasks.resumable() if any(row.status in ACTIVE for row in rows) else ()
-    gone = {each.task.thread_id: each.task.task_id for each in unfinished if each.cut_off}
+    gone = {each.task.thread_id: each.task.task_id for each in unfinished if each.interrupted}
 
     def interruption(row: "Task | Thread") -> "Json":
         task_id = gone.get(row.thread_id)
         if row.status not in ACTIVE or task_id is None or getattr(row, "task_id", task_id) != task_id:
-            return {"cut_off": False}
-        return {"cut_off": True, "hint": task_command(settings, "resume", task_id)}
+            return {"interrupted": False}
+        return {"interrupted": True, "hint": task_command(settings, "resume", task_id)}
 
     return [{**row.json(), **interruption(row)} for row in rows]
 

@@ -95,12 +95,12 @@ class Conversation:
         seen = known.events if known and known.task.task_id == task.task_id else []
         self._begin(task, seen)
         after = max((event.seq for event in seen), default=0)
-        return await self._carry(task.task_id, self.app.follow(task.task_id, after))
+        return await self._show_turn(task.task_id, self.app.follow(task.task_id, after))
 
     async def show(self, task: Task) -> Turn:
         """Show a task that was begun, from its first event."""
         self._begin(task, [])
-        return await self._carry(task.task_id, self.app.follow(task.task_id))
+        return await self._show_turn(task.task_id, self.app.follow(task.task_id))
 
     async def resume(self, task_id: str) -> Turn:
         """Resume a task and show what follows; a waiting one asks its question again."""
@@ -118,14 +118,14 @@ class Conversation:
         if trace:
             return await self._go_on(trace, events)
         first = await anext(events, None)  # an answer that does not fit leaves the view as it is
-        return await self._carry(task_id, _with_first(first, events))
+        return await self._show_turn(task_id, _with_first(first, events))
 
     async def _go_on(self, trace: TaskTrace, events: AsyncIterator[Event]) -> Turn:
         first = await anext(events, None)
         task = trace.task
         self._begin(replace(task, model=self.settings.model or task.model), trace.events)
         self._show_answer_of(trace.events)
-        return await self._carry(task.task_id, _with_first(first, events))
+        return await self._show_turn(task.task_id, _with_first(first, events))
 
     def _show_answer_of(self, events: Sequence[Event]) -> None:
         """Show an answer that was written before the task stopped: it does not come again."""
@@ -186,7 +186,7 @@ class Conversation:
     def _language(self, task: Task) -> Language:
         return self.settings.language_for(task.message)
 
-    async def _carry(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
+    async def _show_turn(self, task_id: str, events: AsyncIterator[Event]) -> Turn:
         view = self._shown()
         began = time.monotonic()
         paused = False
@@ -214,7 +214,7 @@ class Conversation:
         if following := self.following:
             self.following = None
             self._begin(following, [])
-            return await self._carry(following.task_id, self.app.follow(following.task_id))
+            return await self._show_turn(following.task_id, self.app.follow(following.task_id))
         return turn
 
     @contextmanager

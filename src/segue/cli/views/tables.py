@@ -38,7 +38,7 @@ def when(seconds: float) -> str:
 def status_text(row: Mapping[str, Any], language: str) -> Text:
     """The status of a task or of a session's latest one."""
     status = word(printable(row["status"]), language)
-    if row.get("cut_off"):
+    if row.get("interrupted"):
         return Text(sentence("interrupted", language, status=status), style="bold yellow")
     return Text(status, style=_STATUS.get(row["status"], ""))
 
@@ -176,7 +176,7 @@ def _mode(row: Mapping[str, Any]) -> str:
 
 def _print_hints(console: Console, rows: Iterable[Mapping[str, Any]], language: str) -> None:
     """Print the commands that resume interrupted tasks."""
-    if hints := [row["hint"] for row in rows if row["cut_off"]]:
+    if hints := [row["hint"] for row in rows if row["interrupted"]]:
         console.print(Text(f"\n{sentence('interrupted_tasks', language)}", style="yellow"))
         for hint in hints:
             console.print(Text(f"  {printable(hint)}"), soft_wrap=True)

@@ -331,7 +331,7 @@ def add_ledger(root: Tree, trace: Mapping[str, Any], signs: Signs, language: str
     calls: Sequence[Call] = trace["calls"]
     counted = sentence("ledger_one" if len(calls) == 1 else "ledger", language, n=len(calls))
     ledger = root.add(Text(counted, style="bold"))
-    under_way = trace["task"]["status"] in ACTIVE and not trace["task"].get("cut_off")
+    under_way = trace["task"]["status"] in ACTIVE and not trace["task"].get("interrupted")
     for call in calls:
         ledger.add(_entry(call, trace["events"], under_way, signs, language))
 
