@@ -178,7 +178,7 @@ class State(Protocol):
         ...
 
     def whole(self, thread_id: str, value: Stored) -> Stored:
-        """A stored value of a thread by itself, without the key's checksum and not compressed.
+        """A stored value of a thread by itself, not compressed.
 
         Raises:
             Undecodable

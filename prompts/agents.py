@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 ERRORS: Mapping[str, str] = {
+    "The field '{name}' holds {count} calls: change them in their places.": "字段“{name}”有 {count} 个调用：请就地改。",
     "The agents file {file} holds no [[agent]] table.": "智能体文件 {file} 中没有 [[agent]] 表。",
     "The agents file {file} has more than one agent '{name}': rename one.": (
         "智能体文件 {file} 中有多个名为“{name}”的智能体：请重命名其中一个。"

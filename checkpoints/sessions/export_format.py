@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from segue.core.errors import InvalidExport
 from segue.core.records import Call, StoredEvent, Task, read
+from segue.core.task_status import OPEN
 
 from ..ports import Stored
 from ..state.checkpoint_ids import is_plausible
@@ -20,11 +21,11 @@ from ..state.serializer import CheckedSerializer
 from .new_ids import UUID, is_id
 
 FORMAT = "segue.thread"
-VERSION = 1
+VERSION = 2
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
-# `json` and `pickle` would let a document choose what is called when it is read.
 _CHECKSUM = "+crc32:"
 """Before the CRC-32 of the bytes."""
+# `json` and `pickle` would let a document choose what is called when it is read.
 _KINDS = ("msgpack", "null", "bytes", "bytearray")
 
 _LOCAL: Final[Mapping[str, Any]] = {
@@ -145,7 +146,7 @@ def read_document(portable: Any) -> Document:
         raise InvalidExport("it is no exported session")
     version = portable.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise InvalidExport(f"its version is {version!r} and this Segue reads version {VERSION}")
+        raise InvalidExport(f"its version is {version!r} and this Segue reads versions 1 to {VERSION}")
     try:
         form = _Form.model_validate(dict(portable))
     except ValidationError as error:
@@ -160,6 +161,8 @@ def read_document(portable: Any) -> Document:
         _records(Call, "calls", form.calls),
         form.state,
     )
+    if version < VERSION and any(task.status in OPEN for task in document.tasks):
+        raise InvalidExport("it holds an unfinished task of an earlier version: end the task there")
     _check_tasks(document)
     _check_events(document)
     if document.state:

@@ -20,7 +20,6 @@ _BRANCH = "branch:to:"
 """How LangGraph's channels begin that make a node run next."""
 _SENT = "__pregel_tasks"
 """LangGraph's channel of nodes that are sent their own input."""
-"""100-nanosecond intervals from the epoch of UUIDs to that of Unix."""
 
 _SERDE = CheckedSerializer(allowed_msgpack_modules=[])
 

@@ -212,7 +212,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not ("leases" in tables or (version == 0 and tables <= _LANGGRAPH_TABLES)):
+    if not (("leases" in tables and version > 0) or (version == 0 and tables <= _LANGGRAPH_TABLES)):
         raise DatabaseUnavailable(
             "The database {path} belongs to another program: name a new file with --db.", path=path
         )

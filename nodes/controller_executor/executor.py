@@ -23,11 +23,13 @@ def executor(config: FlowConfig) -> FlowNode:
         work = flow_context(runtime, config)
         call = state["call"] or {}
         runner = runner_of(state, work, config)
+        if call.get("awaited"):
+            return {"call": runner.client_results([call])[0]}
         if decision := await runner.decide([call]):
             (decided,), given = decision
             return {"call": decided, "events": announce(*given)}
-        if brought := runner.client_results([call]):
-            return {"call": brought[0]}
+        if awaiting := runner.awaiting([call]):
+            return {"call": awaiting[0]}
         (ran,) = done = await runner.run([call])
         entry = runner.entry(ran)
         old = tuple(Step(**step) for step in state["steps"])

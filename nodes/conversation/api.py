@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from segue.core.agent_digest import tool_digest
 from segue.core.approval import Verdict
@@ -68,12 +69,16 @@ async def _carried_out(
     tool = participant.tools.get(call.action) if isinstance(participant, RunsTools) else None
     if tool is not None and tool.needs_approval:
         verdict = _verdict(conversation, call, tool)
-        call = replace(call, approval=verdict.verdict, action_input=verdict.arguments or call.action_input)
+        call = replace(call, approval=verdict.verdict, action_input=_chosen(verdict, call))
         if verdict.verdict == "reject":
             why = phrase("rejected", language, tool=call.action, why=because(verdict.reason, language))
             return call, APIOutput(status_code=REJECTED, data=why), APPROVAL
         conversation = replace(conversation, utterances=(*conversation.utterances[:-1], call))
     return call, await output_of(participant, conversation), ""
+
+
+def _chosen(verdict: Verdict, call: Utterance) -> dict[str, Any]:
+    return call.action_input if verdict.arguments is None else verdict.arguments
 
 
 def _verdict(conversation: Conversation, call: Utterance, tool: Tool) -> Verdict:

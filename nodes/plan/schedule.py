@@ -131,7 +131,8 @@ def _spent(state: PlanState, work: NodeContext) -> bool:
 
 def _wave(chosen: Sequence[Step], state: PlanState) -> tuple[list[PlannedCall], list[dict[str, Any]]]:
     """The calls of the chosen steps with their resolved arguments, and those whose references lead nowhere."""
-    results = {o["step_id"]: o["result"]["success"] for o in state["outcomes"] if "success" in o["result"]}
+    ran = [(outcome["step_id"], CallResult.of(outcome["result"])) for outcome in state["outcomes"]]
+    results = {step_id: result.value for step_id, result in ran if result.success}
     wave: list[PlannedCall] = []
     broken: list[dict[str, Any]] = []
     for step in chosen:

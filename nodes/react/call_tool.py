@@ -26,11 +26,13 @@ async def call_tool(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
     """
     work = node_context(runtime)
     runner = runner_of(state, work)
+    if state["calls"][0].get("awaited"):
+        return {"calls": runner.client_results(state["calls"])}
     if decision := await runner.decide(state["calls"]):
         calls, given = decision
         return {"calls": calls, "events": announce(*given)}
-    if (brought := runner.client_results(state["calls"])) is not None:
-        return {"calls": brought}
+    if awaiting := runner.awaiting(state["calls"]):
+        return {"calls": awaiting}
     spent = state["tool_calls"] >= work.agent.budget.tool_calls
     group = state["calls"] if spent else runner.next_group(state["calls"])
     ran = await runner.run(group)

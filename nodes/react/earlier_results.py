@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from segue.core.calls import CallResult
 from segue.core.records import Call
 from segue.core.tools import CallKey, Ledger
 
@@ -29,14 +30,15 @@ class EarlierResult:
     @property
     def line(self) -> str:
         """How the list of results shows it."""
-        state = "error" if "error" in self.outcome else "ok"
+        state = "ok" if CallResult.of(self.outcome).success else "error"
         arguments = truncate(as_json(self.arguments), ARGUMENT_CHARS)
         return f"{self.ref} {self.name} {arguments} {state}, {len(text_of(self.outcome))} characters"
 
 
 def text_of(outcome: Mapping[str, Any]) -> str:
     """A result's text, or its value as JSON."""
-    value = outcome.get("error", outcome.get("success"))
+    result = CallResult.of(outcome)
+    value = result.value if result.success else result.error
     return value if isinstance(value, str) else as_json(value)
 
 

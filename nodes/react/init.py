@@ -2,6 +2,8 @@
 
 from typing import Any, cast
 
+from segue.core.calls import CallResult
+
 from ..shared.channels import replaced
 from ..shared.context import NodeRuntime
 from ..shared.task import additions, begin
@@ -30,6 +32,7 @@ async def init(state: ReactState, runtime: NodeRuntime) -> ReactUpdate:
 
 def _before(done: list[dict[str, Any]]) -> dict[str, Any]:
     """What another mode did for the task, as a record before the first round."""
-    failed = "\n".join(f"{call['name']}: {call['result']['error']}" for call in done if "error" in call["result"])
+    results = [(call["name"], CallResult.of(call["result"])) for call in done]
+    failed = "\n".join(f"{name}: {result.error}" for name, result in results if not result.success)
     kept = {"iteration": 0, "trace_id": "", "action_type": "CALL_TOOL", "observe": "", "thought": "", "output": {}}
     return {**kept, "results": done, "error": failed}

@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from segue.core.calls import PendingCall
+from segue.core.calls import CallResult, PendingCall
 from segue.core.decision import ActionType, Decision
 from segue.core.events import ToolCall
 from segue.core.plan import Step
@@ -77,19 +77,21 @@ def _repaired(state: ReactState, decision: Decision) -> str:
     if decision.action_type is not ActionType.REMEND or not state["records"]:
         return ""
     results = state["records"][-1]["results"]
-    return next((o.get("step_id", "") for o in results if "error" in o["result"]), "")
+    return next((o.get("step_id", "") for o in results if not CallResult.of(o["result"]).success), "")
 
 
 def runner_of(state: ReactState, work: NodeContext) -> CallRunner:
     """What runs the calls of this recursion."""
     recalls = any(call["name"] == "recall" for call in state["calls"])
+    tools = tools_at_hand(state, work) if recalls else work.tools
     return CallRunner(
         work,
-        tools_at_hand(state, work) if recalls else work.tools,
+        tools,
         state["task_id"],
         state["language"],
         ids_of(state),
         lambda call: refusal(call, state, work.agent.budget.tool_calls),
+        own=tools.keys() - work.tools.keys(),
     )
 
 

@@ -19,7 +19,7 @@ from segue.tools.calls.context import idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated
-from .client_calls import with_client_results, with_result
+from .client_calls import marked, with_client_results, with_result
 from .context import NodeContext
 from .prompt_budget import truncate_result
 from .tool_messages import kept, recall_ref
@@ -50,7 +50,8 @@ class CallRunner:
     """Takes the calls of a round, a wave or a branch from the decision to their results.
 
     `ids` are what each of its events carries. `refuse` gives the result of a call that must not run; it is not asked
-    about either. `shown` names further fields of a call that a question shows.
+    about either. `shown` names further fields of a call that a question shows. `own` names the tools of the graph,
+    which read its state: they run here, whatever the executor.
     """
 
     work: NodeContext
@@ -60,6 +61,7 @@ class CallRunner:
     ids: Mapping[str, Any]
     refuse: Callable[[PendingCall], CallResult | None] = nothing_refused
     shown: Sequence[str] = ()
+    own: Collection[str] = ()
 
     async def decide(self, calls: Sequence[PendingCall]) -> tuple[list[PendingCall], list[Durable]] | None:
         """Have a person decide about the calls that need it: the graph is interrupted until they have.
@@ -91,12 +93,17 @@ class CallRunner:
         verdict = verdicts.get(call["index"])
         return decided(call, verdict, self.task_id, self.tools[call["name"]]) if verdict else call
 
-    def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall] | None:
-        """Have the task's client carry out the first calls, if they are its own: the graph is interrupted meanwhile.
+    def awaiting(self, calls: Sequence[PendingCall]) -> list[PendingCall] | None:
+        """The calls, the first ones marked that the client carries out; None if the first one is not the client's.
 
-        Returns the calls with the results that it sent; None if the first one is not the client's.
+        They are asked for when the node runs next, where nothing else interrupts the graph: LangGraph pairs answers
+        with interrupts by their order.
         """
-        return with_client_results(calls, self.tools, self.refuse)
+        return marked(calls, self.tools, self.refuse)
+
+    def client_results(self, calls: Sequence[PendingCall]) -> list[PendingCall]:
+        """The calls with the results of the marked ones that the client sent: the graph is interrupted until then."""
+        return with_client_results(calls, self.tools)
 
     def next_group(self, calls: Sequence[PendingCall]) -> Sequence[PendingCall]:
         """The calls that run next, with a boundary behind them where a pause can be taken."""
@@ -110,8 +117,8 @@ class CallRunner:
     def undecided(self, call: PendingCall) -> bool:
         """Whether the call's tool needs approval and has no decision yet."""
         tool = self.tools.get(call["name"])
-        decided = "rejected" in call or approved(call, self.task_id, tool)
-        return tool is not None and not decided and self._executor.needs_approval(tool)
+        has_verdict = "rejected" in call or approved(call, self.task_id, tool)
+        return tool is not None and not has_verdict and self._executor.needs_approval(tool)
 
     async def run(self, calls: Sequence[PendingCall]) -> list[FinishedCall]:
         """The calls with their results, in their order; they run at the same time."""
@@ -163,7 +170,8 @@ class CallRunner:
             trace_id=self.ids.get("trace_id", ""),
             user_id=self.work.context.user_id,
         )
-        result, seconds = await run_once(self._executor, self.work.services.ledger, execution)
+        executor = TOOLS if name in self.own else self._executor
+        result, seconds = await run_once(executor, self.work.services.ledger, execution)
         return FinishedCall(call, result, True, seconds, permission)
 
     async def _grants(self, calls: Sequence[PendingCall]) -> Sequence[Grant]:

@@ -5,34 +5,45 @@ from dataclasses import replace
 
 from segue.core.calls import CallResult, PendingCall
 from segue.core.tools import Tool
-from segue.tools.adapters.client import ClientTool, ask_client, client_call
+from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
 from segue.tools.bound_tool import BadArguments
 from segue.tools.calls.context import idempotency_key
 
 
-def with_client_results(
+def marked(
     calls: Sequence[PendingCall], tools: Mapping[str, Tool], refuse: Callable[[PendingCall], CallResult | None]
 ) -> list[PendingCall] | None:
-    """The calls with the results that the client sends of the first ones, which wait together for them.
-
-    The graph is interrupted until it has sent at least one. None if the first call is not the client's.
-    """
-    asked: list[tuple[PendingCall, ClientTool]] = []
+    """The calls, the first ones marked that wait together for the client; None if the first one is not the client's."""
+    count = 0
     for call in calls:
         tool = tools.get(call["name"])
         if not isinstance(tool, ClientTool) or "brought" in call or refuse(call) or not _fits(call, tool):
             break
-        asked.append((call, tool))
+        count += 1
         if not tool.parallel:
             break
-    if not asked:
-        return None
-    forms = [client_call(_id(call), call["name"], call["arguments"]) for call, _ in asked]
-    results = ask_client(forms, asked[0][1].language)
-    return [
-        {**call, "brought": {call_id: results[call_id]}} if (call_id := _id(call)) in results else call
-        for call in calls
-    ]
+    waiting: list[PendingCall] = [{**call, "awaited": True} for call in calls[:count]]
+    return [*waiting, *calls[count:]] if waiting else None
+
+
+def with_client_results(calls: Sequence[PendingCall], tools: Mapping[str, Tool]) -> list[PendingCall]:
+    """The calls with the results that the client sends of the marked ones.
+
+    The graph is interrupted until it has sent at least one; the others are asked for again.
+    """
+    asked = [call for call in calls if call.get("awaited")]
+    first = tools[asked[0]["name"]]
+    assert isinstance(first, ClientTool)
+    forms = [client_call(_id(call), call["name"], call["arguments"]) for call in asked]
+    results = ask_client(forms, first.language)
+    return [_answered(call, results) for call in calls]
+
+
+def _answered(call: PendingCall, results: Results) -> PendingCall:
+    rest: PendingCall = {**call}
+    if rest.pop("awaited", False) and (call_id := _id(call)) in results:
+        return {**rest, "brought": {call_id: results[call_id]}}
+    return rest
 
 
 def with_result(tools: Mapping[str, Tool], call: PendingCall) -> Mapping[str, Tool]:

@@ -7,6 +7,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from segue.core.attachments import ATTACHMENTS, naming
+from segue.core.calls import CallResult
 from segue.core.errors import InvalidMessage
 from segue.core.events import Answer, Durable, ErrorRaised, TaskComplete
 from segue.prompts.language import language_of
@@ -160,8 +161,8 @@ def before_objective(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 def unfinished(outcomes: Sequence[Mapping[str, Any]], why: str, language: str) -> str:
     """The answer of a task that ends early: why it does, and a line for each successful call."""
-    succeeded = [o for o in outcomes if "success" in o["result"]]
-    lines = [f"- {o['name']}: {truncate(as_json(o['result']['success']), FOUND_CHARS)}" for o in succeeded]
+    results = [(outcome["name"], CallResult.of(outcome["result"])) for outcome in outcomes]
+    lines = [f"- {name}: {truncate(as_json(r.value), FOUND_CHARS)}" for name, r in results if r.success]
     found = "\n".join(lines) or phrase("nothing_found", language)
     return phrase("unfinished", language, why=why, found=found)
 

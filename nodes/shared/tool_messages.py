@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from segue.core.calls import CallResult
 from segue.core.tools import CallKey, Ledger
 
 from .prompt_budget import KEPT_CHARS, as_json, ref_of, truncate_result
@@ -46,13 +47,14 @@ def exchange(thought: str, calls: Sequence[Settled]) -> list[AnyMessage]:
 
 
 def _result(call: Settled) -> ToolMessage:
-    value = call.result["error"] if "error" in call.result else call.result["success"]
+    result = CallResult.of(call.result)
+    value = result.value if result.success else result.error
     place = {"ref": recall_ref(call.key), "key": asdict(call.key)} if call.key else {}
     text = value if isinstance(value, str) else as_json(value)
     return ToolMessage(
-        f"{text}\n\n{call.result['repeated']}" if "repeated" in call.result else text,
+        f"{text}\n\n{result.note}" if result.note else text,
         tool_call_id=call.call_id,
-        status="error" if "error" in call.result else "success",
+        status="success" if result.success else "error",
         additional_kwargs=place,
     )
 

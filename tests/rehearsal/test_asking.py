@@ -22,7 +22,7 @@ ran: list[tuple[str, int]] = []
 
 
 @tool(needs_approval=True)
-def pay(to: str, amount: int = 1) -> str:
+def pay(to: str = "Nobody", amount: int = 1) -> str:
     """Pay somebody."""
     ran.append((to, amount))
     return "paid"
@@ -57,10 +57,13 @@ async def test_the_configuration_decides_where_the_user_is_no_person(
     assert result.get("rejected", False) is (approvals == "reject")
 
 
-async def test_a_question_reaches_the_person_whose_edit_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("changed", "paid"), [({"to": "Ann", "amount": 2}, ("Ann", 2)), ({}, ("Nobody", 1))])
+async def test_a_question_reaches_the_person_whose_edit_counts(
+    tmp_path: Path, changed: dict[str, Any], paid: tuple[str, int]
+) -> None:
     ran.clear()
     asked: list[dict[str, Any]] = []
-    edit = [{"index": 0, "verdict": "edit", "arguments": {"to": "Ann", "amount": 2}}]
+    edit = [{"index": 0, "verdict": "edit", "arguments": changed}]
 
     async def person(question: dict[str, Any]) -> Any:
         asked.append(question)
@@ -73,7 +76,7 @@ async def test_a_question_reaches_the_person_whose_edit_counts(tmp_path: Path) -
         conversation = await converse(app, config(**fields), conversation_id="talk", person=person)
     (approval,) = [question for question in asked if question["kind"] == "approval"]
     assert approval["calls"][0]["arguments"] == {"to": "Ann", "amount": 1}
-    assert (ran, conversation.results[0].approval) == ([("Ann", 2)], "edit")
+    assert (ran, conversation.results[0].approval) == ([paid], "edit")
     assert conversation.ending
 
 

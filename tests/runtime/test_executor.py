@@ -138,3 +138,14 @@ async def test_the_tools_of_a_flow_are_those_of_the_api(tmp_path: Path) -> None:
     async with segue.open(tmp_path / "segue.db", agents=[bot], modes={"desk": desk}) as app:
         conversation = await converse(app, config)
     assert ([u.data for u in conversation.results], ran) == (["seen here"], ["x"])
+
+
+async def test_recall_reads_the_tasks_own_state_whatever_the_executor(tmp_path: Path) -> None:
+    elsewhere = Elsewhere()
+    script = [call_tool(LOOK), call_tool(("recall", {"ref": ""})), answer("done")]
+    async with segue.open(tmp_path / "segue.db") as app:
+        app.register(Agent(agent_id="a", model=ScriptedChatModel(script), tools=(look,)), elsewhere)
+        done = await app.ask("go", agent="a", mode="react")
+        results = [e["data"]["result"] for e in await app.events(done["task_id"]) if e["type"] == "tool_result"]
+    assert elsewhere.made == [LOOK]
+    assert "look" in str(results[1]["success"])

@@ -52,7 +52,7 @@ class Shape:
 
     `model` reads the arguments that `schema` describes. `fields` maps each parameter to its field: a parameter may be
     called `schema` or `copy`, a field may not. `always` are passed though they are not given, `config` is what gets the
-    RunnableConfig and `context` what gets the CallContext. `hidden` are the defaults that the schema cannot hold.
+    RunnableConfig and `context` what gets the CallContext. `hidden` are the defaults that the schema does not show.
     """
 
     model: type[BaseModel]
@@ -201,11 +201,21 @@ def _shape_of(name: str, source: Function) -> Shape:
     fields = {parameter: f"value_{place}" for place, parameter in enumerate(shown)}
     model, schema = _model(name, shown, fields)
     hidden = {
-        parameter: to_jsonable_python(default, fallback=str)
+        parameter: _json_of(default)
         for parameter, (_, default) in shown.items()
-        if not (default is ... or isinstance(default, FieldInfo) or "default" in schema["properties"][parameter])
+        if "default" not in schema["properties"][parameter] and _json_of(default) is not None
     }
     return Shape(model, schema, fields, frozenset(always), tuple(positional), config, context, hidden)
+
+
+def _json_of(default: Any) -> Any:
+    """A default as JSON; None where there is none, or no form that is the same in every process."""
+    if default is ... or isinstance(default, FieldInfo):
+        return None
+    try:
+        return to_jsonable_python(default)
+    except ValueError:
+        return None
 
 
 def refused_injection(tool: str, parameter: str) -> ConfigurationError:

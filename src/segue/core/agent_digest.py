@@ -1,9 +1,11 @@
 """Digests of the definitions of agents and of tools."""
 
 import json
+import sys
 from collections.abc import Iterable
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from .agents import Agent
@@ -37,9 +39,18 @@ def tool_digest(tool: Tool) -> str:
     origin = getattr(tool, "origin", None)
     while isinstance(origin, partial):
         origin = origin.func
-    source = [getattr(origin, name, "") for name in ("__module__", "__qualname__")]
+    source = [_module_of(origin), getattr(origin, "__qualname__", "")]
     definition = {**_described(tool), "source": source, "defaults": tool.spec.get("segue", {}).get("defaults", {})}
     return sha256(json.dumps(definition, sort_keys=True, default=str).encode()).hexdigest()[:LENGTH]
+
+
+def _module_of(origin: Any) -> str:
+    """The last part of the module's name; a module that is run as a script has its file's."""
+    name = str(getattr(origin, "__module__", ""))
+    if name == "__main__":
+        main = sys.modules["__main__"]
+        name = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", "") or "").stem
+    return name.rpartition(".")[2]
 
 
 def _described(tool: Tool) -> dict[str, Any]:

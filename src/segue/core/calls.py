@@ -31,8 +31,10 @@ class PendingCall(TypedDict, total=False):
     """The arguments before a person's edit."""
     rejected: str
     """Set once a person rejected it: why."""
+    awaited: bool
+    """Set while the task's client has to carry it out."""
     brought: dict[str, str | None]
-    """The result that the task's client sent, by the call's id."""
+    """The result that the client sent, by the call's id."""
 
 
 class CallStatus(StrEnum):

@@ -314,9 +314,10 @@ class ReplyStream:
 
     def _discard(self, event: AttemptRestarted | Fallback | Resumed) -> Iterator[Part]:
         self._thoughts.pop(event.trace_id, None)
-        if self._open is Kind.TEXT and not isinstance(event, Resumed):
+        discarded = self._text.discard(event)
+        if self._open is Kind.TEXT and (discarded or not isinstance(event, Resumed)):
             yield from self._close()
-        if self._text.discard(event):
+        if discarded:
             yield Discarded()
         if isinstance(event, Resumed):
             yield event

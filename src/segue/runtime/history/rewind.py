@@ -31,6 +31,10 @@ _FIXED = frozenset(
     {"messages", "records", "outcomes", "task_id", "trace_id", "nested", "origin", "events", "assignment", "result"}
 )
 """Logs and ids, which are the engine's own."""
+_CALLS = ("calls", "call", "wave")
+"""The calls that are decided and did not run."""
+_EDITABLE = ("name", "arguments", "description")
+"""What can be changed of a call: the rest is its place in the ledger, and what a person decided about it."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +290,7 @@ class Rewind:
                 "Nothing runs after snapshot '{checkpoint_id}', so its state cannot be changed: choose an earlier one.",
                 checkpoint_id=place.checkpoint_id,
             )
-        return place, _checked_edit(state.values, changes)
+        return place, checked_edit(state.values, changes)
 
     async def _edit_state(
         self,
@@ -339,7 +343,7 @@ def _request(task: Task, session_id: str, message: str) -> Request:
     )
 
 
-def _checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The changes in the form that the state holds.
 
     Raises:
@@ -359,9 +363,23 @@ def _checked_edit(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 def _checked(name: str, old: Any, new: Any) -> Any:
     if name == "plan":
         return _plan(new)
+    if name in _CALLS and old:
+        return _calls(name, old, new) if isinstance(old, list) else _calls(name, [old], [new])[0]
     if old is not None and new is not None and _kind(old) != _kind(new):
         raise TaskError("The field '{name}' has the type {kind}; the new value does not.", name=name, kind=_kind(old))
     return new
+
+
+def _calls(name: str, old: Sequence[Mapping[str, Any]], new: Any) -> list[dict[str, Any]]:
+    """The changed calls, each at the place in the ledger that the old one has."""
+    if not isinstance(new, list) or len(new) != len(old) or not all(isinstance(call, Mapping) for call in new):
+        raise TaskError(
+            "The field '{name}' holds {count} calls: change them in their places.", name=name, count=len(old)
+        )
+    return [
+        {**before, **{field: call[field] for field in _EDITABLE if field in call}}
+        for before, call in zip(old, new, strict=True)
+    ]
 
 
 def _plan(steps: Any) -> list[dict[str, Any]]:

@@ -163,9 +163,8 @@ def outcome_of(result: dict[str, Any] | None) -> str:
     """success, error, unknown, or running where there is none yet."""
     if result is None:
         return "running"
-    if CallResult.of(result).unknown:
-        return "unknown"
-    return "error" if "error" in result else "success"
+    called = CallResult.of(result)
+    return "unknown" if called.unknown else "success" if called.success else "error"
 
 
 async def listed_snapshots(sessions: Threads, thread_id: str, expected: int = 0) -> AsyncIterator[Snapshot]:
