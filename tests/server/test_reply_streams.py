@@ -119,3 +119,13 @@ def test_a_text_before_calls_is_shown_once(name: str) -> None:
         if each["type"] == "TEXT_MESSAGE_CONTENT":
             messages[each["message_id"]] = messages.get(each["message_id"], "") + each["delta"]
     assert [*messages.values()] == expected["ag-ui"]
+
+
+def test_a_text_before_a_question_is_not_withdrawn() -> None:
+    question: Json = {"kind": "approval", "calls": [{"index": 0, "name": "pay", "arguments": {"amount": 1}}]}
+    completion = Completion(stored_task(language="en"), "m")
+    events = [Token(content="Let me pay.", **ONE)]
+    sent = [delta["content"] for event in events for delta in completion.deltas(event)]
+    rest = completion.rest({"status": "waiting", "task_id": "t", "question": question})
+    assert sent == ["Let me pay."]
+    assert rest.startswith("\n\n") and "pay" in rest and RESTARTED not in rest

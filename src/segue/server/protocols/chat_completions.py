@@ -83,7 +83,7 @@ class Completion:
         yield self.chunk({}, "tool_calls" if calls else "stop", segue=task_of(result))
 
     def _text(self, result: Json) -> str:
-        """The answer; of a task that has none, what it waits for."""
+        """The answer; of a task that has none, what was written of it and what it waits for."""
         language: Language = self.row.language or "en"
         if result["status"] == "done":
             return self._reply.own(str(result["answer"]))
@@ -92,7 +92,9 @@ class Completion:
             return "\n\n".join(filter(None, (answer, stop_notice(result["status"], language, resumed=self.resumed))))
         if waiting_calls(result):
             return self._reply.text
-        return reply_notice(result["question"], language)
+        text = self._reply.text
+        separator = "\n\n" if text and not text.endswith("\n\n") else ""
+        return text + separator + reply_notice(result["question"], language)
 
     def chunk(self, delta: Json, finish_reason: str | None = None, **more: object) -> Json:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
