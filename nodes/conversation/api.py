@@ -4,16 +4,15 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from segue.core.agent_digest import tool_digest
 from segue.core.approval import Verdict
 from segue.core.conversation import APIOutput, Conversation, Role, Utterance
 from segue.core.errors import ConfigurationError
 from segue.core.events import Uttered
 from segue.core.participants import RunsTools
 from segue.core.tools import Tool
-from segue.prompts.phrases import phrase
 
-from ..shared.approval import all_arguments, ask_person, because
+from ..shared.approval import ask_person, question_of
+from ..shared.call_runner import rejection
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from .roles import api_of, controllers_of, output_of
 from .state import ConversationState, conversation_of, keeping
@@ -71,8 +70,8 @@ async def _carried_out(
         verdict = _verdict(conversation, call, tool)
         call = replace(call, approval=verdict.verdict, action_input=_chosen(verdict, call))
         if verdict.verdict == "reject":
-            why = phrase("rejected", language, tool=call.action, why=because(verdict.reason, language))
-            return call, APIOutput(status_code=REJECTED, data=why), APPROVAL
+            rejected = rejection(call.action, verdict.reason, language)
+            return call, APIOutput(status_code=REJECTED, data=rejected.error), APPROVAL
         conversation = replace(conversation, utterances=(*conversation.utterances[:-1], call))
     return call, await output_of(participant, conversation), ""
 
@@ -86,6 +85,5 @@ def _verdict(conversation: Conversation, call: Utterance, tool: Tool) -> Verdict
     config = conversation.config
     if config.approvals != "ask" and config.user_mode != PERSON:
         return Verdict(index=0, verdict=config.approvals)
-    asked = {"index": 0, "name": tool.name, "version": tool_digest(tool)}
-    asked["arguments"] = all_arguments({"arguments": call.action_input}, tool)
+    asked = question_of(0, call.action_input, tool)
     return ask_person([asked], {tool.name: tool}, conversation.language, ())[0]

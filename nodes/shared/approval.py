@@ -41,12 +41,18 @@ def _mark(task_id: str) -> str:
     return sha256(task_id.encode()).hexdigest()[:16]
 
 
-def all_arguments(call: PendingCall, tool: Tool) -> dict[str, Any]:
-    """The call's arguments and what the tool takes where it says nothing: a person has to see both."""
+def all_arguments(arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    """A call's arguments and what the tool takes where it says nothing: a person has to see both."""
     properties = tool.spec["function"].get("parameters", {}).get("properties", {})
     defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
     defaults |= tool.spec.get("segue", {}).get("defaults", {})
-    return {**call["arguments"], **defaults, **call["arguments"]}  # what the model chose comes first
+    return {**arguments, **defaults, **arguments}  # what the model chose comes first
+
+
+def question_of(index: int, arguments: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    """What a person is shown of a call of this tool."""
+    shown = {"arguments": all_arguments(arguments, tool), "version": tool_digest(tool)}
+    return {"index": index, "name": tool.name, **shown}
 
 
 VERSIONS = "versions"
@@ -119,18 +125,13 @@ def check_tools(calls: Calls, verdicts: Sequence[Verdict], tools: Mapping[str, T
 
 def decided(call: PendingCall, verdict: Verdict, task_id: str, tool: Tool) -> PendingCall:
     """The call with what a person decided about it."""
-    match verdict:
-        case Verdict(verdict="approve"):
-            return {**call, "approved": _mark(task_id), "version": tool_digest(tool)}
-        case Verdict(verdict="edit"):
-            original = call.get("original", call["arguments"])
-            edited = verdict.arguments or {}
-            changes: PendingCall = {"arguments": edited, "original": original}
-            return {**call, **changes, "approved": _mark(task_id), "version": tool_digest(tool)}
-        case Verdict(verdict="reject"):
-            return {**call, "rejected": verdict.reason.strip()}
-        case _:
-            return call
+    if verdict.verdict == "reject":
+        return {**call, "rejected": verdict.reason.strip()}
+    after: PendingCall = {**call, "approved": _mark(task_id), "version": tool_digest(tool)}
+    if verdict.verdict == "edit":
+        after["original"] = call.get("original", call["arguments"])
+        after["arguments"] = verdict.arguments or {}
+    return after
 
 
 def given_events(calls: Calls, verdicts: Mapping[int, Verdict], work: NodeContext, **ids: Any) -> list[Durable]:

@@ -18,7 +18,7 @@ from segue.prompts.phrases import phrase
 from segue.tools.calls.context import idempotency_key
 from segue.tools.calls.run import TOOLS
 
-from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated
+from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated, question_of
 from .client_calls import marked, with_client_results, with_result
 from .context import NodeContext
 from .prompt_budget import truncate_result
@@ -153,7 +153,7 @@ class CallRunner:
 
     async def _run(self, call: PendingCall, permission: str) -> FinishedCall:
         if "rejected" in call:
-            return FinishedCall(call, rejection(call, self.language))
+            return FinishedCall(call, rejection(call["name"], call["rejected"], self.language))
         if refused := self.refuse(call):
             return FinishedCall(call, refused)
         name, arguments, session = call["name"], call["arguments"], get_config().get("configurable", {})
@@ -199,15 +199,14 @@ class CallRunner:
 
     def _matching(self, call: PendingCall, grants: Sequence[Grant]) -> list[Grant]:
         """The grants whose rule the call matches."""
-        arguments = all_arguments(call, self.tools[call["name"]])
+        arguments = all_arguments(call["arguments"], self.tools[call["name"]])
         return [grant for grant in grants if grant.rule.matches(call["name"], arguments)]
 
     def _question(self, call: PendingCall, unknown: Collection[Mapping[str, Any]]) -> dict[str, Any]:
         """What a person is shown of a call; `unknown_outcome` where one like it may have taken effect already."""
         fields: Mapping[str, Any] = call
-        asked = {name: fields[name] for name in ("index", "name", *self.shown)}
-        tool = self.tools[call["name"]]
-        asked |= {"arguments": all_arguments(call, tool), "version": tool_digest(tool)}
+        asked = question_of(call["index"], call["arguments"], self.tools[call["name"]])
+        asked |= {name: fields[name] for name in self.shown}
         return {**asked, "unknown_outcome": True} if _bare(call) in unknown else asked
 
     async def _unknown(self) -> Sequence[Mapping[str, Any]]:
@@ -253,9 +252,9 @@ def call_events(calls: Sequence[PendingCall], waits: bool, ids: Mapping[str, Any
     ]
 
 
-def rejection(call: PendingCall, language: str) -> CallResult:
+def rejection(name: str, reason: str, language: str) -> CallResult:
     """The result of a call that a person rejected."""
-    error = phrase("rejected", language, tool=call["name"], why=because(call["rejected"], language))
+    error = phrase("rejected", language, tool=name, why=because(reason, language))
     return CallResult(status=CallStatus.REJECTED, error=error)
 
 
