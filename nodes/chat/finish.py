@@ -10,4 +10,4 @@ async def finish(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
     ledger = node_context(runtime).services.ledger
     unknown = await ledger.unknown(state["task_id"]) if ledger else ()
     result = {**(state["result"] or {}), "unknown_outcomes": [*unknown]}
-    return {"result": result, "events": announce(*end_task(state, result, answered=False, whole=True))}
+    return {"result": result, "events": announce(*end_task(state, result, answered=False))}

@@ -19,4 +19,5 @@ async def init(state: ChatState, runtime: NodeRuntime) -> ChatUpdate:
         agent_id=work.agent.agent_id,
         model=work.model.name,
     )
+    fresh["nested"] = False  # the app hands down the id of a task that this graph ends
     return {**cast(ChatUpdate, fresh), "mode": "", "gave_up": "", "events": announce(started)}

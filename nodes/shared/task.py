@@ -173,19 +173,17 @@ def end_task(
     *,
     failure: str = "",
     answered: bool = True,
-    whole: bool = False,
     **ids: Any,
 ) -> list[Durable]:
     """The events that end a task: its failure, its answer, and its completion, which a parent graph says of its parts.
 
-    `answered`: the answer is not in the log yet. `whole`: it is the whole task that ends here, although the graph was
-    handed its id. `ids` are those of the events.
+    `answered`: the answer is not in the log yet. `ids` are those of the events.
     """
     ids = ids or {"task_id": state["task_id"]}
     events: list[Durable] = [ErrorRaised(message=failure, final=True, **ids)] if failure else []
     if answered:
         events.append(Answer(answer=result["answer"], **ids))
-    if whole or not state["nested"]:
+    if not state["nested"]:
         status = "done" if result.get("success") else "error"
         events.append(TaskComplete(status=status, result=dict(result), **ids))
     return events
