@@ -52,5 +52,4 @@ def behind(steps: Sequence[Step], step_ids: set[str]) -> set[str]:
 
 def unmended(steps: Sequence[Step], state: PlanState) -> list[Step]:
     """The failed steps that no new plan goes around."""
-    mended = state.get("mended", ())  # a task that was begun before there was such a list
-    return [step for step in steps if step.status is Status.ERROR and step.step_id not in mended]
+    return [step for step in steps if step.status is Status.ERROR and step.step_id not in state["mended"]]

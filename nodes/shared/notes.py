@@ -27,7 +27,7 @@ State = TypeVar("State", bound=Mapping[str, Any])
 
 async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
     """What was added since the last look: the objective with it, and the messages for the history."""
-    taken = state.get("notes", 0)  # a checkpoint of an earlier version has none
+    taken = state["notes"]
     fresh = (await work.services.notes(state["task_id"]))[taken:]
     if not fresh:
         return {}

@@ -94,7 +94,8 @@ class SessionEffects:
             ledger = self._storage.ledger(made_in, self._runner.saver.fence(made_in))
             seconds = tool.timeout or (agent.budget if agent else Budget()).tool_seconds
             result, _ = await run_once(TOOLS, ledger, _execution(tool.undo, original.call, task, key, seconds))
-        return replace(effect, undo=_UNDONE[outcome_of(result.json())]), result.json()
+        made = result.json()
+        return replace(effect, undo=_UNDONE[outcome_of(made)]), made
 
     async def _origin(self, thread_id: str, effect: Effect) -> CallOrigin:
         return (await self._storage.sessions.origins(thread_id))[effect.task_id, effect.scope, effect.idx]
