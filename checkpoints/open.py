@@ -1,7 +1,6 @@
 """The choice between SQLite and PostgreSQL, by the name of the database."""
 
-from segue.core.databases import foreign_scheme, is_server
-from segue.core.environment import need_extra
+from segue.core.environment import foreign_scheme, is_server, need_extra
 from segue.core.errors import DatabaseUnavailable
 
 from .storage import Storage

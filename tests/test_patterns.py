@@ -10,14 +10,14 @@ from segue.cli.views.sanitize import markdown_text, one_line, printable, visible
 from segue.core.conversation import without_end
 from segue.core.decision import find_object, read_steps
 from segue.core.errors import UnreadableReply
-from segue.core.plan_text import lines_of, numbered_line, numbered_plan
+from segue.core.plan import lines_of, numbered_line, numbered_plan
 from segue.memory.entries import blocks_of
 from segue.memory.excerpt import pieces_of
 from segue.models.offline import answers, text
 from segue.models.think_tags import ThinkTags
 from segue.nodes.chat.select_mode import rule_for
 from segue.nodes.conversation.participants import action_text, simulated_user
-from segue.nodes.shared.json_strings import JsonStrings
+from segue.nodes.shared.live_reply import JsonStrings
 from segue.passages.markdown import passages_of, rules_of
 from segue.prompts.language import accepted_language, language_of, own_words
 from tests.adversarial import SHAPES, Shape, grows, patterns

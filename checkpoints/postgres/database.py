@@ -8,7 +8,7 @@ from functools import partial
 
 import psycopg
 
-from segue.core.databases import without_password
+from segue.core.environment import without_password
 from segue.core.errors import DatabaseUnavailable
 
 from ..database import Connections

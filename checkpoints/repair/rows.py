@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from segue.core.calls import CallResult
+from segue.core.context import Ids
 from segue.core.events import ErrorRaised, StateChanged, to_dict
-from segue.core.ids import Ids
 from segue.core.records import Json, Session, Task, listed_faults, to_row
 from segue.core.task_status import OPEN, TaskStatus
 from segue.prompts.language import Language

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from segue.core.context import Ids
 from segue.core.errors import TaskError
-from segue.core.ids import Ids
 from segue.core.records import Json
 
 from ..ports import CheckpointRow, WriteRow

@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from segue.core.disk import sync_folder
 from segue.core.errors import DatabaseUnavailable
+from segue.core.files import sync_folder
 
 from ..ports import Connection
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segue.core.permission_rule import Grant, PermissionRule
+from segue.core.approval import Grant, PermissionRule
 from segue.core.records import Json, Permission
 
 from ..ports import Connection, Database

@@ -1,8 +1,7 @@
 """GIVEN_PLAN: take over the plan that a caller or the message gives."""
 
 from segue.core.events import PlanUpdate
-from segue.core.plan import Step
-from segue.core.plan_text import numbered_plan
+from segue.core.plan import Step, numbered_plan
 
 from ..shared.context import NodeRuntime, announce
 from ..shared.task import PlannedTask

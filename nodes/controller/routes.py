@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from segue.core.plan_text import numbered_plan
+from segue.core.plan import numbered_plan
 
 from ..shared.task import PlannedTask
 

@@ -4,8 +4,8 @@ from segue.core.events import BranchEnd, Token
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
+from .branches import ids_of
 from .outcome import outcome_of
-from .services import ids_of
 from .state import FlowState, FlowUpdate
 
 

@@ -8,9 +8,9 @@ from segue.core.question import read_answer
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce
+from .branches import ids_of
 from .hooks import exit_of, manual_finish
 from .outcome import outcome_of
-from .services import ids_of
 from .state import FlowState, FlowUpdate
 
 

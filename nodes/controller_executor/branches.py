@@ -1,12 +1,13 @@
-"""The branches of a controller: tools, graphs, and the built-in ones."""
+"""The branches of a controller: tools, graphs, and the built-in ones; and the node context of a flow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.context import AppContext
 from segue.core.errors import ConfigurationError
 from segue.core.flows import BranchConfig, FlowConfig
 from segue.core.json_schema import NOISE, object_schema, plain_schema
@@ -15,7 +16,9 @@ from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.builtin import BUILTIN
 
-from ..shared.context import NodeContext
+from ..shared.context import NodeContext, NodeRuntime, node_context
+from ..shared.nested_services import nested_services
+from .state import FlowState
 
 _TEXT = {"type": "string"}
 _STEP = object_schema("step_id", "description", step_id=_TEXT, description=_TEXT)
@@ -101,3 +104,22 @@ def _input_of(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
 
 def _built_in(name: str, language: str) -> Branch:
     return Branch(name, "built_in", _NODES.get(name, ""), phrase(f"branch_{name}", language), PARAMETERS[name])
+
+
+def flow_context(runtime: NodeRuntime, config: FlowConfig) -> NodeContext:
+    """What a node works with: the agent is the controller's."""
+    work, name = node_context(runtime), config.subflows_config.controller.agent
+    return replace(work, agent=work.services.agent(name)) if name else work
+
+
+def branch_context(state: FlowState, work: NodeContext, agent_id: str) -> AppContext:
+    """The context of a branch's graph: its events name the round that it belongs to."""
+    agent = work.services.agent(agent_id or work.agent.agent_id)
+    services = nested_services(work.services, work.services.ledger, parent_id=state["trace_id"])
+    own = {"agent": agent.agent_id, "model": "" if agent_id and agent.model is not None else work.context.model}
+    return AppContext.carrying(services, **{**work.context.model_dump(), **own})
+
+
+def ids_of(state: FlowState) -> dict[str, Any]:
+    """What every event of this round carries."""
+    return {"task_id": state["task_id"], "trace_id": state["trace_id"], "iteration": state["round"]}

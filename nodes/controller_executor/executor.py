@@ -9,9 +9,8 @@ from segue.prompts.phrases import phrase
 from ..shared.call_runner import CallRunner
 from ..shared.context import NodeContext, NodeRuntime, announce
 from ..shared.plan_progress import end_steps, step_events
-from .branches import branches_of, tools_of
+from .branches import branches_of, flow_context, ids_of, tools_of
 from .outcome import outcome_of
-from .services import flow_context, ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 

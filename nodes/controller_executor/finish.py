@@ -6,8 +6,8 @@ from segue.core.plan import Step
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.plan_progress import answer_steps, step_events
+from .branches import ids_of
 from .memory_writing import remember
-from .services import ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 

@@ -15,8 +15,7 @@ from segue.prompts.language import language_of
 
 from ..shared.channels import replaced
 from ..shared.context import NodeContext, NodeRuntime
-from .branches import branches_of
-from .services import flow_context
+from .branches import branches_of, flow_context
 from .state import FlowNode, FlowState, FlowUpdate
 
 

@@ -6,8 +6,8 @@ from segue.core.flows import FlowConfig
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce
+from .branches import flow_context, ids_of
 from .hooks import at_max_round, exit_of, unfinished
-from .services import flow_context, ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 

@@ -8,8 +8,8 @@ from segue.core.flows import FlowConfig
 from segue.core.memory import MemoryEntry
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
+from .branches import ids_of
 from .outcome import log_of
-from .services import ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 

@@ -11,8 +11,8 @@ from segue.core.events import BranchEnd, PlanUpdate, StepUpdate
 from segue.core.plan import Plan, Status, Step, keep_finished, set_status, validate
 
 from ..shared.context import NodeRuntime, announce
+from .branches import ids_of
 from .outcome import outcome_of
-from .services import ids_of
 from .state import FlowState, FlowUpdate
 
 Steps = tuple[Step, ...]

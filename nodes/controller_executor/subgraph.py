@@ -17,9 +17,9 @@ from segue.tools.calls.json_values import json_value
 from ..shared.context import NodeRuntime, announce
 from ..shared.plan_progress import end_steps, step_events
 from ..shared.prompt_budget import truncate_result
+from .branches import branch_context, flow_context, ids_of
 from .hooks import exit_of
 from .outcome import outcome_of
-from .services import branch_context, flow_context, ids_of
 from .state import FlowNode, FlowState, FlowUpdate
 
 BranchGraph = CompiledStateGraph[Any, Any, Any, Any]

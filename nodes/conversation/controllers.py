@@ -1,8 +1,7 @@
 """Optional controllers of the referee."""
 
-from segue.core.conversation import Conversation, EndReason
+from segue.core.conversation import Conversation, EndReason, transcript
 from segue.core.participants import Setting
-from segue.core.transcript import transcript
 from segue.prompts.phrases import phrase
 
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from segue.core.conversation import Conversation, Ending, EndReason, Role
+from segue.core.conversation import Conversation, Ending, EndReason, Role, transcript
 from segue.core.events import Answer, ConversationEnd, TaskComplete
-from segue.core.transcript import transcript
 
 from ..shared.context import NodeRuntime, announce, node_context
 from ..shared.task import compose_result

@@ -14,8 +14,7 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import ask_model, refused_call, whole_answer
-from ..shared.notes import amended, joined, take_up
-from ..shared.task import compose_result, end_task
+from ..shared.task import amended, compose_result, end_task, joined, take_up
 from .state import DirectState, DirectUpdate
 
 

@@ -4,23 +4,26 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
 
+from segue.core.attachments import naming
 from segue.core.context import AppContext
 from segue.core.errors import ModelUnreachable, SegueError, StorageError
 from segue.core.events import Phase, StepUpdate
-from segue.core.lifecycle import EngineEventType
+from segue.core.lifecycle import EngineEventType, SubTask
 from segue.core.plan import Status
-from segue.core.subtasks import SubTask
+from segue.prompts.load import render
 from segue.prompts.phrases import phrase
 
 from ..shared.context import Node, NodeContext, NodeRuntime, announce, node_context
-from ..shared.part_services import PartLedger, part_services
+from ..shared.nested_services import NestedLedger, nested_services
+from ..shared.prompt_budget import as_json, truncate, truncate_together
+from ..shared.task import Assignment
+from ..shared.tool_messages import Settled, exchange
 from .events import engine_event, unknown_calls
 from .state import LifecycleState, SubTaskWork
-from .subtask_prompt import brief
 
 ReactGraph = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -64,8 +67,8 @@ async def _in_time(graph: ReactGraph, state: SubTaskWork, task: SubTask, work: N
         Failed: it raised something, or the task's time ran out.
         ModelUnreachable, StorageError: the others would fail as well; the run stops here and can be resumed.
     """
-    ledger = PartLedger(work.services.ledger) if work.services.ledger else None
-    services = part_services(work.services, ledger, step_id=task.step_id)
+    ledger = NestedLedger(work.services.ledger) if work.services.ledger else None
+    services = nested_services(work.services, ledger, step_id=task.step_id)
     context = AppContext.carrying(services, **work.context.model_dump())
     try:
         async with asyncio.timeout(task.timeout) as limit:
@@ -104,3 +107,52 @@ def _update(
         event = engine_event(task_id, EngineEventType.TASK_COMPLETED, details)
     kept = {"step_id": task.step_id, "history": [], "calls": [], "unknown": [], "usage": {}, **outcome}
     return {"messages": messages, "outcomes": [kept], "events": announce(step, event)}
+
+
+def brief(state: SubTaskWork, task: SubTask, work: NodeContext) -> dict[str, Any]:
+    """The react graph's input."""
+    assignment: Assignment = {
+        "task_id": state["task_id"],
+        "language": state["language"],
+        "started_at": state["started_at"],
+        "done": list(state["calls"]),
+    }
+    messages = [*_before(state, task, work), _instructions(state, task)]
+    return {"messages": [*messages, *_made(state, task)], "assignment": assignment}
+
+
+def _instructions(state: SubTaskWork, task: SubTask) -> HumanMessage:
+    return HumanMessage(task.description, additional_kwargs={**_BRIEF, **naming(state.get("attachments", []))})
+
+
+_BRIEF = {"brief": True}
+"""Marks a subtask's instructions, which are not part of the thread's history."""
+
+
+def _before(state: SubTaskWork, task: SubTask, work: NodeContext) -> list[AnyMessage]:
+    """The message before the task itself; none where it would say nothing."""
+    rules, knowledge = (state["context"].get(kind, []) for kind in ("rules", "knowledge"))
+    if not (rules or knowledge or state["needed"]) and state["goal"] == task.description:
+        return []
+    language, budget = state["language"], work.agent.budget
+    nothing = "（无）" if language == "zh" else "(none)"
+    entries = [{"task": need["description"], "result": {"success": need["answer"]}} for need in state["needed"]]
+    shown = truncate_together(entries, budget.result_chars, budget.prompt_tokens // 4)
+    results = [f"{entry['task']}: {_said(entry['result']['success'])}" for entry in shown]
+    parts = {"rules": rules, "knowledge": knowledge, "results": results}
+    texts = {name: "\n".join(f"- {item}" for item in items) or nothing for name, items in parts.items()}
+    goal = truncate(state["goal"], budget.prompt_tokens // 4)
+    return [HumanMessage(render("subtask", language, goal=goal, **texts), additional_kwargs=_BRIEF)]
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _made(state: SubTaskWork, task: SubTask) -> list[AnyMessage]:
+    """The calls that the task made before it was interrupted, as its history."""
+    calls = [
+        Settled(f"{task.step_id}-{place}", call["name"], call["arguments"], call["result"])
+        for place, call in enumerate(state["calls"])
+    ]
+    return exchange("", calls) if calls else []

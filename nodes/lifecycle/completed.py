@@ -8,8 +8,7 @@ from segue.core.lifecycle import EngineEventType
 from segue.core.plan import Status
 
 from ..shared.context import NodeRuntime, announce, node_context
-from ..shared.notes import joined, take_up
-from ..shared.task import end_task
+from ..shared.task import end_task, joined, take_up
 from .events import engine_event, tasks_of
 from .result import lifecycle_result, whole_answer
 from .state import LifecycleState

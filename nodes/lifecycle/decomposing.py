@@ -8,9 +8,8 @@ from langchain_core.messages import SystemMessage
 from segue.core.decision import read_object
 from segue.core.errors import InvalidPlan, UnreadableReply
 from segue.core.events import Durable, ErrorRaised, Phase, PlanUpdate
-from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, read_tasks
 from segue.core.models import ModelReply, ModelRequest
-from segue.core.subtasks import SubTask, read_tasks
 from segue.prompts.load import agent_prompt, render
 from segue.prompts.phrases import phrase
 
@@ -18,9 +17,8 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
 from ..shared.model_call import ask_model
-from ..shared.notes import amended, joined, take_up
 from ..shared.prompt_budget import as_json, conversation
-from ..shared.task import before_objective, objective_message
+from ..shared.task import amended, before_objective, joined, objective_message, take_up
 from ..shared.tool_schemas import MOST_STEPS, described
 from .events import as_steps, changed, engine_event, tasks_of
 from .state import LifecycleNode, LifecycleState

@@ -5,9 +5,8 @@ from typing import Any
 
 from segue.core.calls import CallResult
 from segue.core.events import Lifecycle
-from segue.core.lifecycle import EngineEventType, EngineState, next_state
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, next_state
 from segue.core.plan import Status
-from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from segue.core.events import Durable
-from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.lifecycle import EngineEventType, EngineState, SubTask, moved, next_tasks, stranded
 from segue.core.plan import Status
-from segue.core.subtasks import SubTask, moved, next_tasks, stranded
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context

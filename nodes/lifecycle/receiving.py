@@ -5,8 +5,7 @@ from typing import Any, cast
 from langgraph.types import Overwrite
 
 from segue.core.errors import InvalidMessage
-from segue.core.lifecycle import EngineState
-from segue.core.subtasks import waiting_again
+from segue.core.lifecycle import EngineState, waiting_again
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.task import additions, begin

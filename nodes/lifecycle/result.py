@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from segue.core.lifecycle import SubTask
 from segue.core.plan import Status
-from segue.core.subtasks import SubTask
 from segue.prompts.phrases import phrase
 
 from ..shared.task import compose_result

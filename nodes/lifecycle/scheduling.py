@@ -1,8 +1,7 @@
 """SCHEDULING: put the tasks in order, by their dependencies and then by their priority."""
 
-from segue.core.lifecycle import EngineEventType, EngineState
+from segue.core.lifecycle import MOST_TASKS, EngineEventType, EngineState, in_order
 from segue.core.plan import problems
-from segue.core.subtasks import MOST_TASKS, in_order
 
 from ..shared.context import NodeRuntime, announce
 from .events import changed, engine_event, tasks_of

@@ -15,10 +15,18 @@ from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import LiveText
 from ..shared.model_call import CompletedCall, ask_model, whole_answer
-from ..shared.notes import amended, joined, take_up
 from ..shared.plan_progress import step_events
 from ..shared.prompt_budget import as_json, conversation, truncate_result, truncate_together
-from ..shared.task import before_objective, compose_result, end_task, objective_message, unfinished
+from ..shared.task import (
+    amended,
+    before_objective,
+    compose_result,
+    end_task,
+    joined,
+    objective_message,
+    take_up,
+    unfinished,
+)
 from .state import PlanState, PlanUpdate
 from .steps import behind, emit_thoughts, in_doubt, thought_through, unmended
 

@@ -13,9 +13,8 @@ from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeRuntime, announce, node_context
-from .references import referenced_steps
 from .state import PlanState, PlanUpdate
-from .steps import in_doubt
+from .steps import in_doubt, referenced_steps
 
 
 async def decompose(state: PlanState, runtime: NodeRuntime) -> PlanUpdate:

@@ -15,11 +15,9 @@ from segue.prompts.phrases import phrase
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.history_window import window
 from ..shared.live_reply import Listener
-from ..shared.model_call import ask_model
-from ..shared.notes import amended, joined, take_up
+from ..shared.model_call import ask_model, refuse_quotation
 from ..shared.prompt_budget import as_json, conversation, truncate_together
-from ..shared.quotation import refuse_quotation
-from ..shared.task import before_objective, objective_message
+from ..shared.task import amended, before_objective, joined, objective_message, take_up
 from ..shared.tool_schemas import described, plan_schema
 from .state import PlanState, PlanUpdate
 

@@ -14,12 +14,11 @@ from segue.prompts.phrases import phrase
 from ..shared.approval import because
 from ..shared.call_runner import CallRunner, call_events
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from ..shared.notes import joined, take_up
 from ..shared.plan_progress import begin_steps, end_steps, step_events
+from ..shared.task import joined, take_up
 from ..shared.tool_messages import Settled, exchange
-from .references import DanglingReference, resolve
 from .state import PlannedCall, PlanState, PlanUpdate, StepWork
-from .steps import emit_thoughts, thought_through, unmended
+from .steps import DanglingReference, emit_thoughts, resolve, thought_through, unmended
 
 MOST_REPLANS = 2
 """How often a plan is revised after a failed step."""

@@ -1,12 +1,16 @@
-"""Calls that are refused before they run: over the budget, or failing again and again."""
+"""Limits of a task: calls that are refused before they run, and replies that cannot be read."""
 
 from itertools import islice
 from typing import Any
 
 from segue.core.calls import CallResult, CallStatus, PendingCall
+from segue.core.decision import ActionType, Decision, holds_object
+from segue.core.models import ModelReply
 from segue.prompts.phrases import phrase
 
 from ..shared.approval import by_person
+from ..shared.context import NodeContext
+from ..shared.model_call import whole_answer
 from .state import ReactState
 
 MOST_FAILURES = 2
@@ -85,3 +89,26 @@ def failures_in_a_row(call: PendingCall, state: ReactState) -> int:
                 return count
             count += 1
     return count
+
+
+MOST_UNREADABLE = 3
+"""Unreadable, empty or truncated replies in a row; then the task ends."""
+
+
+def unreadable_in_a_row(state: ReactState) -> int:
+    """How many of the latest rounds had a reply that could not be read."""
+    count = 0
+    for record in reversed(state["records"]):
+        if record["action_type"] != "UNREADABLE":
+            break
+        count += 1
+    return count
+
+
+def prose_answer(reply: ModelReply, state: ReactState, work: NodeContext) -> Decision | None:
+    """The last unreadable reply's text as the answer, if it is plain text."""
+    if unreadable_in_a_row(state) + 1 < MOST_UNREADABLE or reply.tool_calls or not reply.text.strip():
+        return None
+    if work.agent.protocol == "json" and holds_object(reply.text):
+        return None
+    return Decision(action_type=ActionType.ANSWER, answer=whole_answer(reply, state["language"]), malformed=True)

@@ -12,9 +12,9 @@ from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
 from ..shared.model_call import CompletedCall, ask_model
-from ..shared.notes import amended, joined, take_up
 from ..shared.plan_progress import begin_steps, step_events
-from .prose import MOST_UNREADABLE, prose_answer
+from ..shared.task import amended, joined, take_up
+from .call_limits import MOST_UNREADABLE, prose_answer
 from .protocols import protocol_of
 from .records import announced_calls, calls_of, ids_of, record_of
 from .state import ReactState, ReactUpdate

@@ -4,8 +4,7 @@ from segue.core.events import Phase, RecursionStart
 from segue.prompts.phrases import phrase
 
 from ..shared.context import NodeContext, NodeRuntime, announce, node_context
-from .call_limits import only_over_budget
-from .prose import MOST_UNREADABLE, unreadable_in_a_row
+from .call_limits import MOST_UNREADABLE, only_over_budget, unreadable_in_a_row
 from .state import ReactState, ReactUpdate
 
 

@@ -15,8 +15,8 @@ from segue.prompts.phrases import phrase
 from ..shared.attached_files import size_of
 from ..shared.context import NodeContext
 from ..shared.history_window import kept_from, window
+from ..shared.model_call import refuse_quotation
 from ..shared.prompt_budget import as_json, conversation, tokens, truncate, truncate_result
-from ..shared.quotation import refuse_quotation
 from ..shared.task import attachments_of, before_objective, objective_message
 from ..shared.tool_schemas import described, envelope_schema
 from .call_limits import stuck

@@ -6,12 +6,11 @@ from typing import Any
 
 from langgraph.types import interrupt
 
-from segue.core.agent_digest import tool_digest
-from segue.core.approval import Verdict, settled, unfit
+from segue.core.agents import tool_digest
+from segue.core.approval import PermissionRule, Verdict, settled, unfit
 from segue.core.calls import PendingCall
 from segue.core.errors import InvalidAnswer, listed
 from segue.core.events import ApprovalGiven, Durable, PermissionGranted
-from segue.core.permission_rule import PermissionRule
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 from segue.tools.calls.run import misfit

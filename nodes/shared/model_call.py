@@ -1,8 +1,8 @@
-"""Calls of a model: what it writes is streamed, what it uses is counted."""
+"""Calls of a model: what it writes is streamed, what it uses is counted, and what only quotes a result is refused."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from langgraph.types import interrupt
 
 from segue.core.agents import Budget
+from segue.core.decision import find_object
 from segue.core.errors import ModelError, UnreadableReply
 from segue.core.events import AttemptRestarted, ModelCalled, RestartReason, Waiting
 from segue.core.models import (
@@ -23,6 +24,7 @@ from segue.core.models import (
     TextDelta,
     Withdrawn,
 )
+from segue.core.prompt_size import Renderings
 from segue.core.question import PAUSE
 from segue.models.request_text import digest, request_text
 from segue.prompts.phrases import phrase
@@ -30,6 +32,7 @@ from segue.prompts.phrases import phrase
 from .attached_files import with_files
 from .context import NodeContext
 from .live_reply import Listener, LiveReply
+from .prompt_budget import as_json
 
 Usage = dict[str, Any]
 """{"input", "output", "calls"} so far, and "cost" where the agent has prices."""
@@ -219,3 +222,40 @@ def whole_answer(reply: ModelReply, language: str) -> str:
     if not reply.text.strip():
         raise UnreadableReply("The model's answer is empty: resume the task to ask again.")
     return reply.text + (phrase("truncated", language) if reply.finish_reason == "length" else "")
+
+
+def refuse_quotation(reply: str, results: Iterable[Mapping[str, Any]], renderings: Renderings | None = None) -> None:
+    """Make sure that the object which is read of a reply is the model's own.
+
+    Raises:
+        UnreadableReply: it occurs verbatim in a tool's result, or there is none.
+    """
+    _, found = find_object(reply)
+    quoted = _squeezed(found)
+    if quoted and any(quoted in text for text in (renderings or Renderings()).each(_squeezed_texts, results)):
+        raise UnreadableReply(
+            "The first JSON object of the reply occurs verbatim in a tool's result, which is data, not a "
+            "decision: nothing of it was run. Write your own, and quote results without braces."
+        )
+
+
+def _squeezed_texts(result: Mapping[str, Any]) -> str:
+    """Everything a result says, each text without whitespace on a line: its texts, and the whole as JSON."""
+    return "\n".join(map(_squeezed, _texts(result)))
+
+
+def _texts(result: Mapping[str, Any]) -> Iterator[str]:
+    yield as_json(result)
+    waiting: list[Any] = [result]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,7 +1,7 @@
-"""A task: what goes into the modes' graphs, what every INIT does first, what the task is about, and its result."""
+"""A task: what goes into the modes' graphs, what every INIT does first, its objective and additions, and its result."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -9,12 +9,12 @@ from typing_extensions import TypedDict
 from segue.core.attachments import ATTACHMENTS, naming
 from segue.core.calls import CallResult
 from segue.core.errors import InvalidMessage
-from segue.core.events import Answer, Durable, ErrorRaised, TaskComplete
+from segue.core.events import Answer, Durable, ErrorRaised, NotesTaken, TaskComplete
 from segue.prompts.language import language_of
 from segue.prompts.phrases import phrase
 
 from .channels import Events, History
-from .context import NodeRuntime, node_context
+from .context import NodeContext, NodeRuntime, announce, node_context
 from .prompt_budget import as_json, truncate
 
 FOUND_CHARS = 400
@@ -222,3 +222,43 @@ def compose_result(
     if error:
         result["error"] = error
     return result
+
+
+class Added(TypedDict, total=False):
+    """The update of a node that takes additions up; empty where there are none."""
+
+    messages: list[Any]
+    objective: str
+    notes: int
+    events: list[dict[str, Any]]
+    """That they were taken up; they go before the node's own."""
+
+
+State = TypeVar("State", bound=Mapping[str, Any])
+
+
+async def take_up(state: Mapping[str, Any], work: NodeContext) -> Added:
+    """What was added since the last look: the objective with it, and the messages for the history."""
+    taken = state["notes"]
+    fresh = (await work.services.notes(state["task_id"]))[taken:]
+    if not fresh:
+        return {}
+    ids = {name: state[name] for name in ("task_id", "trace_id", "iteration") if state.get(name)}
+    return {
+        "messages": [HumanMessage(note, additional_kwargs={STEER: True}) for note in fresh],
+        "objective": "\n".join([state["objective"], *fresh]),
+        "notes": taken + len(fresh),
+        "events": announce(NotesTaken(count=taken + len(fresh), **ids)),
+    }
+
+
+def joined(added: State, update: State) -> State:
+    """A node's update with what it took up, whose events go first."""
+    events = [*added.get("events", ()), *update.get("events", ())]
+    return cast(State, {**added, **update, "events": events})
+
+
+def amended(state: State, added: Mapping[str, Any]) -> State:
+    """The state as it will be with the update."""
+    messages = [*state["messages"], *added.get("messages", ())]
+    return cast(State, {**cast(dict[str, Any], state), **added, "messages": messages})

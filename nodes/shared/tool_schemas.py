@@ -5,7 +5,7 @@ from typing import Any
 
 from segue.core.json_schema import NOISE, plain_schema
 from segue.core.plan import Status
-from segue.core.renderings import Renderings
+from segue.core.prompt_size import Renderings
 from segue.core.tools import Tool
 from segue.prompts.phrases import phrase
 

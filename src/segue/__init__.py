@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors, events
     from .app import App
-    from .core.agents import Agent, Budget, McpServer, Prices, load_agents
-    from .core.chat_mode import ChatMode
+    from .core.agents import Agent, Budget, ChatMode, McpServer, Prices, load_agents
     from .core.context import RunContext
     from .core.errors import SegueError
     from .core.events import Event
@@ -29,7 +28,7 @@ _HOMES = {
     "BranchInput": "core.flows",
     "Budget": "core.agents",
     "CallContext": "tools.calls.context",
-    "ChatMode": "core.chat_mode",
+    "ChatMode": "core.agents",
     "ConversationEngine": "lifecycle",
     "EarlyExit": "core.flows",
     "Event": "core.events",

@@ -10,12 +10,12 @@ from pydantic import BaseModel
 from .checkpoints.storage import Storage
 from .core.agents import Agent
 from .core.calls import Executor
-from .core.closed import Closed
+from .core.context import Closed
 from .core.events import Event, to_dict
 from .core.models import Model
 from .core.records import Json, Task
 from .core.result import Result
-from .core.retention import Retention
+from .core.timeline import Retention
 from .graphs.chat import MODES, UNLISTED
 from .memory.folder import MemoryFolder
 from .nodes.chat.run_mode import ModeGraph

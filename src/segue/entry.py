@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from .app import App
 from .checkpoints.open import open_storage
 from .core.agents import Agent
-from .core.databases import is_server
-from .core.environment import whole_number
+from .core.environment import is_server, whole_number
 from .core.errors import ConfigurationError, DatabaseUnavailable, DatabaseUnreachable, InsideEventLoop
 from .core.flows import FlowConfig
 from .core.result import Result
-from .core.retention import Retention
+from .core.timeline import Retention
 from .graphs.chat import MODES
 from .memory.folder import MemoryFolder, root_of
 from .registry import Registry

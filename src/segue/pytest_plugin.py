@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from .core.cassettes import SUFFIX
+from .core.files import SUFFIX
 
 Replays: TypeAlias = Callable[..., None]
 

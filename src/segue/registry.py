@@ -12,14 +12,12 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime
 from langgraph.typing import InputT, OutputT, StateT
 
-from .core.agent_digest import agent_digest
-from .core.agents import Agent
+from .core.agents import Agent, agent_digest
 from .core.calls import Executor
-from .core.context import AppContext, GivenAgent, RunContext, Services
+from .core.context import AppContext, GivenAgent, Ids, RunContext, Services
 from .core.errors import ConfigurationError, SegueError, UnknownAgent, UnknownLanguage
 from .core.events import Event, to_dict
 from .core.flows import FlowConfig
-from .core.ids import Ids
 from .core.json_schema import plain_specs
 from .core.memory import Memory
 from .core.models import Model

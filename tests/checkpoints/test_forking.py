@@ -16,6 +16,7 @@ from segue.checkpoints.state.saver import FencedSaver
 from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.tasks import Tasks
 from segue.core.agents import Agent
+from segue.core.context import Ids
 from segue.core.errors import (
     DamagedCheckpoint,
     ModelRefused,
@@ -25,7 +26,6 @@ from segue.core.errors import (
     UnknownSnapshot,
     UnknownThread,
 )
-from segue.core.ids import Ids
 from segue.core.records import NewTask
 from segue.runtime.runner import thread_config
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json

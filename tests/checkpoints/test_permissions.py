@@ -1,8 +1,8 @@
 """Permissions, with the version of the tool that was permitted."""
 
 from segue.checkpoints.tables.permissions import Permissions, grant
+from segue.core.approval import Grant, PermissionRule
 from segue.core.events import PermissionGranted, to_dict
-from segue.core.permission_rule import Grant, PermissionRule
 
 from .conftest import Store
 

@@ -9,8 +9,7 @@ import pytest
 
 import segue
 from segue.core.errors import ConfigurationError, TaskError
-from segue.core.retention import Retention
-from segue.core.timeline import Place
+from segue.core.timeline import Place, Retention
 from segue.runtime.history.retention import Pruning
 from segue.runtime.thread_state import config_of
 

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from segue.checkpoints.sessions.new_ids import Renaming
 from segue.checkpoints.state.serializer import CheckedSerializer
+from segue.core.context import Ids
 from segue.core.errors import TaskError
-from segue.core.ids import Ids
 
 OLD, OTHER, STRANGER = (Ids().task() for _ in range(3))
 SERDE = CheckedSerializer(allowed_msgpack_modules=[])

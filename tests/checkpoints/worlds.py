@@ -19,7 +19,7 @@ from segue.checkpoints.postgres.database import open_database as open_postgres
 from segue.checkpoints.sessions.snapshots import snapshots as stored_snapshots
 from segue.checkpoints.sqlite.database import open_database
 from segue.core.agents import Agent
-from segue.core.databases import is_server
+from segue.core.environment import is_server
 from segue.core.records import Json
 from segue.tools.bound_tool import tool
 from tests.fakes import ScriptedChatModel, answer, call_tool, plan_json

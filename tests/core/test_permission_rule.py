@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from segue.core.permission_rule import PermissionRule
+from segue.core.approval import PermissionRule
 
 GIT = {"command": {"prefix": "git "}}
 

@@ -11,9 +11,16 @@ from typer.testing import CliRunner
 from segue import Agent
 from segue.app import App
 from segue.cli import app as command_line
-from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput, load_config
+from segue.core.conversation import (
+    Conversation,
+    ConversationConfig,
+    EndReason,
+    Role,
+    UserOutput,
+    load_config,
+    transcript,
+)
 from segue.core.errors import ConfigurationError
-from segue.core.transcript import transcript
 from segue.rehearsal import converse, read_log
 from tests.fakes import ScriptedChatModel
 from tests.loopback import LoopbackServer, Text

@@ -19,7 +19,7 @@ class Mutant:
 
 CONVERSATION = "src/segue/lifecycle/engine.py"
 CARRY_OUT = "nodes/lifecycle/carry_out.py"
-SUBTASKS = "src/segue/core/subtasks.py"
+SUBTASKS = "src/segue/core/lifecycle.py"
 
 LIFECYCLE = (
     Mutant(
@@ -247,7 +247,7 @@ CONTROLLER = (
     ),
     Mutant(
         "whole memory goes into the controller's prompt",
-        "nodes/controller_executor/prompt.py",
+        "nodes/controller_executor/controller.py",
         "memory = newest_part(_memory(state), room // 2)",
         "memory = _memory(state)",
         f"{ROUNDS}::test_memory_that_is_too_long_is_shortened",

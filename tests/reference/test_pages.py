@@ -21,13 +21,12 @@ from segue.core.agents import Agent, Budget, McpServer, Prices
 from segue.core.events import TYPES
 from segue.core.flows import FlowConfig
 from segue.core.json_depth import DEEPEST
+from segue.core.lifecycle import MOST_TASKS
 from segue.core.plan import MAX_STEPS
-from segue.core.subtasks import MOST_TASKS
 from segue.models.local.llama import CONTEXT_TOKENS
 from segue.models.openai.model import CONNECT_SECONDS
 from segue.models.openai.retry import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
-from segue.nodes.react.call_limits import MOST_SUCCESSES
-from segue.nodes.react.prose import MOST_UNREADABLE
+from segue.nodes.react.call_limits import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.nodes.react.remend import MOST_REPAIRS
 from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings, create_app

@@ -13,9 +13,8 @@ import pytest
 
 import segue
 from segue.app import App
-from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput
+from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, UserOutput, transcript
 from segue.core.errors import ConfigurationError, ThreadExists
-from segue.core.transcript import transcript
 from segue.rehearsal import converse, load_conversation, read_log
 from tests.rehearsal.participants import Does, found
 

@@ -10,7 +10,7 @@ from langgraph.errors import GraphBubbleUp
 
 from segue.core.calls import CallResult, CallStatus, Execution
 from segue.core.errors import listed
-from segue.core.tools import Tool
+from segue.core.tools import Tool, is_repeatable
 
 from ..bound_tool import BadArguments, BoundTool
 from .context import NOT_DONE, CallContext, current_call
@@ -45,7 +45,7 @@ class ToolExecutor:
         current_call.set(_context_of(execution))
         if tool is None:
             return missing(execution)
-        repeatable = tool.idempotent or tool.read_only
+        repeatable = is_repeatable(tool)
         if claim.state == "interrupted":
             settled = None if claim.moved else await _ask_check(tool, execution)
             if settled is not NOT_DONE and not (settled is None and repeatable):
@@ -119,7 +119,7 @@ DOUBTFUL = (
 def left_open(name: str, tools: Mapping[str, Tool]) -> CallResult:
     """The result of a call that was under way when its task was cancelled."""
     what = f"{name} was under way when the task was cancelled"
-    if name in tools and tools[name].idempotent:
+    if is_repeatable(tools.get(name)):
         return CallResult(status=CallStatus.LEFT_OPEN, error=f"{what}.")
     return unknown_outcome(f"{what}, so it may or may not have taken effect", CallStatus.LEFT_OPEN)
 
@@ -192,7 +192,7 @@ async def _timed_out(tool: Tool, running: "asyncio.Task[CallResult]", seconds: f
         return running.result()  # it finished when it was cancelled
     late = f"{tool.name} took longer than {seconds:g} s"
     stopped = running.done() and not left_a_thread(running)
-    if stopped or tool.idempotent or tool.read_only:
+    if stopped or is_repeatable(tool):
         return CallResult.failed(f"{late} and was cancelled.")
     return unknown_outcome(f"{late} and cannot be stopped, so it may still be running and take effect later")
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from langgraph.types import interrupt
 
-from segue.core.conversation import END, BotOutput, BotOutputType, Conversation, UserOutput
+from segue.core.conversation import END, BotOutput, BotOutputType, Conversation, UserOutput, spoken
 from segue.core.participants import Setting
-from segue.core.transcript import spoken
 from segue.prompts.phrases import phrase
 
 KIND = "question"

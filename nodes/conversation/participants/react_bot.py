@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from segue.core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance
+from segue.core.conversation import BotOutput, BotOutputType, Conversation, Role, Utterance, as_text
 from segue.core.participants import Setting
-from segue.core.transcript import as_text
 from segue.prompts.load import agent_prompt, render
 
 from ...shared.prompt_budget import truncate

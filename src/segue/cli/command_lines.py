@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from ..core.databases import is_server, without_password
+from ..core.environment import is_server, without_password
 from .settings import DEFAULT_DATABASE, Settings
 
 MOST = 200

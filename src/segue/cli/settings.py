@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.databases import foreign_scheme, is_server
+from ..core.environment import foreign_scheme, is_server
 from ..core.errors import DatabaseUnavailable
 from ..prompts.language import Language, language_named, language_of
 from ..prompts.terminal import sentence

@@ -1,9 +1,13 @@
-"""Agents: a model, tools, a prompt and the limits of their tasks."""
+"""Agents: a model, tools, a prompt and limits; the built-in modes, and digests of agents and tools."""
 
 import importlib
+import json
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -19,6 +23,27 @@ from pydantic import (
 )
 
 from .errors import ConfigurationError, UnknownField
+from .tools import Tool
+
+
+class ChatMode(StrEnum):
+    """How a message is worked on; each is accepted wherever a mode's name is."""
+
+    DIRECT = "direct"
+    """One answer without tools."""
+    REACT = "react"
+    """Round by round, with tools."""
+    PLAN = "plan"
+    """A plan first, then its steps."""
+    PLAN_REACT = "plan_react"
+    """A plan whose steps are carried out round by round."""
+    LIFECYCLE = "lifecycle"
+    """A goal broken down into subtasks, each of which runs on its own."""
+    CONTROLLER = "controller"
+    """A plan that a controller carries out branch by branch, with memory files."""
+    AUTO = "auto"
+    """The one of the above that suits the message."""
+
 
 T = TypeVar("T")
 
@@ -290,3 +315,50 @@ def load_attribute(name: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, SyntaxError, AttributeError, ValueError, TypeError) as error:
         raise ConfigurationError("'{name}' cannot be imported: {error}.", name=name, error=error) from error
+
+
+LENGTH = 12
+"""Hexadecimal digits of a digest."""
+
+_ELSEWHERE = {"agent_id", "description", "base_url", "api_key", "auto", "mode", "model", "mcp", "prices", "tools"}
+"""What a task does not depend on, may differ between machines, or is digested in another form."""
+
+
+def agent_digest(agent: Agent, names: Iterable[str], tools: Iterable[Tool]) -> str:
+    """Identify what an agent's tasks depend on: its prompt and options, and the schemas and marks of its tools.
+
+    `names` are the tool sets of Segue's own, which are the same everywhere. Keys and addresses are left out.
+    """
+    definition = {
+        "options": agent.model_dump(exclude=_ELSEWHERE),
+        "model": agent.model if isinstance(agent.model, str | None) else type(agent.model).__name__,
+        "sets": sorted(names),
+        "mcp": [server.model_dump(include={"name", "tools", "read_only", "needs_approval"}) for server in agent.mcp],
+        "tools": sorted((_described(tool) for tool in tools), key=lambda form: form["function"]["name"]),
+    }
+    text = json.dumps(definition, sort_keys=True, default=lambda value: type(value).__name__)
+    return sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def tool_digest(tool: Tool) -> str:
+    """Identify what a person approves: the function by its module and name, its schema with defaults, and its marks."""
+    origin = getattr(tool, "origin", None)
+    while isinstance(origin, partial):
+        origin = origin.func
+    source = [_module_of(origin), getattr(origin, "__qualname__", "")]
+    definition = {**_described(tool), "source": source, "defaults": tool.spec.get("segue", {}).get("defaults", {})}
+    return sha256(json.dumps(definition, sort_keys=True, default=str).encode()).hexdigest()[:LENGTH]
+
+
+def _module_of(origin: Any) -> str:
+    """The last part of the module's name; a module that is run as a script has its file's."""
+    name = str(getattr(origin, "__module__", ""))
+    if name == "__main__":
+        main = sys.modules["__main__"]
+        name = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", "") or "").stem
+    return name.rpartition(".")[2]
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    marks = {name: getattr(tool, name) for name in ("read_only", "idempotent", "needs_approval")}
+    return {"function": tool.spec["function"], **marks}

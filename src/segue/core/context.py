@@ -1,24 +1,44 @@
-"""The context of a run: its JSON fields, and the services behind them."""
+"""The context of a run: its JSON fields, and the services behind them, ids among them."""
 
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NewType, NoReturn, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from .agents import Agent
+from .approval import Grant
 from .calls import Executor
-from .errors import FileUnavailable
+from .errors import AppClosed, FileUnavailable
 from .events import Event
-from .ids import Ids
 from .memory import Memory
 from .models import Model
 from .participants import Participants
-from .permission_rule import Grant
-from .prompt_size import SentPrompts
-from .renderings import Renderings
+from .prompt_size import Renderings, SentPrompts
 from .tools import Ledger, Tool
+
+ThreadId = NewType("ThreadId", str)
+TaskId = NewType("TaskId", str)
+TraceId = NewType("TraceId", str)
+
+
+class Ids:
+    """Mints ids: uuid4 here, a counted sequence in tests."""
+
+    def task(self) -> TaskId:
+        return TaskId(str(uuid.uuid4()))
+
+    def trace(self) -> TraceId:
+        return TraceId(str(uuid.uuid4()))
+
+    def origin(self) -> str:
+        """The part of the idempotency keys of a task's calls that forks keep."""
+        return str(uuid.uuid4())
+
+    def thread(self) -> ThreadId:
+        return ThreadId(f"s-{uuid.uuid4().hex[:12]}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,3 +165,13 @@ class Services:
     def tools_for(self, agent: Agent) -> Mapping[str, Tool]:
         own = self.agents.tools_for(agent)
         return {**own, **self.client_tools} if self.client_tools else own
+
+
+class Closed:
+    """Raises AppClosed on any attribute access, and where a call is awaited."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AppClosed
+
+    async def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise AppClosed

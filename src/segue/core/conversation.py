@@ -1,8 +1,9 @@
-"""Records of a conversation between a user, a bot and an API: its configuration, its utterances and its end."""
+"""A conversation between a user, a bot and an API: its configuration, its utterances, its end and its transcript."""
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from enum import StrEnum
@@ -370,3 +371,30 @@ class Conversation:
     def state_of(self, role: Role) -> Json:
         """What the participant of that role kept."""
         return self.state.get(role.value, {})
+
+
+PREFIXES = {Role.USER: "[USER]", Role.BOT: "[BOT]", Role.API: "[SYSTEM]"}
+
+
+def transcript(conversation: Conversation) -> str:
+    """One line per utterance; an end without words has none."""
+    return "\n".join(f"{PREFIXES[u.role]} {spoken(u)}" for u in shown(conversation))
+
+
+def shown(conversation: Conversation) -> Iterator[Utterance]:
+    """The utterances that a transcript shows."""
+    return (u for u in conversation.utterances if spoken(u))
+
+
+def spoken(utterance: Utterance) -> str:
+    """The text of one utterance in a transcript: its words, its call or its result."""
+    if utterance.role is Role.API:
+        return as_text(utterance.data)
+    if utterance.text or not utterance.action:
+        return utterance.text
+    return f"{utterance.action}({json.dumps(utterance.action_input, ensure_ascii=False)})"
+
+
+def as_text(data: Any) -> str:
+    """JSON data as text; a string is returned unchanged."""
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .errors import UnreadableReply
-from .plan import Status, Step
-from .plan_text import lines_of, numbered_line
+from .plan import Status, Step, lines_of, numbered_line
 
 
 class ActionType(StrEnum):

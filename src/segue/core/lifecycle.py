@@ -1,12 +1,17 @@
-"""States, transitions, events and context of the lifecycle engine."""
+"""States, transitions, events, context and subtasks of the lifecycle engine."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from .errors import IllegalTransition
+from pydantic import model_validator
+
+from .decision import check_storable
+from .errors import IllegalTransition, InvalidPlan
+from .plan import Status, Step, advance, problems, ready
 
 
 class EngineState(StrEnum):
@@ -118,3 +123,182 @@ class Coordinator(Protocol):
     async def get_context_async(self, text: str, /) -> Any:
         """Return a `Context`, or anything with its three attributes."""
         ...
+
+
+MOST_TASKS = 100
+_NAMES = {"id": "step_id", "dependencies": "depends_on"}
+
+
+class SubTask(Step):
+    """A step that is carried out on its own: lower priorities first, at most `timeout` seconds."""
+
+    priority: int = 0
+    type: str = ""
+    timeout: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _also_named(cls, given: Any) -> Any:
+        """Take the names of the public form too: `id` and `dependencies`."""
+        return {_NAMES.get(name, name): value for name, value in given.items()} if isinstance(given, Mapping) else given
+
+    @property
+    def id(self) -> str:
+        return self.step_id
+
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        return self.depends_on
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What the engine's events say of it; a tool only where the one who wrote it named one."""
+        named = {"action": self.action, "params": self.params} if self.action else {}
+        return {
+            "id": self.step_id,
+            "description": self.description,
+            "priority": self.priority,
+            "dependencies": list(self.depends_on),
+            "type": self.type,
+            "timeout": self.timeout,
+            "phase": self.phase,
+            **named,
+        }
+
+
+def read_tasks(given: object) -> tuple[SubTask, ...]:
+    """The tasks in a reply: {"tasks": [{id, description, priority, dependencies, type, timeout}]}, or the list alone.
+
+    `steps`, `step` and `depends_on` are understood as well. Nothing is left out of what was given.
+
+    Raises:
+        InvalidPlan: with everything that is wrong with them, so that one answer can correct all of it.
+    """
+    if isinstance(given, Mapping):
+        given = next((given[name] for name in ("tasks", "steps", "subtasks") if name in given), None)
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise InvalidPlan('There are no tasks: write "tasks", a list with at least one of them.')
+    if len(given) > MOST_TASKS:
+        raise InvalidPlan(f"There are {len(given)} tasks and {MOST_TASKS} is the most: put some of them together.")
+    found: list[str] = []
+    tasks = [_task(item, place, found) for place, item in enumerate(given, start=1)]
+    found += problems(tasks, max_steps=MOST_TASKS)
+    if found:
+        raise InvalidPlan("The tasks cannot be carried out: " + "; ".join(found) + ".")
+    return tuple(tasks)
+
+
+def _task(item: object, place: int, found: list[str]) -> SubTask:
+    """One task; what is wrong with it is added to `found`."""
+    if isinstance(item, str):
+        item = {"description": item}
+    if not isinstance(item, Mapping):
+        found.append(f"task {place} is not an object")
+        return SubTask(step_id=str(place))
+    named = (item.get(name) for name in ("id", "step_id", "step"))
+    task_id = next((name for name in named if name is not None), place)
+    if not isinstance(task_id, str | int) or isinstance(task_id, bool) or not str(task_id).strip():
+        found.append(f"task {place} has the id {task_id!r}, which is not a text")
+        task_id = place
+    values = {name: _value(name, item, f"task {task_id}", found) for name in _FIELDS}
+    kept = {name: item[name] for name in ("action", "params", "phase") if name in item and _fits[name](item[name])}
+    task = SubTask(step_id=str(task_id).strip(), **kept, **values)
+    try:
+        check_storable(task.model_dump(mode="json"))
+    except (ValueError, TypeError) as error:
+        found.append(f"task {place} cannot be stored: {error}")
+        return SubTask(step_id=str(place))
+    return task
+
+
+def _value(name: str, item: Mapping[str, Any], task: str, found: list[str]) -> Any:
+    default, fits, what = _FIELDS[name]
+    given = item.get(name)
+    if given is None and name == "depends_on":
+        given = item.get("dependencies")
+    if given is None and default is not ...:
+        return default
+    if not fits(given):
+        found.append(f"{task}: {_NAMED.get(name, name)} is {given!r} and must be {what}")
+        return _EMPTY.get(name, default)
+    return given.strip() if isinstance(given, str) else given
+
+
+def _is_whole(value: Any) -> bool:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return whole and not isinstance(value, bool) and abs(value) < 2**53
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(i, str | int) for i in value)
+
+
+_FIELDS: Mapping[str, tuple[Any, Callable[[Any], bool], str]] = {
+    "description": (..., lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
+    "priority": (0, _is_whole, "a whole number"),
+    "depends_on": ((), _is_ids, "a list of task ids"),
+    "type": ("", lambda value: isinstance(value, str), "a text"),
+    "timeout": (None, _is_seconds, "a number of seconds above 0"),
+}
+"""The default (`...` where there is none), what fits, and how that is called."""
+_NAMED = {"depends_on": "dependencies"}
+_EMPTY = {"description": ""}
+_fits: Mapping[str, Callable[[Any], bool]] = {
+    "action": lambda value: isinstance(value, str),
+    "params": lambda value: isinstance(value, dict),
+    "phase": lambda value: value in ("planning", "execution", "generation"),
+}
+
+
+def moved(tasks: Sequence[SubTask], task_id: str, new: Status, note: str = "") -> tuple[SubTask, ...]:
+    """Advance one task, leaving the others as they are.
+
+    Raises:
+        IllegalTransition: the table of steps has no such move.
+    """
+    return tuple(_advanced(task, new, note) if task.step_id == task_id else task for task in tasks)
+
+
+def _advanced(task: SubTask, new: Status, note: str = "") -> SubTask:
+    return SubTask.model_validate(advance(task, new, note).model_dump())
+
+
+def next_tasks(tasks: Sequence[SubTask]) -> list[SubTask]:
+    """The tasks that can begin, the lowest priority first and in the given order where those are alike."""
+    runnable = {step.step_id for step in ready(tasks)}
+    return sorted((task for task in tasks if task.step_id in runnable), key=lambda task: task.priority)
+
+
+def in_order(tasks: Sequence[SubTask]) -> list[SubTask]:
+    """The unfinished tasks in the order in which they will be carried out one by one."""
+    left, order = waiting_again(tasks), list[SubTask]()
+    while runnable := next_tasks(left):
+        order.append(runnable[0])
+        left = moved(left, runnable[0].step_id, Status.DONE)
+    return order
+
+
+def waiting_again(tasks: Sequence[SubTask]) -> tuple[SubTask, ...]:
+    """The tasks, with those that were under way still to be done."""
+    return tuple(_advanced(task, Status.PENDING) if task.status is Status.RUNNING else task for task in tasks)
+
+
+def stranded(tasks: Sequence[SubTask]) -> dict[str, list[str]]:
+    """The pending tasks that can never begin, with those that they need and that were not completed.
+
+    They are ordered so that each follows what it depends on.
+    """
+    lost = {task.step_id for task in tasks if task.status in (Status.ERROR, Status.SKIPPED)}
+    found: dict[str, list[str]] = {}
+    while fresh := {
+        task.step_id: [need for need in task.depends_on if need in lost]
+        for task in tasks
+        if task.status is Status.PENDING and task.step_id not in lost and lost.intersection(task.depends_on)
+    }:
+        found |= fresh
+        lost |= fresh.keys()
+    return found

@@ -1,10 +1,10 @@
-"""The size of prompts: a rough count of tokens, and how much of each prompt is the beginning of the one before."""
+"""The size of prompts: a rough count of tokens, the prefix shared with the one before, and cached renderings."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .models import ModelRequest
 
@@ -74,3 +74,43 @@ def tokens(text: str) -> int:
     """A rough count that errs high: one a wide character, one for three others."""
     wide = 0 if text.isascii() else sum(map(len, _WIDE.findall(text)))
     return wide + (len(text) - wide + 2) // 3
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+MOST_CHARS = 16_000_000
+"""Characters that are kept; beyond it all are rendered anew."""
+
+_ENTRY_CHARS = 200
+"""What an entry takes beside its text."""
+
+
+class Renderings:
+    """Renderings by the identity of what they render: what is in the state is replaced, never changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], dict[int, tuple[object, Any]]] = {}
+        self._chars = 0
+
+    def each(
+        self, render: Callable[Concatenate[S, P], T], subjects: Iterable[S], *arguments: P.args, **named: P.kwargs
+    ) -> list[T]:
+        """`render(subject, …)` for each of them, from the last time if it was asked for before."""
+        known = self._known.setdefault((render, *arguments, *named.values()), {})
+        return [
+            known[id(subject)][1]
+            if id(subject) in known
+            else self._add(known, subject, render(subject, *arguments, **named))
+            for subject in subjects
+        ]
+
+    def _add(self, known: dict[int, tuple[object, Any]], subject: object, value: T) -> T:
+        """Keep a rendering together with its subject, whose id stays taken that way."""
+        self._chars += _ENTRY_CHARS + (len(value) if isinstance(value, str) else 0)
+        if self._chars > MOST_CHARS:
+            self._known.clear()
+            self._chars = 0
+        known[id(subject)] = (subject, value)
+        return value

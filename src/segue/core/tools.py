@@ -31,6 +31,11 @@ class Tool(Protocol):
     async def call(self, arguments: Mapping[str, Any]) -> Any: ...
 
 
+def is_repeatable(tool: Tool | None) -> bool:
+    """Whether a call of the tool that was interrupted does no harm: it changes nothing, or may simply run again."""
+    return tool is not None and (tool.read_only or tool.idempotent)
+
+
 @dataclass(frozen=True)
 class CallKey:
     """What identifies one tool call for ever: fixed in the state before the call runs.

@@ -8,8 +8,8 @@ from ..core.lifecycle import (
     EngineEvent,
     EngineEventType,
     EngineState,
+    SubTask,
 )
-from ..core.subtasks import SubTask
 from .engine import ConversationEngine
 
 __all__ = [

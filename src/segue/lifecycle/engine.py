@@ -15,9 +15,9 @@ from ..core.lifecycle import (
     EngineEvent,
     EngineEventType,
     EngineState,
+    SubTask,
     next_state,
 )
-from ..core.subtasks import SubTask
 from ..nodes.lifecycle.state import Restored
 from .apps import EngineOptions, app_source
 from .run_state import InvalidSnapshot, RunState, read_snapshot

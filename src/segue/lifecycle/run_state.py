@@ -6,9 +6,8 @@ from typing import Any
 
 from ..core.errors import SegueError
 from ..core.events import Event, Lifecycle, ToolResult
-from ..core.lifecycle import EngineEvent, EngineEventType, EngineState
+from ..core.lifecycle import MOST_TASKS, EngineEvent, EngineEventType, EngineState, SubTask, moved
 from ..core.plan import Status, problems
-from ..core.subtasks import MOST_TASKS, SubTask, moved
 from ..nodes.lifecycle.state import Restored
 
 VERSION = 1

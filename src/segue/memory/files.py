@@ -10,8 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ..core.disk import sync_folder
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
+from ..core.files import sync_folder
 from ..core.memory import MemoryEntry
 from ..passages.text_files import Unreadable, read_text
 from .entries import Block, as_markdown, blocks_of

@@ -9,7 +9,7 @@ from ..core.agents import Agent
 from ..core.attachments import PARTS, attached
 from ..core.json_schema import plain_specs
 from ..core.models import ModelRequest
-from ..core.renderings import Renderings
+from ..core.prompt_size import Renderings
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -16,14 +16,13 @@ from langgraph.types import interrupt
 from ..app import App
 from ..core.agents import Agent
 from ..core.calls import CallResult, CallStatus, Execution
-from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, bot_session
+from ..core.conversation import BotOutput, BotOutputType, Conversation, Role, as_text, bot_session
 from ..core.errors import ConfigurationError, TaskError
 from ..core.participants import Setting
 from ..core.question import API_CALL, PAUSE
 from ..core.records import Json
 from ..core.task_status import OPEN, TaskStatus
 from ..core.tools import Tool
-from ..core.transcript import as_text
 from ..nodes.conversation.roles import AGENT_BOT
 from ..runtime.control import Started
 from ..runtime.notices import LOOK_EVERY

@@ -3,11 +3,10 @@
 from collections.abc import Awaitable, Callable
 
 from ..app import App
-from ..core.context import RunContext
+from ..core.context import Ids, RunContext
 from ..core.conversation import MODE, Conversation, ConversationConfig, Utterance, bot_session
 from ..core.errors import ConfigurationError, ThreadExists, UnknownThread
 from ..core.events import Uttered
-from ..core.ids import Ids
 from ..core.records import Json
 from ..core.task_status import ENDED, TaskStatus
 from ..nodes.conversation.init import read_config

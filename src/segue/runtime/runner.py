@@ -12,6 +12,7 @@ from langgraph.errors import GraphDrained
 
 from ..checkpoints.storage import Storage
 from ..core.agents import Budget
+from ..core.approval import Grant
 from ..core.calls import CallResult, CallStatus
 from ..core.context import AppContext
 from ..core.errors import (
@@ -25,7 +26,6 @@ from ..core.errors import (
     ThreadBusy,
 )
 from ..core.events import ApprovalRequested, Cancelled, Durable, ErrorRaised, Event, Paused, QuestionAsked, Waiting
-from ..core.permission_rule import Grant
 from ..core.question import API_CALL, CLIENT_CALLS
 from ..core.records import Json, RequestKey, Task
 from ..core.task_status import ACTIVE, ENDED, TaskStatus

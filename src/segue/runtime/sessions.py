@@ -10,12 +10,12 @@ from langchain_core.runnables import RunnableConfig
 
 from ..checkpoints.storage import Storage
 from ..core.attachments import ATTACHMENTS, naming
+from ..core.context import Ids
 from ..core.conversation import bot_session
 from ..core.errors import InvalidExport, InvalidMessage, UnknownThread
-from ..core.ids import Ids
 from ..core.json_depth import DEEPEST, is_too_deep
 from ..core.records import Json, Permission, Recovery, RequestKey, Session, Snapshot, Task, Thread
-from ..core.retention import Pruned, Retention
+from ..core.timeline import Pruned, Retention
 from ..prompts.language import Language
 from .bot_sessions import bot_session_of
 from .history.retention import Pruning

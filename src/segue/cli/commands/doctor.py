@@ -24,8 +24,7 @@ from ...checkpoints.sqlite.database_check import check_pages, check_rows, removi
 from ...checkpoints.tables.integrity import ReadRow
 from ...core.agents import Agent
 from ...core.attachments import FilesReport
-from ...core.databases import is_server
-from ...core.environment import need_extra
+from ...core.environment import is_server, need_extra
 from ...core.errors import DamagedSession, NothingReadable, SegueError, UnknownThread, listed
 from ...entry import open as open_app
 from ...graphs.chat import MODES

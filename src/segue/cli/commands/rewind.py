@@ -129,7 +129,7 @@ def _all_undone(undone: "list[Json]") -> bool:
 
 
 def _new_session() -> str:
-    from ...core.ids import Ids
+    from ...core.context import Ids
 
     return Ids().thread()
 

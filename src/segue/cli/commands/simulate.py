@@ -157,7 +157,7 @@ def _check_user(config: "ConversationConfig", say: list[str] | None, character: 
 
 def simulated(settings: Settings, config: "ConversationConfig", log: str) -> int:
     """Run one conversation, show it and write its log; returns the exit code."""
-    from ...core.ids import Ids
+    from ...core.context import Ids
 
     session = settings.session or Ids().thread()
     file = log or str(Path("logs", f"{session}.jsonl"))

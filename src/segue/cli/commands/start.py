@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ...core.context import Ids
 from ...core.errors import ConfigurationError
-from ...core.ids import Ids
 from .. import options
 from ..exits import report_errors
 from ..settings import DEFAULT_DATABASE, Settings

@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...core.permission_rule import PermissionRule
+from ...core.approval import PermissionRule
 from ...prompts.terminal import sentence
 from ..views.consoles import discard_typed, print_prose, read_line
 from ..views.sanitize import json_line, visible

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.context import Ids
 from ...core.errors import InvalidAnswer, TaskUnfinished, ThreadBusy
-from ...core.ids import Ids
 from ...core.records import Json, Task
 from ..exits import FAILED, WAITING, complain, sentence_of
 from ..latest import LATEST, find_session, find_task

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.approval import PREFIX
 from ...core.errors import InvalidAnswer
 from ...core.json_depth import DEEPEST, is_too_deep
-from ...core.permission_rule import PREFIX
 from ..views.sanitize import one_line
 
 Call = Mapping[str, Any]

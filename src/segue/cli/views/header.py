@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from ...core.databases import without_password
+from ...core.environment import without_password
 from ...prompts.terminal import sentence
 from ...prompts.words import word
 from .consoles import print_prose

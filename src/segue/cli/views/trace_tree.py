@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from ...core.conversation import Utterance
+from ...core.conversation import PREFIXES, Utterance, spoken
 from ...core.events import (
     Action,
     Answer,
@@ -42,7 +42,6 @@ from ...core.events import (
     from_dict,
 )
 from ...core.task_status import ACTIVE
-from ...core.transcript import PREFIXES, spoken
 from ...prompts.language import Language
 from ...prompts.terminal import sentence
 from ...prompts.words import label, word

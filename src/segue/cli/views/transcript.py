@@ -7,8 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ...core.conversation import Role, Utterance
-from ...core.transcript import PREFIXES, spoken
+from ...core.conversation import PREFIXES, Role, Utterance, spoken
 from .sanitize import printable
 
 FOOTER = " END! ".center(50, "=")

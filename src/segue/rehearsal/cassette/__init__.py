@@ -1,6 +1,6 @@
 """Cassettes: recorded sessions that are replayed offline, as regression tests."""
 
-from ...core.cassettes import SUFFIX
+from ...core.files import SUFFIX
 from .cassette import Cassette, Turn
 from .difference import Difference
 from .file import read_cassette, write_cassette

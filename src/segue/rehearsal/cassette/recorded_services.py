@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.agents import Agent
+from ...core.approval import Grant
 from ...core.context import Services
 from ...core.errors import ModelRefused
 from ...core.events import Event, Token
 from ...core.models import CallDelta, Model, ModelPiece, ModelReply, ModelRequest, RawCall, ReasoningDelta, TextDelta
-from ...core.permission_rule import Grant
 from ...core.records import Call
 from ...core.tools import CallKey, Claim, Ledger, Tool
 from ...models.request_text import request_text

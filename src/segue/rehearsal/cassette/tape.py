@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from ...core.context import Ids, TaskId, TraceId
 from ...core.errors import SegueError
 from ...core.events import AttemptRestarted, Event, Token
-from ...core.ids import Ids, TaskId, TraceId
 from ...core.records import Json
 from ...models.request_text import digest
 from ...runtime.reply_stream import ReplyText

@@ -9,12 +9,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ...core.agents import Agent
-from ...core.conversation import Conversation
+from ...core.conversation import Conversation, transcript
 from ...core.decision import read_object
 from ...core.errors import ConfigurationError, ModelError, UnreadableReply
 from ...core.json_schema import object_schema
 from ...core.models import Model, ModelReply, ModelRequest
-from ...core.transcript import transcript
 from ...prompts.load import render
 from ...prompts.phrases import phrase
 from ...registry import Registry

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.conversation import Conversation, Role, Utterance
-from ...core.transcript import PREFIXES, shown, spoken
+from ...core.conversation import PREFIXES, Conversation, Role, Utterance, shown, spoken
 from ..batch.manifest import log_file_of
 from ..log import read_log
 from .outcome import Fault, Outcome

@@ -10,8 +10,7 @@ from typing import Any
 from ...checkpoints.storage import Storage
 from ...core.errors import SegueError, ThreadBusy
 from ...core.records import Snapshot
-from ...core.retention import Pruned, Retention
-from ...core.timeline import Place
+from ...core.timeline import Place, Pruned, Retention
 from ..runner import Runner
 from ..thread_state import config_of, state_at
 from .timeline import listed_snapshots

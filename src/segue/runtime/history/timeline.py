@@ -7,7 +7,7 @@ from typing import Any
 
 from ...checkpoints.sessions.threads import Threads
 from ...core.calls import CallResult
-from ...core.conversation import MODE, Utterance
+from ...core.conversation import MODE, Utterance, spoken
 from ...core.events import (
     Action,
     Answer,
@@ -24,7 +24,6 @@ from ...core.events import (
 )
 from ...core.records import Call, Json, Snapshot, Task
 from ...core.timeline import Effect, TimelineEntry
-from ...core.transcript import spoken
 from ...graphs.chat import MODES, UNLISTED
 
 HEADS = frozenset({"INPUT", "SCHEDULE", "EXECUTING", "MEMORY_READING", "USER"})

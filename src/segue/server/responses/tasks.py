@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.context import Ids
 from ...core.errors import InvalidAnswer
-from ...core.ids import Ids
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ENDED

@@ -8,7 +8,7 @@ from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict, Field
 
-from ...core.ids import Ids
+from ...core.context import Ids
 from ...core.records import RequestKey, Task
 from ...runtime.message_files import Uploaded
 from ..request_body import Items, RequestBody

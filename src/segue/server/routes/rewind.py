@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from ...core.errors import ThreadBusy
 from ...core.records import Json
-from ...core.retention import Retention
-from ...core.timeline import TimelineEntry
+from ...core.timeline import Retention, TimelineEntry
 from ..errors import JsonResponse, LongJsonResponse
 from ..request_body import RequestBody
 from ..service import Service

@@ -1,4 +1,4 @@
-"""Durable changes of folders."""
+"""Files: durable changes of folders, and the suffix of recorded sessions."""
 
 import os
 from pathlib import Path
@@ -12,3 +12,6 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+SUFFIX = ".cassette.yaml"

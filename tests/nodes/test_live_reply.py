@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segue.nodes.shared.json_strings import MAX_DEPTH, JsonStrings, Path
+from segue.nodes.shared.live_reply import MAX_DEPTH, JsonStrings, Path
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\{}[],:\U0001f600'), max_size=8)
 JSON = st.recursive(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.core.databases import without_password
+from segue.core.environment import without_password
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Services and ledger of a part of a task, such as a subtask or a branch: its answer is not the task's."""
+"""Services and ledger of a nested part of a task, a subtask or a branch, whose answer is not the task's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,14 +9,14 @@ from segue.core.context import Services
 from segue.core.events import Event, Thinking, Token
 from segue.core.prompt_size import SentPrompts
 from segue.core.records import Call
-from segue.core.tools import CallKey, Claim, Ledger, Tool
+from segue.core.tools import CallKey, Claim, Ledger, Tool, is_repeatable
 from segue.tools.calls.run import unknown_outcome
 
 OF_THE_WHOLE = frozenset({"answer", "plan_update", "step_update"})
 """Events that a part does not tell: they would be taken for the whole task's."""
 
 
-def part_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> Services:
+def nested_services(whole: Services, ledger: Ledger | None, *, step_id: str = "", parent_id: str = "") -> Services:
     """The services of the whole for one part: its streamed answer is sent as a thought.
 
     Its events name the subtask (`step_id`) or the round (`parent_id`) that the part belongs to: an error ends the part
@@ -53,7 +53,7 @@ def _of_part(event: Mapping[str, Any]) -> dict[str, Any]:
     return {**event["data"], "final": False} if event["type"] == "error" else event["data"]
 
 
-class PartLedger:
+class NestedLedger:
     """The whole task's ledger, with the calls of a part that are under way."""
 
     def __init__(self, whole: Ledger) -> None:
@@ -82,7 +82,6 @@ class PartLedger:
     async def cancel(self, tools: Mapping[str, Tool], why: str) -> None:
         """Settle the calls that were interrupted: of one that changes something, nobody knows whether it did."""
         for key, name in list(self._under_way.items()):
-            tool = tools.get(name)
-            harmless = tool is not None and (tool.read_only or tool.idempotent)
-            result = CallResult.failed(why) if harmless else unknown_outcome(f"{name}: {why}")
+            repeatable = is_repeatable(tools.get(name))
+            result = CallResult.failed(why) if repeatable else unknown_outcome(f"{name}: {why}")
             await self.settle(key, result.json())

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.errors import InvalidPlan
+from segue.core.lifecycle import SubTask, in_order, moved, next_tasks, read_tasks, waiting_again
 from segue.core.plan import Status
-from segue.core.subtasks import SubTask, in_order, moved, next_tasks, read_tasks, waiting_again
 
 
 def task(name: str, *needs: str, **more: Any) -> dict[str, Any]:

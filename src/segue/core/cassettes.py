@@ -1,3 +1,0 @@
-"""The file suffix of recorded sessions."""
-
-SUFFIX = ".cassette.yaml"
