@@ -16,7 +16,7 @@ from segue.memory.excerpt import pieces_of
 from segue.models.offline import answers, text
 from segue.models.think_tags import ThinkTags
 from segue.nodes.chat.select_mode import rule_for
-from segue.nodes.conversation.participants import action_text, simulated_user
+from segue.nodes.conversation.participants import react_bot, simulated
 from segue.nodes.shared.live_reply import JsonStrings
 from segue.passages.markdown import passages_of, rules_of
 from segue.prompts.language import accepted_language, language_of, own_words
@@ -66,8 +66,8 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (text.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
     (lambda given: text.unused(given, ()), (Shape("中"), Shape("ab "))),
     (lambda given: answers.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
-    (lenient(simulated_user._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
-    (lenient(action_text.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
+    (lenient(simulated._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
+    (lenient(react_bot.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),
     (rule_for, (Shape("“"), Shape("plan "))),
     (lambda given: list(blocks_of(given)), (Shape("## 2026-01-01 00:00:00 UTC · round 1 · b\n\nTask t\n"),)),
     (lambda given: pieces_of([("name", given)], 8000), (Shape("a\n\n"), Shape("\\"))),

@@ -1,4 +1,4 @@
-"""Participants of a run, built from the names in its configuration."""
+"""Participants and controllers of a run, built from the names in its configuration."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -6,19 +6,74 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 from segue.core.agents import Agent
-from segue.core.conversation import Conversation, ConversationConfig, Role
-from segue.core.participants import API, Bot, Controller, Participant, Setting, Table, User, factory_of
+from segue.core.conversation import Conversation, ConversationConfig, EndReason, Role, transcript
+from segue.core.participants import API, Bot, Controller, Participant, Participants, Setting, Table, User, factory_of
 from segue.core.tools import Tool
+from segue.prompts.phrases import phrase
 from segue.tools.builtin import BUILTIN as BUILTIN_TOOLS
 
 from ..shared.context import NodeContext
-from .participants import BUILTIN
+from .participants.apis import HttpAPI, ToolsAPI
+from .participants.react_bot import ReactBot
+from .participants.scripted import DummyAPI, DummyBot, DummyUser, PersonBot, PersonUser, ScriptedUser
+from .participants.simulated import OutOfWorkflowUser, SimulatedAPI, SimulatedUser
 
 Output = TypeVar("Output")
 AGENT_BOT = "segue"
 """The name of the bot that is an agent of Segue's; its argument is a mode."""
 SIMULATED_USER = Agent(agent_id="simulated_user", description="The user of a rehearsal")
 SIMULATED_API = Agent(agent_id="simulated_api", description="The API of a rehearsal")
+
+
+class ApiDuplication:
+    """Refuses a call that was made `api_duplication_limit` times before with the same arguments."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._most = setting.config.api_duplication_limit
+        self._language = setting.language
+
+    def refusal(self, conversation: Conversation) -> str:
+        call = conversation.pending
+        assert call is not None
+        requested = (call.action, call.action_input)
+        made = sum((u.action, u.action_input) == requested for u in conversation.results)
+        if made < self._most:
+            return ""
+        return phrase("api_duplication", self._language, tool=call.action, n=str(made))
+
+    def end(self, conversation: Conversation) -> EndReason | None:
+        return None
+
+
+class SessionLength:
+    """Ends a conversation whose transcript has `session_length` characters, after an answered turn."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._most = setting.config.session_length
+
+    def refusal(self, conversation: Conversation) -> str:
+        return ""
+
+    def end(self, conversation: Conversation) -> EndReason | None:
+        reached = 0 < self._most <= len(transcript(conversation))
+        return EndReason.SESSION_LENGTH if reached else None
+
+
+BUILTIN = Participants()
+BUILTIN.users.register("dummy_user", DummyUser)
+BUILTIN.users.register("input_user", PersonUser)
+BUILTIN.users.register("scripted_user", ScriptedUser)
+BUILTIN.users.register("llm_profile", SimulatedUser)
+BUILTIN.users.register("llm_oow", OutOfWorkflowUser)
+BUILTIN.bots.register("dummy_bot", DummyBot)
+BUILTIN.bots.register("input_bot", PersonBot)
+BUILTIN.bots.register("react_bot", ReactBot)
+BUILTIN.apis.register("dummy_api", DummyAPI)
+BUILTIN.apis.register("tools", ToolsAPI)
+BUILTIN.apis.register("llm", SimulatedAPI)
+BUILTIN.apis.register("request", HttpAPI)
+BUILTIN.controllers.register("api_duplication", ApiDuplication)
+BUILTIN.controllers.register("session_length", SessionLength)
 
 
 async def output_of(participant: Participant[Output], conversation: Conversation) -> Output:

@@ -20,7 +20,7 @@ CASSETTES = (
     Mutant("a changed model is not noticed", TEXT, 'yield f"model: {model}"', 'yield "model:"', TEXTS),
     Mutant(
         "a replay runs a real tool",
-        f"{CASSETTE}/recorded_services.py",
+        f"{CASSETTE}/replay.py",
         'return Claim("finished", outcome)',
         "return claim",
         SESSIONS,
@@ -48,7 +48,7 @@ CASSETTES = (
     ),
     Mutant(
         "a secret stays in a prompt",
-        f"{CASSETTE}/redaction.py",
+        f"{CASSETTE}/recorder.py",
         "given = given.replace(value, stand_in)",
         "given = stand_in if given == value else given",
         "tests/rehearsal/test_cassette.py::test_redacted_values_are_nowhere_and_the_cassette_still_replays",

@@ -61,7 +61,7 @@ CONVERSATIONS = (
     ),
     Mutant(
         "every persona is the same user",
-        "nodes/conversation/participants/simulated_user.py",
+        "nodes/conversation/participants/simulated.py",
         "persona=config.persona or",
         "persona=",
         f"{DOCUMENT}::test_simulated_users_differ_by_persona_and_run_on_a_model_of_their_own",
@@ -75,7 +75,7 @@ CONVERSATIONS = (
     ),
     Mutant(
         "the same call is allowed once too often",
-        "nodes/conversation/controllers.py",
+        "nodes/conversation/roles.py",
         "made < self._most",
         "made <= self._most",
         f"{DOCUMENT}::test_the_same_call_is_refused_after_it_was_made_twice",
@@ -90,10 +90,10 @@ CONVERSATIONS = (
     ),
     Mutant(
         "a host that is not allowed is called",
-        "nodes/conversation/participants/http_api.py",
+        "nodes/conversation/participants/apis.py",
         "not {url.host, place} & set(allowed)",
         "not allowed",
-        "tests/nodes/conversation/test_http_api.py::test_requests_go_to_allowed_hosts_only",
+        "tests/nodes/conversation/test_apis.py::test_requests_go_to_allowed_hosts_only",
     ),
     Mutant(
         "a dependency counts as met before its call succeeded",

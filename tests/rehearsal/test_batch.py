@@ -21,8 +21,8 @@ pytest.importorskip("matplotlib")
 from segue.cli.main import app
 from segue.core.errors import ConfigurationError
 from segue.rehearsal import ConversationConfig, read_log
-from segue.rehearsal.batch.manifest import Manifest, batch_of, open_batch
-from segue.rehearsal.batch.worker import work
+from segue.rehearsal.batch import Manifest, batch_of, open_batch
+from segue.rehearsal.worker import work
 from segue.rehearsal.workflows.loader import workflow_file
 
 ROOT = Path(__file__).parents[2]

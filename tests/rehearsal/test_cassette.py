@@ -19,9 +19,8 @@ from segue.core.errors import ConfigurationError, ModelError, TaskError, Unknown
 from segue.core.events import Token
 from segue.core.flows import FlowConfig, Subflow
 from segue.rehearsal.cassette import Cassette, read_cassette, record, replay, write_cassette
-from segue.rehearsal.cassette.cassette import ModelCall, Reply, Turn
-from segue.rehearsal.cassette.file import dump, load
-from segue.rehearsal.cassette.redaction import redacted
+from segue.rehearsal.cassette.cassette import ModelCall, Reply, Turn, dump, load
+from segue.rehearsal.cassette.recorder import redacted
 from tests.fakes import answer, call_tool, choose, plan_json, remend
 from tests.loopback import Deltas, Gate, LoopbackServer, Scripted, Status, Text, ToolCalls
 

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 from segue.cli.main import app
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance, config_of
 from segue.rehearsal import write_log
-from segue.rehearsal.batch.manifest import batch_of, log_file
+from segue.rehearsal.batch import batch_of, log_file
 from tests.loopback import LoopbackServer, Text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import segue
 from segue.rehearsal import ConversationConfig, converse, write_log
-from segue.rehearsal.batch.manifest import FILE, batch_of, log_file
+from segue.rehearsal.batch import FILE, batch_of, log_file
 
 from .serving import Served, ServerSettings
 

@@ -7,7 +7,7 @@ import pytest
 from segue.core.errors import ConfigurationError, InvalidWorkflow, UnknownScenario, UnknownWorkflow
 from segue.prompts.errors import render
 from segue.rehearsal.workflows import find_scenario, load_scenarios, load_workflow, shipped_names, workflow_file
-from segue.rehearsal.workflows.questions import Questions
+from segue.rehearsal.workflows.persona_user import Questions
 
 WORKFLOW = """\
 ---

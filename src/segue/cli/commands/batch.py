@@ -12,9 +12,8 @@ from ..views.consoles import complaints
 
 if TYPE_CHECKING:
     from ...prompts.language import Language
-    from ...rehearsal.batch.manifest import Manifest
-    from ...rehearsal.batch.run import BatchResult
-    from ...rehearsal.batch.run import Progress as Report
+    from ...rehearsal.batch import BatchResult, Manifest
+    from ...rehearsal.batch import Progress as Report
 
 
 def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
@@ -34,7 +33,7 @@ def run_batch(settings: Settings, folder: Path, manifest: "Manifest") -> int:
 
 
 async def _rehearse(folder: Path, manifest: "Manifest", language: "Language") -> "BatchResult":
-    from ...rehearsal.batch.run import rehearse
+    from ...rehearsal.batch import rehearse
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=complaints()) as progress:

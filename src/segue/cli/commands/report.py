@@ -14,8 +14,7 @@ from ..settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...rehearsal.report.comparison import Comparison
-    from ...rehearsal.report.summary import Report
+    from ...rehearsal.report.summary import Comparison, Report
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a batch: see `segue simulate --out`.")]
 Against = Annotated[
@@ -36,8 +35,8 @@ def report(folder: Folder, against: Against = None, judge: Judge = "", language:
     settings = Settings(language=language)
     said_in = settings.language_for("")
     with report_errors(settings):
-        from ...rehearsal.report.comparison import compare
         from ...rehearsal.report.files import figures, write_report
+        from ...rehearsal.report.summary import compare
 
         made = asyncio.run(_report(folder, judge))
         comparison = compare(asyncio.run(_report(against, judge)), made) if against else None
@@ -67,7 +66,7 @@ def _print_comparison(comparison: "Comparison", language: str) -> None:
 
 
 async def _report(folder: Path, judge: str) -> "Report":
-    from ...rehearsal.batch.manifest import Manifest
+    from ...rehearsal.batch import Manifest
     from ...rehearsal.report.grades import outcomes_of
     from ...rehearsal.report.judge import judge_batch
     from ...rehearsal.report.summary import report_of

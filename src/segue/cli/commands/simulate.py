@@ -109,7 +109,7 @@ def simulate(
         _check_batch(settings, n, {"--out": out, "--workers": workers}, {"--session": session, "--log": log})
         if n is None:
             raise typer.Exit(simulated(settings, chosen, log))
-        from ...rehearsal.batch.manifest import batch_of
+        from ...rehearsal.batch import batch_of
         from .batch import run_batch
 
         manifest = batch_of(chosen, n=n, workers=workers or 1, agents=agents)

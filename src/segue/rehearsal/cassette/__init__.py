@@ -1,9 +1,8 @@
 """Cassettes: recorded sessions that are replayed offline, as regression tests."""
 
 from ...core.files import SUFFIX
-from .cassette import Cassette, Turn
+from .cassette import Cassette, Turn, read_cassette, write_cassette
 from .difference import Difference
-from .file import read_cassette, write_cassette
 from .recorder import record
 from .replay import LiveTurn, Replay, replay
 

@@ -1,11 +1,17 @@
-"""A recorded session: its messages, what the model replied to which request, and the results of its tools."""
+"""Records of a recorded session, and their YAML file."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ...core.errors import ConfigurationError
 from ...core.records import Json
 
 VERSION: Final = 1
@@ -143,3 +149,111 @@ class Cassette(Record):
     served: dict[str, tuple[ServedTool, ...]] = {}
     turns: tuple[Turn, ...]
     messages: tuple[dict[str, Any], ...]
+
+
+_Edit = dict[str, Any]
+"""{"line", "removed"?, "added"?}: what takes the place of lines, which count from 1 in the text before."""
+
+
+class _Dumper(yaml.CSafeDumper if hasattr(yaml, "CSafeDumper") else yaml.SafeDumper):  # type: ignore[misc]
+    """Writes a text of several lines as a block."""
+
+
+def _text(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def write_cassette(cassette: Cassette, path: str | Path) -> None:
+    """Write the file, in place of an earlier one.
+
+    Raises:
+        ConfigurationError: it cannot be written; an earlier one is as it was.
+    """
+    file = Path(path)
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        with suppress(FileExistsError):  # a file, which writing tells of as "Not a directory"
+            file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(dump(cassette), encoding="utf-8")
+        os.replace(beside, file)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise ConfigurationError(
+            "The cassette {file} cannot be written: {reason}.", file=path, reason=error.strerror or str(error)
+        ) from error
+
+
+def read_cassette(path: str | Path) -> Cassette:
+    """Read a file that `write_cassette` wrote.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is not a cassette of this version.
+    """
+    try:
+        return load(Path(path).read_text(encoding="utf-8"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+    raise ConfigurationError(
+        "The cassette {file} cannot be read: {reason}.",
+        file=path,
+        reason=reason,
+    )
+
+
+def dump(cassette: Cassette) -> str:
+    """The cassette as YAML."""
+    form = cassette.model_dump(mode="json", exclude_defaults=True)
+    form = {"version": VERSION, **form}
+    _each_request(form, _edits)
+    return str(yaml.dump(form, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20))
+
+
+def load(text: str) -> Cassette:
+    """The cassette of a YAML text."""
+    form = yaml.load(text, Loader=_Loader)
+    if not isinstance(form, dict) or form.get("version") != VERSION:
+        raise ValueError(f"it is not a cassette of version {VERSION}")
+    _each_request(form, _edited)
+    return Cassette.model_validate(form)
+
+
+def _each_request(form: Json, convert: Callable[[str, Any], Any]) -> None:
+    """Put each request in its other form; `convert` is also given the text of the last one of its purpose."""
+    last: dict[str, str] = {}
+    for turn in form["turns"]:
+        for call in turn.get("model_calls", ()):
+            if given := call.get("request"):
+                call["request"] = convert(last.get(call["purpose"], ""), given)
+                last[call["purpose"]] = given if isinstance(given, str) else call["request"]
+
+
+def _edits(before: str, text: str) -> str | list[_Edit]:
+    if not before:
+        return text
+    old, new = before.split("\n"), text.split("\n")
+    found = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    edits = [(first, last - first, new[start:end]) for tag, first, last, start, end in found if tag != "equal"]
+    return [
+        {"line": first + 1, **({"removed": removed} if removed else {}), **({"added": added} if added else {})}
+        for first, removed, added in edits
+    ] or [{"line": 1}]
+
+
+def _edited(before: str, given: str | list[_Edit]) -> str:
+    if isinstance(given, str):
+        return given
+    lines = before.split("\n")
+    for edit in reversed(given):
+        first = edit["line"] - 1
+        lines[first : first + edit.get("removed", 0)] = edit.get("added", ())
+    return "\n".join(lines)

@@ -1,15 +1,231 @@
-"""The recorder: a stored session becomes a cassette that was replayed once."""
+"""The recorder: reads a stored session, redacts it, and replays it once."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
 
 from ...app import App
-from ...core.errors import TaskError
+from ...core.calls import CallResult, CallStatus
+from ...core.conversation import MODE, conversation_of_bot
+from ...core.errors import ConfigurationError, TaskError, UnknownThread
+from ...core.events import (
+    ApprovalGiven,
+    ApprovalRequested,
+    CallPermitted,
+    Cancelled,
+    Event,
+    ModelCalled,
+    NotesTaken,
+    QuestionAnswered,
+    Recovered,
+    RecursionStart,
+    Resumed,
+    RoundStart,
+    Steered,
+    ToolResult,
+)
+from ...core.records import Call, Json, TaskTrace
+from ...core.task_status import OPEN, TaskStatus
+from ...core.timeline import UNDO_SCOPE
 from ...prompts.language import Language
 from ...registry import Registry
-from .cassette import Cassette
-from .redaction import redacted
+from .cassette import Answer, Cassette, ModelCall, Reply, ServedTool, TakenNotes, ToolCall, Turn, asked_of
 from .replay import replay
-from .stored_session import read_session
+
+
+async def read_session(app: App, session_id: str) -> Cassette:
+    """The session as it is stored; the requests' texts are not, only their digests.
+
+    Raises:
+        UnknownThread, DamagedSession.
+        TaskError: it cannot be recorded, with the reason.
+    """
+    tasks = await app.tasks.list(session_id=session_id, limit=-1)
+    if not tasks:
+        raise UnknownThread(session_id)
+    traces = [await app.tasks.trace(task.task_id) for task in reversed(tasks)]
+    for trace in traces:
+        _check(trace)
+    agents = {task.agent_id for task in tasks}
+    return Cassette(
+        session=session_id,
+        served={name: served for name in sorted(agents) if (served := await _served(app, name))},
+        turns=tuple(_turn(trace, named=_names_model(app, trace)) for trace in traces),
+        messages=tuple(await app.history(session_id)),
+    )
+
+
+def _check(trace: TaskTrace) -> None:
+    """Refuse what cannot be replayed.
+
+    Raises:
+        TaskError.
+    """
+    task, session = trace.task, trace.task.thread_id
+    if task.mode == MODE or conversation_of_bot(session):
+        raise TaskError(
+            "Session {session} belongs to a conversation: the log of `segue simulate` replays it.", session=session
+        )
+    if task.status == TaskStatus.WAITING:
+        raise TaskError(
+            "Session {session} cannot be recorded: task {task_id} waits for an answer. Give it with segue answer "
+            "{task_id}, or cancel the task.",
+            session=session,
+            task_id=task.task_id,
+        )
+    if task.status in OPEN:
+        raise TaskError(
+            "Session {session} cannot be recorded: task {task_id} is {status}. Resume or cancel it first.",
+            session=session,
+            task_id=task.task_id,
+            status=task.status,
+        )
+    if any(isinstance(event, Recovered) for event in trace.events):
+        raise TaskError(
+            "Session {session} cannot be recorded: it was damaged and went back to an earlier state.", session=session
+        )
+    if any(isinstance(event, ModelCalled) and not event.reply for event in trace.events):
+        raise TaskError(
+            "Session {session} cannot be recorded: an earlier version of Segue ran task {task_id} and kept no replies.",
+            session=session,
+            task_id=task.task_id,
+        )
+
+
+async def _served(app: App, agent_id: str) -> tuple[ServedTool, ...]:
+    """The tools of the agent's MCP servers, which are asked for them now."""
+    agent = app.agents.agent(agent_id)
+    if not agent.mcp:
+        return ()
+    names = await app.agents.served_tools(agent)
+    tools = app.agents.tools_for(agent)
+    return tuple(
+        ServedTool(
+            spec=dict(tools[name].spec),
+            read_only=tools[name].read_only,
+            idempotent=tools[name].idempotent,
+            needs_approval=tools[name].needs_approval,
+        )
+        for name in names
+    )
+
+
+def _names_model(app: App, trace: TaskTrace) -> bool:
+    """Whether the task's model was asked for by name, and not chosen by the environment."""
+    return app.agents.agent(trace.task.agent_id).model is not None
+
+
+def _turn(trace: TaskTrace, *, named: bool) -> Turn:
+    task, events = trace.task, trace.events
+    calls = [call for call in trace.calls if not call.scope.startswith(UNDO_SCOPE)]
+    log = _Log(_worked(task.created_at, events), [*calls])
+    for event in events:
+        log.fold(event)
+    result = task.result or {}
+    answer = task.answer or {}
+    if log.answers and isinstance(answer.get("value"), dict) and answer["value"].get("manual_finish"):
+        log.answers[-1] = log.answers[-1].model_copy(update={"value": answer["value"]})
+    return Turn(
+        message=task.message,
+        task_id=task.task_id,
+        agent=task.agent_id,
+        mode=task.mode,
+        model=task.model if named else "",
+        language=task.language or "",
+        user=task.user_id,
+        created_at=task.created_at,
+        trace_ids=tuple(log.trace_ids),
+        notes=tuple(log.notes),
+        taken_notes=tuple(log.taken),
+        answers=tuple(log.answers),
+        permitted=tuple({event.name: None for event in events if isinstance(event, CallPermitted)}),
+        model_calls=tuple(log.model_calls),
+        tool_calls=tuple(log.tool_call(row) for row in calls),
+        status=cast(Any, str(task.status)),
+        answer=result.get("answer") or "",
+        error=result.get("error") or "",
+        failure="" if result else task.error or "",
+        partial=log.partial,
+    )
+
+
+def _worked(created_at: float, events: Sequence[Event]) -> Callable[[float], float]:
+    """Seconds of work from a task's beginning to a moment: without those that it was paused, or had no process."""
+    stops = [(before.timestamp, event.timestamp) for before, event in pairwise(events) if isinstance(event, Resumed)]
+
+    def worked(moment: float) -> float:
+        idle = sum(end - start for start, end in stops if end <= moment)
+        return round(max(moment - created_at - idle, 0.0), 3)
+
+    return worked
+
+
+@dataclass
+class _Log:
+    """What a task's events say, folded in their order. `open` are the calls whose result no event has yet."""
+
+    worked: Callable[[float], float]
+    open: list[Call]
+    trace_ids: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    taken: list[TakenNotes] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    model_calls: list[ModelCall] = field(default_factory=list)
+    tool_results: int = 0
+    asked: str = ""
+    partial: str = ""
+
+    def fold(self, event: Event) -> None:
+        match event:
+            case RecursionStart() | RoundStart():
+                self.trace_ids.append(event.trace_id)
+            case ModelCalled():
+                self.model_calls.append(self._model_call(event))
+            case ToolResult():
+                self._settle(event)
+            case Steered():
+                self.notes.append(event.message)
+            case NotesTaken():
+                made = {"model_calls": len(self.model_calls), "tool_calls": self.tool_results}
+                self.taken.append(TakenNotes(count=event.count, **made))
+            case ApprovalRequested():
+                self.asked = asked_of({"calls": event.calls})
+            case ApprovalGiven():
+                self.answers.append(Answer(asked=self.asked, value={"verdicts": _verdicts(event)}))
+            case QuestionAnswered():
+                self.answers.append(Answer(asked=event.question, value={"answer": event.answer}))
+            case Cancelled():
+                self.partial = event.partial
+
+    def _model_call(self, event: ModelCalled) -> ModelCall:
+        about = {name: getattr(event, name) for name in ("purpose", "model", "input", "output")}
+        return ModelCall(
+            **about, at=self.worked(event.timestamp), digest=event.request, reply=Reply.model_validate(event.reply)
+        )
+
+    def _settle(self, event: ToolResult) -> None:
+        """Pair the result with its call in the ledger; one that was not run has none there."""
+        called = {"name": event.name, "arguments": event.arguments}
+        row = next((row for row in self.open if _bare(row) == called), None)
+        if row is not None:
+            self.open.remove(row)
+            self.tool_results += 1
+
+    def tool_call(self, row: Call) -> ToolCall:
+        """A call of the ledger; one that ran when the task was cancelled has no outcome of its own."""
+        cut_short = row in self.open and CallResult.of(row.outcome or {}).status is CallStatus.LEFT_OPEN
+        outcome = None if cut_short else row.outcome
+        return ToolCall(**_bare(row), at=self.worked(row.finished_at or 0.0), outcome=outcome)
+
+
+def _bare(call: Call) -> dict[str, Any]:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _verdicts(event: ApprovalGiven) -> list[Json]:
+    return [{name: value for name, value in verdict.items() if name != "original"} for verdict in event.verdicts]
 
 
 async def record(app: App, session_id: str, *, redact: Sequence[str] = (), language: Language = "en") -> Cassette:
@@ -47,3 +263,108 @@ async def _forked(app: App, session_id: str) -> bool:
     if any(task.copy_of for task in await app.tasks.list(session_id=session_id, limit=-1)):
         return True
     return any(snapshot.forked_from is not None for snapshot in await app.sessions.snapshots(session_id, -1))
+
+
+SHORTEST = 4
+"""Characters of a value that can be told from other text."""
+_GIVEN = ("arguments", "command_args", "params")
+"""What a reply in JSON calls the arguments of its calls."""
+_TEXTS = (
+    *("message", "notes", "request", "reasoning", "text", "arguments", "outcome", "asked", "reason", "content"),
+    *("answer", "error", "failure", "partial"),
+)
+"""The fields of a cassette, and of messages in OpenAI's format, that hold words of people, models and tools."""
+
+
+def redacted(cassette: Cassette, names: Sequence[str]) -> Cassette:
+    """The cassette with REDACTED_NAME_1 and so on in the place of every value of these fields.
+
+    Raises:
+        ConfigurationError: no field has the name, or a value of it is not a text of four characters or more.
+    """
+    written = [said for turn in cassette.turns for said in _said(turn)]
+    places: dict[str, str] = {}
+    for name in names:
+        values = list(dict.fromkeys(value for said in written for value in _values(said, name)))
+        if not values:
+            raise ConfigurationError("There is nothing to redact: no argument or result is called {name}.", name=name)
+        for number, value in enumerate(values, 1):
+            if not isinstance(value, str) or len(value) < SHORTEST:
+                raise ConfigurationError(
+                    "{name} cannot be redacted: only texts of {least} characters or more can, and one of its values "
+                    "is {value}.",
+                    name=name,
+                    least=SHORTEST,
+                    value=json.dumps(value),
+                )
+            stand_in = f"REDACTED_{name.upper()}_{number}"
+            places |= dict.fromkeys(_spellings(value), stand_in)
+    places = dict(sorted(places.items(), key=lambda item: -len(item[0])))
+    form = cassette.model_dump(mode="json")
+    return Cassette.model_validate(form | {part: _in_texts(form[part], places) for part in ("turns", "messages")})
+
+
+def _said(turn: Turn) -> Iterator[Any]:
+    """The arguments and outcomes of a turn's calls, also of calls that were not made, and the answers of people."""
+    for call in turn.tool_calls:
+        yield call.arguments
+        yield from (call.outcome or {}).values()
+    for reply in (call.reply for call in turn.model_calls):
+        yield from (called.arguments for called in reply.tool_calls)
+        yield from (given for name in _GIVEN for given in _fields(reply.text, name))
+    for answer in turn.answers:
+        yield from (given for name in ("arguments", "answer") for given in _fields(answer.value, name))
+
+
+def _values(given: Any, name: str) -> Iterator[Any]:
+    return (value for field in _fields(given, name) for value in _scalars(field))
+
+
+def _fields(given: Any, name: str) -> Iterator[Any]:
+    """The fields of that name, also in texts that are JSON."""
+    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
+        try:
+            yield from _fields(json.loads(given), name)
+        except (ValueError, RecursionError):
+            return
+    elif isinstance(given, list):
+        for item in given:
+            yield from _fields(item, name)
+    elif isinstance(given, dict):
+        for key, value in given.items():
+            yield from (value,) if key == name else _fields(value, name)
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _scalars(item)
+    elif value is not None and value != "":
+        yield value
+
+
+def _spellings(value: str) -> set[str]:
+    """The value as it is, and as JSON text writes it, also within another JSON text."""
+    found = {value}
+    for _ in range(2):
+        found |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in found for ascii_only in (True, False)}
+    return found
+
+
+def _in_texts(given: Any, places: dict[str, str]) -> Any:
+    """A part of a cassette with the values replaced in its texts, and its names, ids and states as they are."""
+    if isinstance(given, list):
+        return [_in_texts(item, places) for item in given]
+    if not isinstance(given, dict):
+        return given
+    return {key: (_replaced if key in _TEXTS else _in_texts)(value, places) for key, value in given.items()}
+
+
+def _replaced(given: Any, places: dict[str, str]) -> Any:
+    if isinstance(given, str):
+        for value, stand_in in places.items():
+            given = given.replace(value, stand_in)
+        return given
+    if isinstance(given, list):
+        return [_replaced(item, places) for item in given]
+    return {key: _replaced(item, places) for key, item in given.items()} if isinstance(given, dict) else given

@@ -17,7 +17,7 @@ from ...core.models import Model, ModelReply, ModelRequest
 from ...prompts.load import render
 from ...prompts.phrases import phrase
 from ...registry import Registry
-from ..batch.manifest import Manifest, log_file
+from ..batch import Manifest, log_file
 from ..log import read_log
 from ..text_file import replace_text
 from ..workflows.loader import find_scenario, load_workflow

@@ -2,12 +2,18 @@
 
 from ...core.participants import REGISTERED
 from .backends import Backend, Refused, find_backend, register_backend
-from .configuration import with_workflow
-from .instructions import instructions
 from .loader import find_scenario, load_scenarios, load_workflow, read_workflow, shipped_names, workflow_file
-from .participants import BackendAPI, NodeDependency, RuleBot, RuleUser, WorkflowBot, backend_of
-from .scenario import ExpectedCall, Persona, Scenario
-from .workflow import Api, Slot, Step, Workflow
+from .participants import (
+    BackendAPI,
+    NodeDependency,
+    RuleBot,
+    RuleUser,
+    WorkflowBot,
+    backend_of,
+    instructions,
+    with_workflow,
+)
+from .workflow import Api, ExpectedCall, Persona, Scenario, Slot, Step, Workflow
 
 REGISTERED.users.register("rule_user", RuleUser)
 REGISTERED.bots.register("rule_bot", RuleBot)

@@ -1,5 +1,6 @@
-"""Participants and a controller that follow a workflow."""
+"""Participants that follow a workflow, and the configuration and instructions that a workflow adds."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,15 +17,64 @@ from ...core.conversation import (
 from ...core.errors import ConfigurationError
 from ...core.participants import Setting
 from ...core.records import Json
+from ...nodes.conversation.participants.apis import refused
 from ...nodes.conversation.participants.react_bot import ReactBot
-from ...nodes.conversation.participants.specs import refused
+from ...prompts.load import render
 from ...prompts.phrases import phrase
+from ...prompts.rehearsal import rehearsed
 from .backends import Backend, find_backend
-from .instructions import instructions
-from .loader import find_scenario, load_workflow
+from .loader import find_scenario, load_scenarios, load_workflow
 from .persona_user import PersonaUser
 from .policy import Call, next_move
-from .workflow import Workflow
+from .workflow import Persona, Scenario, Step, Workflow
+
+
+def instructions(workflow: Workflow) -> str:
+    """The instructions of a bot that follows the workflow: slots, procedure, answers, preconditions and the policy."""
+    return render(
+        "workflow_bot",
+        workflow.language,
+        description=workflow.description,
+        slots=_listed({name: f"{slot.description}" for name, slot in workflow.slots.items()}),
+        procedure="\n".join(_step(place, step) for place, step in enumerate(workflow.procedure, start=1)),
+        preconditions=_preconditions(workflow),
+        answers=_listed(workflow.answers),
+        policy=workflow.policy,
+    )
+
+
+def _listed(texts: Mapping[str, str]) -> str:
+    return "\n".join(f"- {name}: {text}" for name, text in texts.items())
+
+
+def _step(place: int, step: Step) -> str:
+    lines = [f"{place}. {step.description}"]
+    if step.when:
+        lines.append(f"   when: {json.dumps(dict(step.when), ensure_ascii=False)}")
+    if step.call:
+        lines.append(f"   call: {step.call}")
+    lines += [f"   {status} → {failure.answer}" for status, failure in step.failures.items()]
+    if step.answer:
+        lines.append(f"   answer: {step.answer}")
+    return "\n".join(lines)
+
+
+def _preconditions(workflow: Workflow) -> str:
+    required: dict[str, Any] = {name: ", ".join(api.requires) for name, api in workflow.apis.items() if api.requires}
+    return _listed({name: rehearsed("requires", workflow.language, names=names) for name, names in required.items()})
+
+
+def persona_text(workflow: Workflow, persona: Persona) -> str:
+    """Who a simulated user is and what it knows, for a language model that plays it."""
+    facts = {
+        workflow.slots[name].description: fact if isinstance(fact, str) else " → ".join(fact)
+        for name, fact in persona.facts.items()
+        if name in workflow.slots
+    }
+    parts = [persona.profile, persona.style, rehearsed("knows", workflow.language, facts=_listed(facts))]
+    if persona.requests:
+        parts.append(rehearsed("also", workflow.language, requests=" ".join(persona.requests)))
+    return "\n".join(part for part in parts if part)
 
 
 def workflow_of(config: ConversationConfig) -> Workflow:
@@ -147,3 +197,50 @@ def specs_of(workflow: Workflow) -> list[Json]:
         {"type": "function", "function": {"name": name, "description": api.description, "parameters": api.parameters}}
         for name, api in workflow.apis.items()
     ]
+
+
+CONTROLLERS = ("node_dependency",)
+
+
+def with_workflow(config: ConversationConfig) -> ConversationConfig:
+    """The configuration with what its workflow and scenario say, wherever it says nothing itself.
+
+    Without a scenario, the seed picks one.
+
+    Raises:
+        UnknownWorkflow, UnknownScenario, InvalidWorkflow.
+    """
+    if not config.workflow:
+        return config
+    workflow = load_workflow(config.workflow)
+    added: dict[str, Any] = {
+        "user_mode": "rule_user",
+        "bot_mode": "rule_bot",
+        "api_mode": "backend",
+        "controllers": CONTROLLERS,
+        "language": workflow.language,
+    }
+    if scenario := _scenario_of(config):
+        added |= _of_scenario(workflow, scenario)
+    api_mode = config.api_mode if "api_mode" in config.model_fields_set else "backend"
+    if api_mode in ("llm", "request"):
+        added["apis"] = tuple(spec["function"] for spec in specs_of(workflow))
+    unset = {name: value for name, value in added.items() if name not in config.model_fields_set}
+    return config.model_copy(update=unset)
+
+
+def _scenario_of(config: ConversationConfig) -> Scenario | None:
+    if config.scenario:
+        return find_scenario(config.workflow, config.scenario)
+    found = load_scenarios(config.workflow)
+    return found[(config.seed or 0) % len(found)] if found else None
+
+
+def _of_scenario(workflow: Workflow, scenario: Scenario) -> dict[str, Any]:
+    persona = scenario.persona
+    return {
+        "scenario": scenario.name,
+        "persona": persona_text(workflow, persona),
+        "goal": persona.goal,
+        "script": persona.script,
+    }

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...core.conversation import Role, Utterance
 from ...core.records import Json
-from .references import MISSING, fill, look_up, references
-from .workflow import Step, Workflow
+from .workflow import MISSING, Step, Workflow, fill, look_up, references
 
 PRESENT, ABSENT = "present", "missing"
 """Conditions on whether there is a value at all."""

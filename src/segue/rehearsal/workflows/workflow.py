@@ -1,14 +1,64 @@
-"""Records of a workflow: slots, APIs with their preconditions, the procedure and the answers."""
+"""Records of workflows and scenarios, and the `{references}` in their templates."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ...core.errors import listed
 from ...core.records import Json
-from .references import references
+
+_REFERENCE = re.compile(r"\{([\w.|]+)\}")
+MISSING = object()
+
+
+def references(text: str) -> list[str]:
+    """The references of a template."""
+    return _REFERENCE.findall(text)
+
+
+def look_up(reference: str, values: Mapping[str, Any]) -> Any:
+    """The value of the first alternative that has one, or `MISSING`."""
+    for alternative in reference.split("|"):
+        value = _path(alternative.split("."), values)
+        if value is not MISSING:
+            return value
+    return MISSING
+
+
+def _path(path: list[str], value: Any) -> Any:
+    for key in path:
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return MISSING
+    return value
+
+
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """A template with its references filled in; one that is a single reference keeps the value's type."""
+    if not isinstance(template, str):
+        return template
+    if whole := _REFERENCE.fullmatch(template):
+        value = look_up(whole[1], values)
+        return template if value is MISSING else value
+    return _REFERENCE.sub(lambda found: text_of(look_up(found[1], values), found[0]), template)
+
+
+def text_of(value: Any, default: str = "") -> str:
+    """A value as a person reads it: the items of lists and the values of objects in their order."""
+    if value is MISSING or value is None:
+        return default
+    if isinstance(value, list):
+        return "; ".join(text_of(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(text_of(item) for item in value.values())
+    return str(value)
+
 
 Location = tuple[str | int, ...]
 """The path of a value in a document: keys and list indexes."""
@@ -187,3 +237,50 @@ class Workflow(Record):
             if name not in known:
                 values = {"name": name, "kind": kind, "known": listed(known)}
                 yield Misfit(at, "'{name}' is no {kind}; use one of: {known}", values)
+
+
+class Persona(Record):
+    """Who a simulated user is.
+
+    `facts` are the values of the workflow's slots that the persona knows; a list is what it says the first time, the
+    second time and so on. `volunteers` are the facts that its opening includes. `script` is the same conversation
+    for a scripted user.
+    """
+
+    profile: str = Field(min_length=1)
+    goal: str = Field(min_length=1)
+    style: str = ""
+    opening: tuple[str, ...] = Field(min_length=1)
+    """Variants of the first message; the seed picks one."""
+    requests: tuple[str, ...] = ()
+    """What it asks for once the first request is settled."""
+    facts: Mapping[str, str | tuple[str, ...]] = {}
+    volunteers: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
+
+
+class ExpectedCall(Record):
+    """A call that the persona's goal needs."""
+
+    name: str
+    arguments: Json = Field(default_factory=dict)
+
+
+class Scenario(Record):
+    """A persona, and what should come of the conversation; `changes` are the paths of the state that it changes."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    persona: Persona
+    expected_calls: tuple[ExpectedCall, ...] = ()
+    changes: Mapping[str, Any] = {}
+
+    def expected_state(self, initial: Mapping[str, Any]) -> Json:
+        """The backend's state after the conversation: the initial one with the changes made."""
+        state: Json = deepcopy(dict(initial))
+        for path, value in self.changes.items():
+            *parents, last = path.split(".")
+            inner = state
+            for key in parents:
+                inner = inner.setdefault(key, {})
+            inner[last] = deepcopy(value)
+        return state

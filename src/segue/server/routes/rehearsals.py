@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from ...core.errors import ConfigurationError
 from ...core.records import Json
 from ...rehearsal import read_log
-from ...rehearsal.batch.manifest import FILE, Manifest, log_file_of, unfinished
+from ...rehearsal.batch import FILE, Manifest, log_file_of, unfinished
 from ..errors import JsonResponse, not_found
 from ..log_config import logger
 from ..service import Service

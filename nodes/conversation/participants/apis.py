@@ -1,21 +1,100 @@
-"""The API that sends HTTP requests."""
+"""APIs that run tools or send HTTP requests, and the check of a call against the functions that an API offers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
 import httpx
 
-from segue.core.conversation import APIOutput
-from segue.core.errors import ConfigurationError
+from segue.core.calls import Execution
+from segue.core.conversation import APIOutput, Conversation, Utterance
+from segue.core.errors import ConfigurationError, listed
 from segue.core.participants import Setting
-from segue.core.tools import Tool
+from segue.core.tools import CallKey, Tool
 from segue.tools.bound_tool import Marked, Marks
+from segue.tools.calls.context import idempotency_key
+from segue.tools.calls.run import TOOLS
 
-from .specs import spec_of
-from .tools_api import ToolsAPI
+from ...shared.call_runner import run_once
+
+BAD_REQUEST = 400
+
+
+def offered(setting: Setting) -> Sequence[Mapping[str, Any]]:
+    """The configuration's own APIs, or else the tools."""
+    if setting.config.apis:
+        return [spec_of(api) for api in setting.config.apis]
+    return [tool.spec for tool in setting.tools.values()]
+
+
+def spec_of(api: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The specification of an API that is given as {name, description, parameters}."""
+    function = {
+        "name": api["name"],
+        "description": api.get("description", ""),
+        "parameters": api.get("parameters") or {"type": "object", "properties": {}},
+    }
+    return {"type": "function", "function": function}
+
+
+def refused(specs: Sequence[Mapping[str, Any]], call: Utterance) -> APIOutput | None:
+    """Why a call does not fit the functions that are offered, as a result of status 400; None if it fits."""
+    functions = {spec["function"]["name"]: spec["function"] for spec in specs}
+    if call.action not in functions:
+        return APIOutput(
+            status_code=BAD_REQUEST, data=f"There is no API {call.action}; the APIs are: {listed(functions)}."
+        )
+    faults = list(_faults(functions[call.action].get("parameters") or {}, call.action_input))
+    if not faults:
+        return None
+    return APIOutput(status_code=BAD_REQUEST, data=f"The arguments of {call.action} do not fit: {'; '.join(faults)}.")
+
+
+def _faults(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterable[str]:
+    from jsonschema import Draft202012Validator  # its import takes a quarter of a second
+
+    for error in Draft202012Validator(schema).iter_errors(dict(arguments)):
+        where = ".".join(str(part) for part in error.absolute_path)
+        yield f"{where}: {error.message}" if where else error.message
+
+
+FAILED = 500
+
+
+class ToolsAPI:
+    """Runs each call as a tool's, through the ledger: one that finished is never run again."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.tools: Mapping[str, Tool] = setting.tools
+
+    @property
+    def specs(self) -> Sequence[Mapping[str, Any]]:
+        return [tool.spec for tool in self.tools.values()]
+
+    async def process(self, conversation: Conversation) -> APIOutput:
+        call = conversation.pending
+        assert call is not None
+        if refusal := refused(self.specs, call):
+            return refusal
+        execution = Execution(
+            key=(key := CallKey(conversation.task_id, f"call-{call.index}", 0)),
+            name=call.action,
+            arguments=call.action_input,
+            tools=self.tools,
+            timeout=self._setting.config.api_timeout,
+            approved=bool(call.approval),
+            idempotency_key=idempotency_key(f"{key.task_id}/{key.scope}/0", call.action, call.action_input),
+        )
+        result, _ = await run_once(TOOLS, self._setting.services.ledger, execution)
+        return self.output(result.value) if result.success else APIOutput(status_code=FAILED, data=result.error)
+
+    def output(self, value: Any) -> APIOutput:
+        """The result of a call that returned this value."""
+        return APIOutput(data=value)
+
 
 MOST_BYTES = 1_000_000
 """Bytes of a response that are read."""

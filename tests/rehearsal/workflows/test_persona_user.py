@@ -4,8 +4,7 @@ import pytest
 
 from segue.core.conversation import Conversation, ConversationConfig, Role, Utterance
 from segue.rehearsal.workflows import find_scenario, load_workflow
-from segue.rehearsal.workflows.persona_user import PersonaUser
-from segue.rehearsal.workflows.questions import Questions
+from segue.rehearsal.workflows.persona_user import PersonaUser, Questions
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
-"""The manifest of a batch: which conversations its folder holds, and how each is configured."""
+"""A batch of conversations: its manifest, and the worker processes that hold it."""
 
+import asyncio
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -10,13 +13,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
-from ...core.conversation import ConversationConfig, config_of
-from ...core.errors import ConfigurationError
-from ...core.records import Json
-from ..log import read_log
-from ..text_file import replace_text
-from ..workflows.configuration import with_workflow
-from ..workflows.loader import files_of, load_scenarios
+from filelock import FileLock, Timeout
+
+from ..app import App
+from ..core.agents import load_agents, load_modes
+from ..core.conversation import ConversationConfig, config_of
+from ..core.errors import ConfigurationError
+from ..core.flows import load_flows
+from ..core.records import Json
+from ..entry import open as open_app
+from ..prompts.language import Language
+from ..prompts.phrases import phrase
+from .log import read_log
+from .simulate import check_config
+from .text_file import check_writable, replace_text
+from .workflows.loader import files_of, load_scenarios
+from .workflows.participants import with_workflow
 
 VERSION = 1
 FILE = "manifest.json"
@@ -195,3 +207,126 @@ def is_finished(folder: Path, planned: Planned) -> bool:
 def unfinished(folder: Path, manifest: Manifest) -> Sequence[Planned]:
     """The conversations that are still to be held."""
     return [planned for planned in manifest.conversations() if not is_finished(folder, planned)]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a worker says: a conversation is started, finished or failed. The first one, "begun", is of none."""
+
+    conversation_id: str
+    status: str
+    error: str = ""
+    finished: int = 0
+    """Conversations of the batch that have ended, of `total`."""
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """How a batch went: how many conversations there are, how many have ended, and why others did not."""
+
+    total: int
+    finished: int
+    errors: tuple[str, ...] = ()
+
+
+async def rehearse(
+    folder: Path,
+    manifest: Manifest,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    language: Language = "en",
+) -> BatchResult:
+    """Hold the conversations of a batch that have not ended yet; `language` is that of errors.
+
+    Each worker has a process and a database. After a crash of this process or a worker the same call goes on: finished
+    conversations and turns are not repeated.
+
+    Raises:
+        ConfigurationError: the folder holds another batch or cannot be written, another process works on this batch,
+            or it names what is not there.
+    """
+    check_writable(folder / FILE)
+    await check(manifest)
+    try:
+        with _lock(folder).acquire(timeout=0):
+            return await _run_workers(folder, open_batch(folder, manifest), on_progress, language)
+    except Timeout:
+        raise ConfigurationError(
+            "Another process works on the batch in {folder}: wait for it to end.", folder=folder
+        ) from None
+
+
+def _lock(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock")
+
+
+async def _run_workers(
+    folder: Path, manifest: Manifest, on_progress: Callable[[Progress], None], language: Language
+) -> BatchResult:
+    todo = unfinished(folder, manifest)
+    finished, errors = manifest.n - len(todo), list[str]()
+
+    def note(progress: Progress) -> None:
+        nonlocal finished
+        finished += progress.status == "finished"
+        if progress.status == "failed":
+            errors.append(f"{progress.conversation_id}: {progress.error}")
+        on_progress(replace(progress, finished=finished, total=manifest.n))
+
+    note(Progress("", "begun"))
+    async with asyncio.TaskGroup() as group:
+        for worker in sorted({planned.worker for planned in todo}):
+            group.create_task(_watch(folder, worker, language, note, errors))
+    return BatchResult(manifest.n, manifest.n - len(unfinished(folder, manifest)), tuple(errors))
+
+
+async def _watch(
+    folder: Path, worker: int, language: Language, on_progress: Callable[[Progress], None], errors: list[str]
+) -> None:
+    """Start a worker and pass on what it says; its standard input stays open as long as this process lives."""
+    command = (sys.executable, "-m", "segue.rehearsal.worker", str(folder), str(worker), language)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stderr
+    stderr = asyncio.create_task(process.stderr.read())
+    try:
+        async for line in process.stdout:
+            on_progress(_read(line))
+        if await process.wait():
+            lines = (await stderr).decode("utf-8", "replace").strip().splitlines()
+            ended = phrase("worker_ended", language, worker=worker, code=process.returncode)
+            errors.append(lines[-1] if lines else ended)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _read(line: bytes) -> Progress:
+    form: Json = json.loads(line)
+    return Progress(form["conversation_id"], form["status"], form["error"])
+
+
+async def check(manifest: Manifest) -> None:
+    """Refuse a batch that names what is not there.
+
+    Raises:
+        ConfigurationError, UnknownAgent.
+    """
+    first = {planned.scenario: planned.config for planned in manifest.conversations()}
+    async with opened(manifest, ":memory:") as app:
+        for config in first.values():
+            check_config(app, config)
+
+
+def opened(manifest: Manifest, path: str | Path) -> AbstractAsyncContextManager[App]:
+    """An app with the batch's agents; modules are looked for in this folder and beside the agents file."""
+    folders = [Path.cwd(), *([Path(manifest.agents).parent] if manifest.agents else ())]
+    sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
+    agents = load_agents(manifest.agents) if manifest.agents else []
+    modes = {**load_modes(manifest.agents), **load_flows(manifest.agents)} if manifest.agents else {}
+    return open_app(path, agents=agents, modes=modes)

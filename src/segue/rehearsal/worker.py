@@ -1,4 +1,4 @@
-"""One process of a batch: `python -m segue.rehearsal.batch.worker FOLDER WORKER LANGUAGE`.
+"""One process of a batch: `python -m segue.rehearsal.worker FOLDER WORKER LANGUAGE`.
 
 It holds its conversations one after the other, in a database of its own, and writes a line of JSON for each to standard
 output. When its standard input closes, whoever started it is gone, and it ends.
@@ -9,21 +9,17 @@ import json
 import os
 import sys
 import threading
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TextIO
 
-from ...app import App
-from ...core.agents import load_agents, load_modes
-from ...core.conversation import Conversation
-from ...core.errors import SegueError
-from ...core.flows import load_flows
-from ...entry import open as open_app
-from ...prompts.errors import render
-from ...prompts.language import Language, language_named
-from ..log import write_log
-from ..simulate import check_config, converse
-from .manifest import Manifest, Planned, is_finished, log_file
+from ..app import App
+from ..core.conversation import Conversation
+from ..core.errors import SegueError
+from ..prompts.errors import render
+from ..prompts.language import Language, language_named
+from .batch import Manifest, Planned, is_finished, log_file, opened
+from .log import write_log
+from .simulate import converse
 
 
 def database(folder: Path, worker: int) -> Path:
@@ -35,7 +31,7 @@ async def work(folder: Path, worker: int, reports: TextIO, language: Language = 
     """Hold the worker's conversations that have not ended; one that fails leaves the others alone."""
     manifest = Manifest.read(folder)
     mine = [planned for planned in manifest.conversations() if planned.worker == worker]
-    async with _opened(manifest, database(folder, worker)) as app:
+    async with opened(manifest, database(folder, worker)) as app:
         for planned in mine:
             if is_finished(folder, planned):
                 continue
@@ -48,27 +44,6 @@ async def work(folder: Path, worker: int, reports: TextIO, language: Language = 
             write_log(conversation, log_file(folder, planned))
             why = await _why(app, conversation)
             _report(reports, planned, "failed" if why else "finished", why)
-
-
-async def check(manifest: Manifest) -> None:
-    """Refuse a batch that names what is not there.
-
-    Raises:
-        ConfigurationError, UnknownAgent.
-    """
-    first = {planned.scenario: planned.config for planned in manifest.conversations()}
-    async with _opened(manifest, ":memory:") as app:
-        for config in first.values():
-            check_config(app, config)
-
-
-def _opened(manifest: Manifest, path: str | Path) -> AbstractAsyncContextManager[App]:
-    """An app with the batch's agents; modules are looked for in this folder and beside the agents file."""
-    folders = [Path.cwd(), *([Path(manifest.agents).parent] if manifest.agents else ())]
-    sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
-    agents = load_agents(manifest.agents) if manifest.agents else []
-    modes = {**load_modes(manifest.agents), **load_flows(manifest.agents)} if manifest.agents else {}
-    return open_app(path, agents=agents, modes=modes)
 
 
 def _sentence(error: Exception, language: Language) -> str:

@@ -14,7 +14,7 @@ from segue import Agent
 from segue.core.conversation import ConversationConfig, Role, Utterance
 from segue.core.errors import ConfigurationError
 from segue.core.participants import Setting
-from segue.nodes.conversation.participants.http_api import HttpAPI
+from segue.nodes.conversation.participants.apis import HttpAPI
 from segue.rehearsal import converse
 from tests.rehearsal.participants import Does, calls, says
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from segue.core.conversation import Conversation, ConversationConfig, Ending, EndReason, Role, Utterance
-from segue.rehearsal.batch.manifest import Planned
+from segue.rehearsal.batch import Planned
 from segue.rehearsal.report.grades import outcome_of
 from segue.rehearsal.report.judge import Verdict
 from segue.rehearsal.report.outcome import Outcome

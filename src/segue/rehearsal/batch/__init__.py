@@ -1,1 +1,0 @@
-"""Many conversations, by several processes."""
