@@ -4,28 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .catalogue import Texts
 from .language import Language
 
-_APPROVE: Mapping[Language, str] = {"zh": "是否批准：{calls}？", "en": "Approve {calls}?"}
-_REPLY: Mapping[Language, str] = {
-    "zh": "请回复“批准”“同意”或“是”；其他回复会作为拒绝的理由。",
-    "en": 'Reply "approve", "yes" or "ok"; any other reply rejects it and is the reason.',
-}
-_CALL_AGAIN: Mapping[Language, str] = {
-    "zh": "请用 session_id “{session_id}”再次调用此工具，并在 message 中回复。",
-    "en": "Call this tool again with the session_id '{session_id}' and the reply as the message.",
-}
-_PAUSED: Mapping[Language, str] = {
-    "zh": "任务已暂停；再发送一条消息即可继续。",
-    "en": "The task is paused. Send another message to continue.",
-}
-_STOPPED: Mapping[Language, str] = {
-    "zh": "服务已停止。它再次启动后会继续此任务；重新发送同一条消息即可读取回答。",
-    "en": "The service was stopped. It goes on with the task when it starts again; send the same message to read the "
-    "answer.",
-}
-_CANCELLED: Mapping[Language, str] = {"zh": "任务已取消。", "en": "The task was cancelled."}
-_DECLINED: Mapping[Language, str] = {"zh": "已被拒绝。", "en": "A person declined."}
+_text = Texts("protocols")
 _APPROVING = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "批准", "同意", "可以", "好", "好的", "是"})
 _MARKS = " \t\r\n.!。！,，"
 
@@ -33,26 +15,26 @@ _MARKS = " \t\r\n.!。！,，"
 def question_text(question: Mapping[str, Any], language: Language) -> str:
     """The question, or the calls to approve with their arguments."""
     if question["kind"] == "approval":
-        return _APPROVE[language].format(calls=_listed(question["calls"]))
+        return _text("approve", language, calls=_listed(question["calls"]))
     return str(question["question"])
 
 
 def reply_notice(question: Mapping[str, Any], language: Language) -> str:
     """The question, and how a message answers it."""
     text = question_text(question, language)
-    return f"{text} {_REPLY[language]}" if question["kind"] == "approval" else text
+    return f"{text} {_text('reply', language)}" if question["kind"] == "approval" else text
 
 
 def ask_again(question: Mapping[str, Any], session_id: str, language: Language) -> str:
     """The question, and how another call answers it."""
-    return f"{reply_notice(question, language)} {_CALL_AGAIN[language].format(session_id=session_id)}"
+    return f"{reply_notice(question, language)} {_text('call_again', language, session_id=session_id)}"
 
 
 def stop_notice(status: str, language: Language, *, resumed: bool = False) -> str:
     """The sentence on a task that was paused or cancelled, or that the service resumes when it starts again."""
     if status == "cancelled":
-        return _CANCELLED[language]
-    return (_STOPPED if resumed else _PAUSED)[language]
+        return _text("cancelled", language)
+    return _text("stopped" if resumed else "paused", language)
 
 
 def answer_of(question: Mapping[str, Any], reply: str) -> Any:
@@ -76,7 +58,7 @@ def verdict_of(question: Mapping[str, Any], form: Mapping[str, Any], language: L
     """The answer to an approval that a filled form is; whatever its reason says, only its verdict approves."""
     if accepted and form.get("verdict") == "approve":
         return "approve"
-    return _rejection(question, str(form.get("reason") or "") or _DECLINED[language])
+    return _rejection(question, str(form.get("reason") or "") or _text("declined", language))
 
 
 def _rejection(question: Mapping[str, Any], reason: str) -> dict[str, Any]:

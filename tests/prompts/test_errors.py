@@ -17,12 +17,22 @@ from segue.core.errors import (
     SegueError,
     TaskError,
 )
-from segue.prompts.errors import ERRORS, SENTENCES, render, template_of
-from segue.prompts.problems import OVER_HTTP, render_over_http
+from segue.prompts.catalogue import catalogue
+from segue.prompts.errors import render, template_of
+from segue.prompts.problems import render_over_http
 from segue.server.tenants import Tenant
 from tests.core.test_errors import DEFINED, MADE
 
 ROOT = Path(__file__).parents[2]
+CHINESE = catalogue("zh")["errors"]
+ERRORS = {name: text for name, text in CHINESE.items() if name.isidentifier()}
+"""The Chinese templates by class."""
+SENTENCES = {english: text for english, text in CHINESE.items() if english not in ERRORS}
+"""The Chinese templates by English template."""
+OVER_HTTP = {
+    name: (text, catalogue("en")["errors_over_http"][name])
+    for name, text in catalogue("zh")["errors_over_http"].items()
+}
 
 
 @cache

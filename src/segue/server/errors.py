@@ -18,7 +18,7 @@ from ..core import errors
 from ..core.records import Task
 from ..core.task_status import ACTIVE
 from ..prompts.language import Language, accepted_language, language_named
-from ..prompts.problems import PROBLEMS, invalid_request, problem_sentence, render_over_http
+from ..prompts.problems import invalid_request, problem_sentence, render_over_http
 from .log_config import logger
 from .sse.truncation import encoded, parts, readable
 from .tenants import Tenant
@@ -245,7 +245,7 @@ async def answer_http(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
     _release(error)
     kind = HTTPStatus(error.status_code).phrase.title().replace(" ", "").replace("-", "")
-    name = kind if kind in PROBLEMS else "Http"
+    name = kind if kind in problem_sentence else "Http"
     refused = Problem(error.status_code, kind, error.headers, name=name, detail=error.detail.rstrip("."))
     return refusal(refused, request.scope)
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from ...prompts.language import Language
-from ...prompts.offline import SENTENCES, sentence
+from ...prompts.offline import sentence
 from ..transcript import Made
 from .card import Card, Parameter
 from .intent import Call, Intent
@@ -16,7 +16,6 @@ from .text import CJK
 
 MOST_ROWS = 20
 _SAMPLES = 3
-_NOTICES = re.compile("|".join(map(re.escape, SENTENCES["notice"])))
 _GREETING = re.compile(
     r"(?:你好|您好|嗨|哈喽|在吗|早上好|上午好|下午好|晚上好|大家好|你是谁|你能做什么|你会什么|帮助|[啊呀哦呢吗]|\W"
     r"|hello|hi|hey|good (?:morning|afternoon|evening|day)|there|everyone|who are you|what can you do|help)+",
@@ -115,7 +114,9 @@ def _asked(parameter: Parameter, language: Language) -> str:
 
 def result_text(result: str, language: Language) -> str:
     """An earlier result, without the planner's notice."""
-    return rendered("\n\n".join(map(str.strip, _NOTICES.split(result))).strip(), language)
+    for notice in (sentence("notice", "zh"), sentence("notice", "en")):
+        result = "\n\n".join(map(str.strip, result.split(notice)))
+    return rendered(result.strip(), language)
 
 
 def results_text(made: Sequence[Made], cards: Sequence[Card], language: Language) -> str:
