@@ -14,10 +14,10 @@ import uvicorn
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings, create_app
-from segue.server.keys import hash_keys, parse_keys
+from segue.server.lifespan import drain
 from segue.server.run import uvicorn_config
 from segue.server.service import Service
-from segue.server.shutdown import drain
+from segue.server.tenants import hash_keys, parse_keys
 from tests.polling import wait_until
 
 SECONDS = 60.0

@@ -12,8 +12,8 @@ from openai.types.responses import Response
 
 import segue
 from segue.core.agents import Agent
-from segue.server.client_calls import bring_results
 from segue.server.errors import Problem
+from segue.server.readers.client_tools import bring_results
 from segue.server.service import Service
 from segue.server.tenants import Tenant
 from segue.telemetry.metrics import Metrics

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from segue.prompts.elicitation import stop_notice
-from segue.server.shutdown import drain
+from segue.server.lifespan import drain
 
 from .serving import KEY, KEYS, Held, Served, ServerSettings, chat, wait_until
 from .shop import refund, reply
@@ -180,7 +180,7 @@ def test_a_retry_gets_no_answer_that_was_there_before_its_first_try(
     retry: Any = {"x-stainless-retry-count": "1"}
     first = client.chat.completions.create(model="a", messages=messages)
     assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id == first.id
-    monkeypatch.setattr("segue.server.openai.attempts.TRY_SECONDS", -1)
+    monkeypatch.setattr("segue.server.readers.conversation.TRY_SECONDS", -1)
     assert client.chat.completions.create(model="a", messages=messages, extra_headers=retry).id != first.id
 
 

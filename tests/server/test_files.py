@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from segue.server.keys import hash_keys, parse_keys
+from segue.server.tenants import hash_keys, parse_keys
 
 from .serving import ALPHA, KEY, Served, ServerSettings
 

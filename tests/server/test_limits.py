@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from segue.core.json_depth import DEEPEST, Outline
 from segue.server import ServerSettings
-from segue.server.keys import Keys
+from segue.server.tenants import Keys
 
 from .serving import ALPHA, BETA, KEYS, READY, SECONDS, Held, Served, chat, start, wait_until
 from .test_streams import from_last

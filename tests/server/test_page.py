@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from segue.server.page_files import DOCUMENTS, FOLDER
+from segue.server.app import PAGE, PAGE_DOCUMENTS
 
 from .serving import Served
 
@@ -23,7 +23,7 @@ def visitor(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", DOCUMENTS)
+@pytest.mark.parametrize("path", PAGE_DOCUMENTS)
 def test_a_document_and_all_that_it_links_to_are_there(visitor: httpx.Client, path: str) -> None:
     document = visitor.get(path)
     assert (document.status_code, document.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -36,9 +36,9 @@ def test_a_document_and_all_that_it_links_to_are_there(visitor: httpx.Client, pa
 
 def test_scripts_and_styles_have_their_types(visitor: httpx.Client) -> None:
     kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-    for file in FOLDER.rglob("*"):
+    for file in PAGE.rglob("*"):
         if kind := kinds.get(file.suffix):
-            response = visitor.get(f"/page/{file.relative_to(FOLDER).as_posix()}")
+            response = visitor.get(f"/page/{file.relative_to(PAGE).as_posix()}")
             assert response.headers["content-type"] == f"{kind}; charset=utf-8", file
 
 
@@ -66,7 +66,7 @@ def test_every_response_has_the_security_headers(visitor: httpx.Client, path: st
 
 
 def test_documents_hold_no_inline_script_or_style() -> None:
-    for document in FOLDER.rglob("*.html"):
+    for document in PAGE.rglob("*.html"):
         text = document.read_text(encoding="utf-8")
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|javascript:|data:", text), document
 

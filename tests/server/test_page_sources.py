@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from segue.server.page_files import FOLDER
+from segue.server.app import PAGE
 
 FIRST_LOAD_BYTES = 150_000
 LISTED = re.compile(r"^\| `(\S+)` \|.*\| `([0-9a-f]{64})` \|$", re.MULTILINE)
@@ -15,23 +15,23 @@ LINK = re.compile(r'(?:src|href)="/page/([^"]+)"')
 
 
 def texts(language: str) -> dict[str, str]:
-    files = [FOLDER / f"texts/{language}{part}.js" for part in ("", "-panels")]
+    files = [PAGE / f"texts/{language}{part}.js" for part in ("", "-panels")]
     return dict(TEXT.findall("".join(file.read_text(encoding="utf-8") for file in files)))
 
 
 def test_what_is_shown_first_needs_no_text_of_the_panels() -> None:
-    panels = {key for key in texts("en") if f'"{key}":' not in (FOLDER / "texts/en.js").read_text(encoding="utf-8")}
+    panels = {key for key in texts("en") if f'"{key}":' not in (PAGE / "texts/en.js").read_text(encoding="utf-8")}
     assert panels
-    for file in (*FOLDER.glob("*.js"), *FOLDER.glob("components/*.js"), *FOLDER.glob("state/*.js")):
+    for file in (*PAGE.glob("*.js"), *PAGE.glob("components/*.js"), *PAGE.glob("state/*.js")):
         named = set(re.findall(r'"([\w.]+)"', file.read_text(encoding="utf-8")))
         assert not named & panels, file
 
 
 def test_vendored_files_are_those_that_the_readme_lists() -> None:
-    listed = dict(LISTED.findall((FOLDER / "vendor/README.md").read_text(encoding="utf-8")))
+    listed = dict(LISTED.findall((PAGE / "vendor/README.md").read_text(encoding="utf-8")))
     found = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in (FOLDER / "vendor").iterdir()
+        for file in (PAGE / "vendor").iterdir()
         if file.suffix == ".js"
     }
     assert found == listed
@@ -51,14 +51,14 @@ def test_each_text_exists_in_both_languages_with_the_same_values() -> None:
 
 def test_each_text_that_a_component_names_exists() -> None:
     known = texts("en")
-    for file in FOLDER.rglob("*.js"):
+    for file in PAGE.rglob("*.js"):
         for key in re.findall(r'\bt\("([\w.]+)"', file.read_text(encoding="utf-8")):
             assert key in known, f"{file}: {key}"
 
 
 def test_no_text_is_left_that_no_component_names() -> None:
-    sources = "".join(file.read_text(encoding="utf-8") for file in FOLDER.rglob("*.js") if file.parent.name != "texts")
-    sources += (FOLDER / "texts/index.js").read_text(encoding="utf-8")
+    sources = "".join(file.read_text(encoding="utf-8") for file in PAGE.rglob("*.js") if file.parent.name != "texts")
+    sources += (PAGE / "texts/index.js").read_text(encoding="utf-8")
     unused = [key for key in texts("en") if not re.search(rf'"{re.escape(key)}"|`{key.split(".")[0]}\.\w*\$', sources)]
     assert not unused
 
@@ -66,7 +66,7 @@ def test_no_text_is_left_that_no_component_names() -> None:
 def first_loaded() -> set[str]:
     """The files that the page loads before anything is opened, in one language, by their path in the folder."""
     open_files = [
-        *LINK.findall((FOLDER / "index.html").read_text(encoding="utf-8")),
+        *LINK.findall((PAGE / "index.html").read_text(encoding="utf-8")),
         "index.html",
         "icons.svg",
         "texts/zh.js",
@@ -78,23 +78,23 @@ def first_loaded() -> set[str]:
             continue
         found.add(name)
         if name.endswith(".js"):
-            file = FOLDER / name
+            file = PAGE / name
             for link in IMPORT.findall(file.read_text(encoding="utf-8")):
-                open_files.append((file.parent / link).resolve().relative_to(FOLDER).as_posix())
+                open_files.append((file.parent / link).resolve().relative_to(PAGE).as_posix())
     return found
 
 
 def test_the_page_is_small() -> None:
     loaded = first_loaded()
     assert {"app.js", "components/sidebar.js", "vendor/signals-core.js", "styles/base.css"} <= loaded
-    assert sum((FOLDER / name).stat().st_size for name in loaded) < FIRST_LOAD_BYTES
+    assert sum((PAGE / name).stat().st_size for name in loaded) < FIRST_LOAD_BYTES
 
 
 @pytest.mark.parametrize("ending", ["js", "css"])
 def test_no_file_is_long(ending: str) -> None:
     long = {
         file.name: lines
-        for file in FOLDER.rglob(f"*.{ending}")
+        for file in PAGE.rglob(f"*.{ending}")
         if "vendor" not in file.parts and (lines := file.read_text(encoding="utf-8").count("\n")) > 250
     }
     allowed = {"en.js", "zh.js"}

@@ -6,11 +6,11 @@ import httpx
 import pytest
 
 from segue.core.events import AttemptRestarted, Event, ModelCalled, Token, ToolCall, ToolResult
-from segue.server.ag_ui.bodies import RunInput
 from segue.server.protocols.ag_ui import Translation
 from segue.server.protocols.chat_completions import RESTARTED, Completion
 from segue.server.protocols.responses import Output
-from segue.server.responses.segment import Segment
+from segue.server.readers.ag_ui import RunInput
+from segue.server.readers.segment import Segment
 
 from .records import stored_task
 from .serving import ALPHA, Json, chat

@@ -17,7 +17,7 @@ from segue.core.events import (
 )
 from segue.server.protocols.chat_completions import RESTARTED
 from segue.server.protocols.responses import Output
-from segue.server.responses.segment import Segment
+from segue.server.readers.segment import Segment
 
 from .records import stored_task
 from .serving import Json

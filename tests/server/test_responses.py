@@ -434,7 +434,7 @@ def test_a_stream_ends_without_an_end_when_the_service_stops(held: Held, databas
         stream = iter(client.responses.create(model="a", input="please hold", stream=True))
         seen = [next(stream)]
         assert held.begun.wait(60)
-        from segue.server.shutdown import drain
+        from segue.server.lifespan import drain
 
         stopping = served.begin(drain(served.service))
         held.go.set()

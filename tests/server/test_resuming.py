@@ -15,7 +15,7 @@ from segue.checkpoints.sqlite.backend import SqliteBackend
 from segue.rehearsal import converse
 from segue.runtime.worker import is_hopeless
 from segue.server import ServerSettings
-from segue.server import auto_resume as resuming
+from segue.server import lifespan as resuming
 from tests.rehearsal.test_interruptions import KILLED
 from tests.runtime.polling_workers import PollingWorkers
 

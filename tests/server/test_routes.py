@@ -307,7 +307,7 @@ def test_no_work_is_lost_when_the_service_stops_and_starts_again(tmp_path: Path,
     with Served(path, settings, agents=agents) as served, served.client() as client:
         with client.stream("POST", "/api/chat", json={"message": "go", "agent_id": "h"}) as response:
             assert held.begun.wait(60)
-            from segue.server.shutdown import drain
+            from segue.server.lifespan import drain
 
             stopping = served.begin(drain(served.service))
             held.go.set()

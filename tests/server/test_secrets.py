@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from segue.core.agents import Agent
 from segue.server import ServerSettings, configure_logs
-from segue.server.keys import hash_keys, parse_keys
 from segue.server.settings import from_environment
+from segue.server.tenants import hash_keys, parse_keys
 from tests.fakes import ScriptedChatModel, call_tool
 from tests.loopback import Html, LoopbackServer, Status
 

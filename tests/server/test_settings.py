@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from segue.core.errors import ConfigurationError
-from segue.server.keys import Keys, hash_keys, parse_keys
-from segue.server.middleware.rate_limit import RateLimits
+from segue.server.middleware import RateLimits
 from segue.server.settings import ServerSettings, check_address, from_environment
-from segue.server.tenants import Tenant
+from segue.server.tenants import Keys, Tenant, hash_keys, parse_keys
 
 from .serving import KEY, OTHER_KEY
 

@@ -1,8 +1,7 @@
 """The web application: `create_app()` wires routes, layers and the app that they serve."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,18 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from ..core.agents import Agent
 from ..core.errors import SegueError
-from ..core.models import OFFLINE
-from ..entry import open as open_app
-from ..rehearsal.segue_bot import attach
-from ..telemetry.metrics import Metrics
-from .auto_resume import AutoResume
 from .errors import Problem, answer_http, answer_invalid, answer_problem, answer_segue_error
-from .log_config import logger
-from .mcp import serving_mcp
-from .middleware.authentication import Authentication
-from .middleware.body_limit import BodyLimit, Limit
-from .middleware.own_host import OwnHostOnly
-from .middleware.rate_limit import RateLimits
-from .middleware.request_log import RequestLog
-from .middleware.security_headers import SecurityHeaders
-from .page_files import add_page
+from .lifespan import serving
+from .middleware import Authentication, BodyLimit, Limit, OwnHostOnly, RateLimits, RequestLog, SecurityHeaders
 from .routes import API
-from .service import Service
 from .settings import BYTES_A_VALUE, IMPORT, UPLOAD, ServerSettings
-from .shutdown import drain, draining_on_signal
 
 _ABOUT = 'A conversational-agent engine that does not lose work. Errors are `{"error": {type, message, error_id}}`.'
 _EXPOSED_HEADERS = ["X-Task-Id", "X-Session-Id", "X-Request-Id", "Retry-After"]
@@ -58,7 +47,7 @@ def create_app(
         docs_url=None,  # FastAPI's load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(database, settings, tuple(agents), modes, agents_file),
+        lifespan=serving(database, settings, tuple(agents), modes, agents_file),
     )
     application.router.routes.extend(API.routes)
     add_page(application)
@@ -107,39 +96,38 @@ def _add_layers(application: FastAPI, settings: ServerSettings) -> None:
     application.add_middleware(SecurityHeaders)
 
 
-def _log_model(model: str) -> None:
-    if model == OFFLINE:
-        logger.warning("the offline planner answers: set OPENAI_API_KEY, or SEGUE_MODEL, for a language model")
-    else:
-        logger.info("model", extra={"model": model})
+PAGE = Path(__file__).with_name("page")
+PAGE_DOCUMENTS = {"/": "index.html", "/docs": "docs.html"}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+"""By ending: browsers run no module of another type, and a machine may be configured to say another."""
 
 
-def _lifespan(
-    database: str | Path,
-    settings: ServerSettings,
-    agents: tuple[Agent, ...],
-    modes: Mapping[str, Any] | None,
-    agents_file: str,
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def lifespan(application: FastAPI) -> AsyncIterator[None]:
-        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention)
-        async with opening.when_reachable() as app:
-            app.agents.agents_file = agents_file
-            app.agents.default_agent = settings.default_agent
-            attach(app)
-            service = application.state.service = Service(app, settings, Metrics(app))
-            _log_model(service.default_model)
-            auto_resume = AutoResume(service)
-            ids = await auto_resume.find(paused=True) if settings.resume else []
-            background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
-            async with serving_mcp(application, service):
-                with draining_on_signal(service):
-                    yield
-            await drain(service)
-            if background:
-                background.cancel()
-                await asyncio.gather(background, return_exceptions=True)
-            await app.drain(settings.drain_seconds)  # what a request had begun to start meanwhile
+class PageFiles(StaticFiles):
+    """The folder's files. A browser keeps them and asks each time whether they changed."""
 
-    return lifespan
+    def __init__(self) -> None:
+        super().__init__(directory=PAGE)
+
+    def file_response(
+        self, full_path: "str | os.PathLike[str]", stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Cache-Control"] = "no-cache"
+        if kind := _TYPES.get(Path(full_path).suffix):
+            response.headers["Content-Type"] = f"{kind}; charset=utf-8"
+        return response
+
+
+def add_page(application: FastAPI) -> None:
+    """Serve the documents by their paths, and everything that they load below `/page/`."""
+    files = PageFiles()
+    for path, name in PAGE_DOCUMENTS.items():
+        application.add_route(path, _document(files, name), include_in_schema=False)
+    application.mount("/page", files)
+
+
+def _document(files: PageFiles, name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        return await files.get_response(name, request.scope)
+
+    return respond

@@ -4,6 +4,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+NAME = r"^[\w.:@-]+$"
+"""What sessions and users may be called."""
+LONGEST = 95
+"""Characters of such a name: with a tenant's in front it is not too long to be stored."""
 MOST_FIELDS = 1000
 """Fields of a request that has only some: each of the others would be an error of its own."""
 

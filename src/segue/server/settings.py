@@ -13,7 +13,7 @@ from typing import Any
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError
 from ..core.timeline import Retention
-from .keys import Keys, hash_keys, parse_keys
+from .tenants import Keys, hash_keys, parse_keys
 
 KEYS = "SEGUE_API_KEY"
 HASHES = "SEGUE_API_KEY_SHA256"

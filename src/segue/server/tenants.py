@@ -1,7 +1,15 @@
-"""Tenants: names of sessions and users are stored with the tenant's prefix, and shown without it."""
+"""Tenants and their API keys.
 
+Names of sessions and users are stored with the tenant's prefix, and shown without it. Keys are kept as hashes.
+"""
+
+import hashlib
+import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from ..core.errors import ConfigurationError
 
 SEPARATOR = ":"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -34,3 +42,85 @@ class Tenant:
         if not self.name:
             return sentence
         return re.sub(rf"(?<![\w.:@-]){re.escape(self.prefix)}(?=[\w.:@-])", "", sentence)
+
+
+DEFAULT = "default"
+"""The tenant of a key that has no name."""
+SHORTEST = 16
+"""Characters of a key: a hash protects no password that can be guessed."""
+
+
+class Keys:
+    """The tenants' names by the SHA-256 hashes of their keys; without any, everybody is the one tenant."""
+
+    def __init__(self, hashes: Iterable[tuple[str, str]] = ()) -> None:
+        self._hashes = tuple((bytes.fromhex(digest), Tenant(name)) for name, digest in hashes)
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The names of the tenants."""
+        return frozenset(tenant.name for _, tenant in self._hashes)
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def __repr__(self) -> str:
+        return f"Keys({len(self._hashes)})"
+
+    def tenant_of(self, authorization: str) -> Tenant | None:
+        """The tenant whose key an Authorization header carries; every key is compared, whichever it is."""
+        if not self._hashes:
+            return Tenant()
+        scheme, _, key = authorization.partition(" ")
+        given = _digest(key.strip())
+        found = [tenant for known, tenant in self._hashes if hmac.compare_digest(known, given)]
+        return found[0] if found and scheme.lower() == "bearer" else None
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def hash_keys(text: str) -> str:
+    """A list of keys, `name:key` or `key`, comma-separated, as `name:hash`.
+
+    Raises:
+        ConfigurationError: a name cannot be used, a key is too short, or two names have one key.
+    """
+    pairs = [_pair(part) for part in text.split(",") if part.strip()]
+    names: dict[str, str] = {}
+    for name, digest in pairs:
+        if names.setdefault(digest, name) != name:
+            raise ConfigurationError(
+                "'{other}' and '{name}' have the same API key: use different keys.", other=names[digest], name=name
+            )
+    return ",".join(f"{name}{SEPARATOR}{digest}" for digest, name in names.items())
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, colon, key = part.strip().partition(SEPARATOR)
+    if not colon:
+        name, key = DEFAULT, name
+    if not NAME.fullmatch(name):
+        raise ConfigurationError("The name of an API key consists of up to 32 letters, digits, - or _: use name:key.")
+    if len(key) < SHORTEST:
+        raise ConfigurationError(
+            "The API key of '{name}' is too short: use at least {least} random characters.", name=name, least=SHORTEST
+        )
+    return name, _digest(key).hex()
+
+
+def parse_keys(text: str) -> Keys:
+    """Keys from what `hash_keys` wrote.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    pairs = [part.strip().partition(SEPARATOR) for part in text.split(",") if part.strip()]
+    if not all(NAME.fullmatch(name) and _is_digest(digest) for name, _, digest in pairs):
+        raise ConfigurationError("SEGUE_API_KEY_SHA256 must be name:hash, with 64 hexadecimal digits.")
+    return Keys((name, digest) for name, _, digest in pairs)
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in text)

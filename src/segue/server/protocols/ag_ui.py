@@ -1,7 +1,7 @@
 """A task's events as AG-UI's."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -34,7 +34,6 @@ from ag_ui.core import (
 from ag_ui.encoder import EventEncoder
 
 from ...core.events import Event, ToolCall, ToolResult
-from ...core.question import CLIENT_CALLS
 from ...core.records import Json, Task
 from ...prompts.elicitation import answer_schema, question_text, stop_notice
 from ...prompts.language import Language
@@ -51,8 +50,8 @@ from ...runtime.reply_stream import (
     ReplyStream,
     RoundOpened,
 )
-from ..ag_ui.bodies import RunInput
-from ..ag_ui.runs import PAUSED
+from ..readers.ag_ui import PAUSED, RunInput
+from ..readers.client_tools import waiting_calls
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import readable
@@ -113,7 +112,7 @@ class Translation:
         """The events that end the run."""
         for part in self._reply.end(str(result["answer"])):
             yield from self._of(part)
-        for call in self._client_calls(result):
+        for call in waiting_calls(result):
             yield from self._send_call(call["id"], call["name"], call["arguments"])
         yield from self._end_round()
         if result["status"] == "error":
@@ -128,12 +127,8 @@ class Translation:
             usage=[TokenUsage(input_tokens=usage["input"], output_tokens=usage["output"])] if usage else None,
         )
 
-    def _client_calls(self, result: Json) -> Sequence[Json]:
-        """The calls that the client is to carry out, where the task waits with some."""
-        return (result.get("question") or {}).get(CLIENT_CALLS, ()) if result["status"] == "waiting" else ()
-
     def _outcome(self, result: Json) -> Any:
-        if result["status"] == "done" or self._client_calls(result):
+        if result["status"] == "done" or waiting_calls(result):
             return RunFinishedSuccessOutcome()
         if result["status"] == "cancelled":
             return RunFinishedCancelledOutcome()

@@ -4,13 +4,16 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
 
 from ...core.events import Event, ToolCall
 from ...core.records import Json, Task
 from ...prompts.elicitation import reply_notice, stop_notice
 from ...prompts.language import Language
 from ...runtime.reply_stream import Added, CallOpened, Discarded, Kind, Part, ReplyStream
-from ..openai.client_calls import tool_call_id, waiting_calls
+from ..readers.client_tools import tool_call_id, waiting_calls
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded, readable
@@ -19,6 +22,70 @@ from ..views import outcome
 
 RESTARTED = "\n\n---\n\n"
 """Stands between a text that was streamed and the one that takes its place, which a client cannot take back."""
+
+
+class Usage(BaseModel):
+    """The tokens of the whole task, as far as the endpoint counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class FunctionView(BaseModel):
+    """What is called, with the arguments as JSON."""
+
+    name: str
+    arguments: str
+
+
+class CallView(BaseModel):
+    """A call of one of the client's functions."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionView
+
+
+class AnswerMessage(BaseModel):
+    """The answer."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    annotations: list[Any]
+    reasoning_content: str | None = None
+    tool_calls: list[CallView] | None = None
+
+
+class Choice(BaseModel):
+    """The one answer of a completion."""
+
+    index: Literal[0]
+    message: AnswerMessage
+    logprobs: None
+    finish_reason: Literal["stop", "tool_calls"]
+
+
+class TaskOfCompletion(BaseModel):
+    """The task that answers: its status, and what it asks while it waits for a person."""
+
+    task_id: str
+    session_id: str
+    status: str
+    question: dict[str, Any] | None = None
+
+
+class CompletionView(BaseModel):
+    """A chat completion."""
+
+    id: str = Field(examples=["chatcmpl-2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    segue: TaskOfCompletion
 
 
 @dataclass

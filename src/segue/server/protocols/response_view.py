@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
 
 from ...core.attachments import kind_of
 from ...core.errors import TaskError
 from ...core.events import ApprovalGiven, Event, ModelCalled, QuestionAnswered, Steered, ToolResult
 from ...core.records import Json
-from ..openai.client_calls import tool_call_id
-from ..openai.conversation import instructed
-from ..responses.segment import ASKING, Segment, segment_of
+from ..readers.client_tools import tool_call_id
+from ..readers.conversation import instructed
+from ..readers.responses import ConversationName
+from ..readers.segment import ASKING, Segment, segment_of
 from ..service import Service
 from ..sse.stream import events_of, unbroken
 from ..sse.truncation import encoded
@@ -22,6 +25,29 @@ _SAMPLING = {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "t
 """OpenAI's defaults of what an agent does not set; the schema requires numbers."""
 _UNUSED = ("max_output_tokens", "max_tool_calls", "prompt", "safety_identifier", "prompt_cache_key")
 _TERMINAL = {"completed": "completed", "failed": "failed", "incomplete": "incomplete", "cancelled": "incomplete"}
+
+
+class TaskOfResponse(BaseModel):
+    """The task of a response: its status, and what it asks while it waits for a person."""
+
+    task_id: str
+    session_id: str
+    status: str
+    question: dict[str, Any] | None
+
+
+class ResponseView(BaseModel, extra="allow"):
+    """A response."""
+
+    id: str = Field(examples=["resp_2f1c9a52-6f1e-4f3e-9a55-0d2a4f5b6c7d"])
+    object: Literal["response"]
+    created_at: int
+    model: str
+    status: Literal["queued", "in_progress", "completed", "failed", "cancelled", "incomplete"]
+    output: list[dict[str, Any]]
+    previous_response_id: str | None
+    conversation: ConversationName
+    segue: TaskOfResponse
 
 
 def head_of(segment: Segment, tenant: Tenant) -> Json:

@@ -24,8 +24,8 @@ from ...runtime.reply_stream import (
     Question,
     ReplyStream,
 )
-from ..openai.client_calls import tool_call_id
-from ..responses.segment import Segment, approval_id
+from ..readers.client_tools import tool_call_id
+from ..readers.segment import Segment, approval_id
 from ..sse.truncation import readable
 from .chat_completions import RESTARTED
 

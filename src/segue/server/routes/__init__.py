@@ -1,55 +1,33 @@
-"""The routes, a module for each group of them."""
+"""The routes, a module for each subject."""
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from ..errors import JsonResponse
-from . import (
-    ag_ui,
-    agents,
-    attachments,
-    chat,
-    control,
-    conversations,
-    files,
-    graphs,
-    health,
-    markdown,
-    memory,
-    metrics,
-    openai,
-    openai_files,
-    permissions,
-    rehearsals,
-    responses,
-    rewind,
-    sessions,
-    tasks,
-    users,
-)
+from . import agents, chat, files, health, openai, rehearsals, responses, rewind, sessions, tasks, users
 
-_MODULES = (
-    chat,
-    tasks,
-    control,
-    permissions,
-    rewind,
-    sessions,
-    memory,
-    agents,
-    attachments,
-    users,
-    graphs,
-    markdown,
-    files,
-    rehearsals,
-    metrics,
-    openai,
-    responses,
-    conversations,
-    openai_files,
-    ag_ui,
-    health,
+_ROUTERS = (
+    chat.router,
+    tasks.router,
+    tasks.control_router,
+    sessions.permissions_router,
+    rewind.router,
+    sessions.router,
+    users.memory_router,
+    agents.router,
+    files.attachments_router,
+    users.router,
+    agents.graphs_router,
+    tasks.markdown_router,
+    files.router,
+    rehearsals.router,
+    health.metrics_router,
+    openai.router,
+    responses.router,
+    responses.conversations_router,
+    openai.files_router,
+    chat.ag_ui_router,
+    health.router,
 )
 
 
@@ -59,5 +37,5 @@ def _operation_id(route: APIRoute) -> str:
 
 API = APIRouter(default_response_class=JsonResponse, generate_unique_id_function=_operation_id)
 """All routes. The services of a process share them: FastAPI takes a third of a second to prepare them."""
-for _module in _MODULES:
-    API.include_router(_module.router)
+for _router in _ROUTERS:
+    API.include_router(_router)

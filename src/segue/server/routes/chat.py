@@ -1,4 +1,4 @@
-"""Routes that send a message and stream its task."""
+"""Routes that send a message and stream its task, in Segue's events or AG-UI's."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -11,12 +11,15 @@ from pydantic import ConfigDict, Field
 from ...core.context import Ids
 from ...core.records import RequestKey, Task
 from ...runtime.message_files import Uploaded
-from ..request_body import Items, RequestBody
+from ..errors import not_found
+from ..protocols.ag_ui import frames
+from ..readers.ag_ui import RunInput, begin
+from ..request_body import LONGEST, NAME, Items, RequestBody
 from ..service import Begun, Service
 from ..sse.frames import position
 from ..sse.stream import EventStream, task_frames
 from ..tenants import Tenant
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, TaskId, TenantDep, Unset, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, TaskId, TenantDep, Unset, routes
 
 router = routes("chat")
 
@@ -119,3 +122,28 @@ def _stream(service: Service, tenant: Tenant, row: Task, after: int, so_far: boo
 def task_headers(tenant: Tenant, row: Task) -> Mapping[str, str]:
     """The task and its session; a name that is not ASCII is percent-encoded."""
     return {"X-Task-Id": row.task_id, "X-Session-Id": quote(tenant.shown(row.thread_id), safe=":@")}
+
+
+ag_ui_router = routes("ag-ui")
+_AG_UI_STREAM = {"description": "Server-sent events of AG-UI 1.0.", "content": {"text/event-stream": {}}}
+
+
+@ag_ui_router.post(
+    "/ag-ui/{agent_id}", response_class=StreamingResponse, responses={200: _AG_UI_STREAM, **CONFLICT, **MODEL_DOWN}
+)
+async def run(agent_id: str, body: RunInput, service: ServiceDep, tenant: TenantDep, key: KeyDep) -> EventStream:
+    """Run an agent for an AG-UI client; a client that disconnects stops nothing.
+
+    `threadId` is the session. Only the last message is new. A task that waits for a person ends the run with an
+    interrupt, which the next run answers in `resume`.
+    """
+    service.refuse_while_draining()
+    if agent_id not in service.app.agents:
+        raise not_found("agent", agent_id)
+    service.open_stream(tenant)
+    try:
+        row, after = await begin(service, tenant, agent_id, body, key)
+        return EventStream(service, tenant, frames(service, tenant, body, row, after), task_headers(tenant, row))
+    except BaseException:
+        service.close_stream(tenant)
+        raise

@@ -12,11 +12,6 @@ from ..errors import ErrorBody
 from ..service import Service
 from ..tenants import Tenant
 
-NAME = r"^[\w.:@-]+$"
-"""What sessions and users may be called."""
-LONGEST = 95
-"""Characters of such a name: with a tenant's in front it is not too long to be stored."""
-
 
 async def _service(request: Request) -> Service:  # one that is not async would run in a thread
     service: Service = request.app.state.service

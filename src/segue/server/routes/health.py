@@ -1,10 +1,11 @@
-"""Health and readiness of the service."""
+"""Health, readiness and metrics of the service."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, Field
 
 from ..errors import ErrorBody, JsonResponse
-from .dependencies import ServiceDep
+from .dependencies import ServiceDep, routes
 
 router = APIRouter(tags=["health"])
 
@@ -39,3 +40,13 @@ async def readyz(service: ServiceDep) -> JsonResponse:
     workers, waiting = await service.check_ready()
     found = {"workers": workers, "waiting_for_worker": waiting}
     return JsonResponse({"status": "ready", "model": service.default_model, **found})
+
+
+metrics_router = routes("metrics")
+_METRICS = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
+@metrics_router.get("/metrics", response_class=Response, responses={200: _METRICS})
+async def metrics(service: ServiceDep) -> Response:
+    """Give the service's metrics in Prometheus' text format: totals over all tenants."""
+    return Response(await service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -10,11 +10,11 @@ from ...core.errors import ThreadBusy
 from ...core.records import Json
 from ...core.timeline import Retention, TimelineEntry
 from ..errors import JsonResponse, LongJsonResponse
-from ..request_body import RequestBody
+from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
 from ..views import Origin, TaskView, origin_view, task_view
-from .dependencies import CONFLICT, LONGEST, MODEL_DOWN, NAME, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
+from .dependencies import CONFLICT, MODEL_DOWN, KeyDep, ServiceDep, SessionId, TenantDep, Unset, routes
 
 router = routes("rewind")
 SNAPSHOT = Field(min_length=6, max_length=64, description="A snapshot's id, or its last six characters or more.")

@@ -1,33 +1,20 @@
-"""Routes of sessions: history, snapshots, forks and deletion."""
+"""Routes of sessions: history, snapshots, forks, deletion and permissions."""
 
 import asyncio
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...core.records import Json, Session
+from ...core.records import Json, Permission, Session
 from ..errors import JsonResponse, LongJsonResponse
-from ..request_body import RequestBody
+from ..request_body import LONGEST, NAME, RequestBody
 from ..service import Service
 from ..tenants import Tenant
-from ..views import Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
-from .dependencies import (
-    CONFLICT,
-    LONGEST,
-    NAME,
-    Before,
-    Html,
-    KeyDep,
-    Limit,
-    ServiceDep,
-    SessionId,
-    TenantDep,
-    Unset,
-    routes,
-)
+from ..views import TASK_ID, Page, SessionView, SnapshotView, TaskView, session_view, snapshot_view, with_html
+from .dependencies import CONFLICT, Before, Html, KeyDep, Limit, ServiceDep, SessionId, TenantDep, Unset, routes
 from .rewind import EffectView, remaining_effects
 
 router = routes("sessions")
@@ -181,3 +168,53 @@ async def delete(
     """Delete the session and everything that it holds; its forks stay."""
     await service.app.delete(await service.own_session(tenant, session_id), keep_memory=keep_memory)
     return Response(status_code=204)
+
+
+permissions_router = routes("permissions")
+OfTool = Annotated[str, Query(max_length=2000, description="Only this tool, or this rule as it is listed.")]
+OfAgent = Annotated[str, Query(max_length=200, description="Only tools of this agent.")]
+
+
+class PermissionView(BaseModel):
+    """A tool of an agent that runs without approval in a session, or in one task of it."""
+
+    session_id: str = Field(examples=["session_123"])
+    agent_id: str = Field(examples=["support"])
+    tool: str = Field(description="its name, or with arguments a rule", examples=["refund", 'refund {"order_id": 17}'])
+    scope: Literal["task", "session"]
+    task_id: str = Field(description="the task whose question was answered so", examples=[TASK_ID])
+    granted_at: float
+
+
+class RevokedView(BaseModel):
+    """How many permissions were revoked."""
+
+    revoked: int
+
+
+@permissions_router.get("/api/permissions", response_model=Page[PermissionView])
+async def permissions(service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The tools that run without approval, in every session."""
+    rows = await service.app.sessions.permissions(prefix=tenant.prefix)
+    return JsonResponse({"items": [_permission_view(row, tenant) for row in rows], "next": None})
+
+
+@permissions_router.get("/api/sessions/{session_id}/permissions", response_model=Page[PermissionView])
+async def session_permissions(session_id: SessionId, service: ServiceDep, tenant: TenantDep) -> JsonResponse:
+    """The tools that run without approval in the session, or in a task of it."""
+    rows = await service.app.sessions.permissions(await service.own_session(tenant, session_id))
+    return JsonResponse({"items": [_permission_view(row, tenant) for row in rows], "next": None})
+
+
+@permissions_router.delete("/api/sessions/{session_id}/permissions", response_model=RevokedView)
+async def revoke(
+    session_id: SessionId, service: ServiceDep, tenant: TenantDep, tool: OfTool = "", agent_id: OfAgent = ""
+) -> JsonResponse:
+    """Have the session's tools ask for approval again, or only one of them."""
+    thread_id = await service.own_session(tenant, session_id)
+    return JsonResponse({"revoked": await service.app.revoke(thread_id, tool=tool, agent_id=agent_id)})
+
+
+def _permission_view(row: Permission, tenant: Tenant) -> Json:
+    kept = {name: value for name, value in row.json().items() if name in PermissionView.model_fields}
+    return {"session_id": tenant.shown(row.thread_id), **kept}

@@ -1,9 +1,14 @@
-"""The task that a request for a response begins, continues or forks."""
+"""The request of a response, and the task that it begins, continues or forks.
+
+Source: OpenAI's API reference, "Responses" and "Conversations".
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ...core.context import Ids
 from ...core.errors import InvalidAnswer
@@ -11,19 +16,192 @@ from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ENDED
 from ...prompts.elicitation import answer_of
-from ..client_calls import bring_results
 from ..errors import Problem, not_found
-from ..openai.attempts import Attempts, is_awaited, rejoin
-from ..openai.bodies import ChatMessage
-from ..openai.client_calls import bring, task_of_results
-from ..openai.content_parts import refuse_files
-from ..openai.conversation import Conversation
-from ..openai.forks import fork_after
-from ..openai.uploaded_files import with_contents
+from ..request_body import LONGEST, NAME, Items, RequestBody, refuse_many_fields
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .bodies import InputItem, ResponseRequest
+from .client_tools import FunctionSpec, OfAgent, OwnTools, bring, bring_results, task_of_results
+from .conversation import Attempts, Conversation, fork_after, is_awaited, rejoin
+from .messages import ChatMessage, ContentPart, FileData, ImageUrl, refuse_files, with_contents
 from .segment import Segment, last_segment, own_segment, response_id, segment_of
+
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+    BeforeValidator(refuse_many_fields),
+]
+ResponseId = Annotated[str, Field(max_length=200)]
+
+
+def _no_items(value: object) -> object:
+    if value:
+        raise ValueError("a conversation is created empty: send its first message with its first response")
+    return value
+
+
+def _must_store(value: bool | None) -> bool | None:
+    if value is False:
+        raise ValueError(
+            "a response is a task, which is stored: leave it out, and delete the conversation when it is read"
+        )
+    return value
+
+
+Ignored = Annotated[Any, Field(description="accepted, without effect")]
+
+
+class Part(BaseModel):
+    """A part of an item."""
+
+    type: Literal[
+        "input_text", "input_image", "input_file", "output_text", "text", "refusal", "reasoning_text", "summary_text"
+    ]
+    text: str = ""
+    image_url: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = Field(default=None, max_length=100)
+    filename: str = "file"
+
+    @property
+    def chat_part(self) -> ContentPart:
+        """The part as chat completions have it."""
+        if self.file_id:
+            return ContentPart(type="file", file=FileData(file_id=self.file_id))
+        if self.type == "input_image":
+            return ContentPart(type="image_url", image_url=ImageUrl(url=self.image_url or ""))
+        if self.type == "input_file":
+            return ContentPart(
+                type="file", file=FileData(file_data=self.file_data or self.file_url or "", filename=self.filename)
+            )
+        return ContentPart(type="text", text=self.text)
+
+
+class InputItem(BaseModel):
+    """A message, a person's decision, a result, or an item of an earlier response, which is known by its id."""
+
+    type: Literal[
+        "message",
+        "mcp_approval_response",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "item_reference",
+    ] = "message"
+    id: str | None = None
+    role: Literal["user", "assistant", "system", "developer"] = "user"
+    content: str | Items[Part] | None = None
+    approval_request_id: str | None = Field(default=None, description="null in a call that nobody had to approve")
+    approve: bool = False
+    reason: str | None = None
+    call_id: str = ""
+    output: str | Items[Part] | None = Field(default=None, description="of a function_call_output: the result")
+
+    @property
+    def message(self) -> ChatMessage:
+        """The message, or the result as a tool's message."""
+        if self.type == "function_call_output":
+            return ChatMessage(role="tool", content=_content(self.output), tool_call_id=self.call_id)
+        return ChatMessage(role=self.role, content=_content(self.content))
+
+
+def _content(given: str | list[Part] | None) -> str | list[ContentPart]:
+    return given if isinstance(given, str) else [part.chat_part for part in given or ()]
+
+
+class ConversationName(BaseModel):
+    """A conversation, which is a session."""
+
+    id: str = Field(pattern=NAME, max_length=LONGEST)
+
+
+class TextFormat(BaseModel):
+    """The form of the answer."""
+
+    type: Literal["text"] = "text"
+
+
+class TextConfig(BaseModel):
+    """The form of the answer."""
+
+    format: TextFormat | None = None
+    verbosity: Ignored = None
+
+
+class ReasoningConfig(BaseModel):
+    """How the agent's thoughts are shown: as they are."""
+
+    effort: OfAgent = None
+    summary: Ignored = None
+
+
+class ResponseTool(FunctionSpec):
+    """A function that the client carries out."""
+
+    type: Literal["function"]
+
+
+class ResponseRequest(RequestBody, OwnTools):
+    """What is asked of an agent: a message, a person's decisions on the calls that wait, or results of its tools."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "travel", "input": "你好"}]})
+
+    model: str = Field(min_length=1, max_length=130)
+    input: str | Items[InputItem] = Field(min_length=1)
+    instructions: str | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    previous_response_id: ResponseId | None = None
+    conversation: Annotated[str, Field(pattern=NAME, max_length=LONGEST)] | ConversationName | None = None
+    metadata: Metadata | None = None
+    user: str | None = Field(default=None, pattern=NAME, max_length=LONGEST)
+    store: Annotated[bool | None, AfterValidator(_must_store)] = None
+    text: TextConfig | None = None
+    reasoning: ReasoningConfig | None = None
+    tools: Items[ResponseTool] | None = None
+    temperature: OfAgent = None
+    top_p: OfAgent = None
+    top_logprobs: OfAgent = None
+    max_output_tokens: OfAgent = None
+    max_tool_calls: OfAgent = None
+    prompt: OfAgent = None
+    context_management: OfAgent = None
+    moderation: OfAgent = None
+    include: Ignored = None
+    truncation: Ignored = None
+    service_tier: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_options: Ignored = None
+    prompt_cache_retention: Ignored = None
+    stream_options: Ignored = None
+
+    @property
+    def client_tools(self) -> list[dict[str, Any]]:
+        """The tools that the client carries out, as `App.start` takes them."""
+        return self.offered(self.tools or ())
+
+    @property
+    def session_id(self) -> str | None:
+        """The conversation that it names."""
+        return self.conversation.id if isinstance(self.conversation, ConversationName) else self.conversation
+
+
+class ConversationRequest(RequestBody):
+    """A new conversation; its first message begins its first response."""
+
+    metadata: Metadata | None = None
+    items: Annotated[list[Any] | None, AfterValidator(_no_items)] = None
+
+
+class ConversationChange(RequestBody):
+    """The metadata that a conversation has from here on."""
+
+    metadata: Metadata
+
 
 _ITEM = re.compile(r"(?:msg|rs|mcp|fc)_([^_]+)_(\d{1,15})_\d+")
 _APPROVAL = re.compile(r"mcpr_([^_]+)_([^_]+)_(\d{1,9})")

@@ -1,22 +1,72 @@
-"""The task that a client's request begins, continues or asks for again."""
+"""The request of a chat completion, and the task that it begins, continues or asks for again.
+
+Source: OpenAI's API reference, "Create chat completion".
+"""
 
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...core.question import CLIENT_CALLS
 from ...core.records import Json, RequestKey, Task
 from ...core.task_status import ACTIVE, TaskStatus
 from ...prompts.elicitation import answer_of
-from ..client_calls import bring_results
+from ..request_body import Items, Texts
 from ..service import Begun, Service
 from ..tenants import Tenant
-from .attempts import Attempts, is_awaited, rejoin
-from .client_calls import bring, task_of_results
-from .content_parts import File, refuse_files
-from .conversation import Conversation, Said
-from .forks import fork_after, free_session
+from .client_tools import FunctionTool, OfAgent, OwnTools, bring, bring_results, task_of_results
+from .conversation import Attempts, Conversation, Said, fork_after, free_session, is_awaited, rejoin
+from .messages import ChatMessage, File, refuse_files
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds beside the answer."""
+
+    include_usage: bool = False
+
+
+class ResponseFormat(BaseModel):
+    """The form of the answer."""
+
+    type: Literal["text"]
+
+
+class CompletionRequest(OwnTools):
+    """A conversation whose last message is new.
+
+    `model` is an agent, or an agent and a mode: `support` or `support:plan`. Temperature and other settings of
+    sampling belong to the agent and are ignored here.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": "travel", "messages": [{"role": "user", "content": "规划北京三日游"}]}]
+        }
+    )
+
+    model: str = Field(min_length=1, max_length=130)
+    messages: Items[ChatMessage] = Field(min_length=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Literal[1] | None = None
+    metadata: Texts | None = Field(default=None, description="`session_id` names the session")
+    user: str | None = Field(default=None, description="names the session where nothing else does")
+    response_format: ResponseFormat | None = None
+    modalities: Items[Literal["text"]] | None = None
+    tools: Items[FunctionTool] | None = None
+    functions: OfAgent = None
+    logprobs: OfAgent = None
+    audio: OfAgent = None
+    web_search_options: OfAgent = None
+
+    @property
+    def client_tools(self) -> list[dict[str, Any]]:
+        """The tools that the client carries out, as `App.start` takes them."""
+        return self.offered(tool.function for tool in self.tools or ())
 
 
 class CompletionTasks:

@@ -1,1 +1,0 @@
-"""AG-UI, the Agent User Interaction Protocol, over sessions and tasks."""

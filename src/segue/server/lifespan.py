@@ -1,0 +1,190 @@
+"""Start and end of the service: it resumes interrupted tasks, and stops without losing work."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fastapi import FastAPI
+
+from ..core.agents import Agent
+from ..core.errors import SegueError
+from ..core.models import OFFLINE
+from ..entry import open as open_app
+from ..rehearsal.segue_bot import attach
+from ..runtime.dispatch import Dispatching
+from ..runtime.tasks import ResumableTask
+from ..runtime.worker import is_hopeless
+from ..telemetry.metrics import Metrics
+from .log_config import logger
+from .mcp import serving_mcp
+from .service import Service
+from .settings import ServerSettings
+
+AT_ONCE = 4
+LOOK_EVERY = 30.0
+"""Seconds between two looks for tasks of other processes that are gone: their leases take that long to run out."""
+_LIVE_ONLY = 2**62
+"""After this event there are none in the log."""
+
+
+class AutoResume:
+    """Resumes each task once, the oldest first, a few at a time; none that a person paused.
+
+    So it does tasks that were left to workers which are all gone, unless only workers are to run them.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._tried: set[str] = set()
+        self._without_worker: set[str] = set()
+
+    async def find(self, *, paused: bool) -> list[str]:
+        """The tasks to resume: interrupted by a crash, and with `paused` those that a shutdown paused.
+
+        Streams of them wait until they run.
+        """
+        try:
+            found = [*await self._service.app.tasks.resumable(), *await self._left_by_workers()]
+        except SegueError as error:
+            logger.error("not resumed", exc_info=error)
+            return []
+        tasks = [each.task for each in found if each.task.requested is None and (paused or each.interrupted)]
+        ids = [task.task_id for task in tasks if task.task_id not in self._tried]
+        self._service.resuming.update({task_id: asyncio.Event() for task_id in ids})
+        return ids
+
+    async def _left_by_workers(self) -> list[ResumableTask]:
+        """The tasks that had waited for a worker at the last look already, where they need not."""
+        tasks = self._service.app.tasks
+        if tasks.dispatching is not Dispatching.AUTO:
+            return []
+        waiting = await tasks.waiting_for_worker()
+        left = [ResumableTask(task, "", interrupted=True) for task in waiting if task.task_id in self._without_worker]
+        self._without_worker = {task.task_id for task in waiting}
+        return left
+
+    async def run(self, ids: Iterable[str]) -> None:
+        """Resume these, then what is found later, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for task_id in ids:
+                    self._tried.add(task_id)
+                    group.create_task(self._resume(task_id), name=f"resuming {task_id}")
+                await asyncio.sleep(LOOK_EVERY)
+                ids = await self.find(paused=False)
+
+    async def _resume(self, task_id: str) -> None:
+        """Resume a task and wait until it ends, so that not too many run at once."""
+        app = self._service.app
+        async with self._places:
+            try:
+                if self._service.draining or is_hopeless(event.type for event in await app.tasks.events(task_id)):
+                    return
+                await app.tasks.resume(task_id)
+                logger.info("resumed", extra={"task_id": task_id})
+                self._service.mark_resumed(task_id)
+                async for _ in app.follow(task_id, _LIVE_ONLY):
+                    pass
+            except SegueError as error:  # another worker was faster, or its agent or model is gone
+                logger.info("not resumed", extra={"task_id": task_id, "type": type(error).__name__})
+            except Exception:  # noqa: BLE001  logged with its trace, and the others go on
+                logger.exception("not resumed", extra={"task_id": task_id})
+            finally:
+                self._service.mark_resumed(task_id)
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CLOSING_SECONDS = 1.0
+"""How long streams of tasks that other processes run may take to end."""
+
+
+async def drain(service: Service) -> None:
+    """Take on nothing new, pause what runs here, end every stream. The app stays open."""
+    if service.drained is None:
+        service.drained = asyncio.create_task(_drain(service), name="draining")
+    await asyncio.shield(service.drained)
+
+
+async def _drain(service: Service) -> None:
+    logger.info("draining", extra={"streams": len(service.streams)})
+    for task_id in [*service.resuming]:
+        service.mark_resumed(task_id)
+    await service.app.drain(service.settings.drain_seconds)
+    if service.streams:
+        await asyncio.wait(service.streams, timeout=CLOSING_SECONDS)
+    service.app.tasks.stop_following()
+
+
+@contextmanager
+def draining_on_signal(service: Service) -> Iterator[None]:
+    """Begin to drain on the signal itself: uvicorn waits for open streams before the lifespan ends."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(loop.create_task, drain(service))
+        former = before[signal.Signals(number)]
+        if callable(former):
+            former(number, frame)
+
+    if not _listen(on_signal):
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+def _listen(on_signal: Callable[[int, FrameType | None], None]) -> bool:
+    """Whether signals come to `on_signal` now; they belong to the main thread, and a test may run in another."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    return True
+
+
+def _log_model(model: str) -> None:
+    if model == OFFLINE:
+        logger.warning("the offline planner answers: set OPENAI_API_KEY, or SEGUE_MODEL, for a language model")
+    else:
+        logger.info("model", extra={"model": model})
+
+
+def serving(
+    database: str | Path,
+    settings: ServerSettings,
+    agents: tuple[Agent, ...],
+    modes: Mapping[str, Any] | None,
+    agents_file: str,
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(application: FastAPI) -> AsyncIterator[None]:
+        opening = open_app(database, agents=agents, modes=modes, retention=settings.retention)
+        async with opening.when_reachable() as app:
+            app.agents.agents_file = agents_file
+            app.agents.default_agent = settings.default_agent
+            attach(app)
+            service = application.state.service = Service(app, settings, Metrics(app))
+            _log_model(service.default_model)
+            auto_resume = AutoResume(service)
+            ids = await auto_resume.find(paused=True) if settings.resume else []
+            background = asyncio.create_task(auto_resume.run(ids), name="auto-resume") if settings.resume else None
+            async with serving_mcp(application, service):
+                with draining_on_signal(service):
+                    yield
+            await drain(service)
+            if background:
+                background.cancel()
+                await asyncio.gather(background, return_exceptions=True)
+            await app.drain(settings.drain_seconds)  # what a request had begun to start meanwhile
+
+    return lifespan

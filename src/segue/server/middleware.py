@@ -1,0 +1,290 @@
+"""ASGI middleware of the service."""
+
+import asyncio
+import math
+import re
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..core.json_depth import DEEPEST, Outline
+from .errors import Problem, internal, refusal
+from .log_config import logger
+from .settings import is_loopback
+from .tenants import Keys
+
+
+class TokenBucket:
+    """Holds as many tokens as may be taken in a minute."""
+
+    def __init__(self, a_minute: int, now: float) -> None:
+        self._most = float(a_minute)
+        self._tokens = float(a_minute)
+        self._at = now
+
+    def wait(self, now: float) -> int:
+        """Take a token and return 0, or the seconds until there is one."""
+        self._tokens = min(self._most, self._tokens + (now - self._at) * self._most / 60)
+        self._at = now
+        if self._tokens < 1:
+            return max(1, math.ceil((1 - self._tokens) * 60 / self._most))
+        self._tokens -= 1
+        return 0
+
+
+class RateLimits:
+    """A tenant's requests and chats a minute; all who are no tenant, None, share one bucket."""
+
+    def __init__(self, requests: int, chats: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = {False: requests, True: chats}
+        self._clock = clock
+        self._buckets: dict[tuple[str | None, bool], TokenBucket] = {}
+
+    def wait(self, tenant: str | None, *, chats: bool = False) -> int:
+        """Count a request and return 0, or the seconds after which it may come."""
+        now = self._clock()
+        waits = [self._bucket(tenant, kind, now).wait(now) for kind in {False, chats}]
+        return max(waits)
+
+    def wait_chat(self, tenant: str) -> int:
+        """The same for a chat within a request that was counted."""
+        now = self._clock()
+        return self._bucket(tenant, True, now).wait(now)
+
+    def _bucket(self, tenant: str | None, chats: bool, now: float) -> TokenBucket:
+        key = (tenant, chats)
+        if key not in self._buckets:
+            self._buckets[key] = TokenBucket(self._most[chats], now)
+        return self._buckets[key]
+
+
+API = ("/api/", "/v1/", "/mcp", "/ag-ui/")
+METRICS = "/metrics"
+_CHATS = ("/api/chat", "/v1/chat/completions", "/ag-ui/")
+_CHAT = "/v1/responses"
+"""A path that is a chat, while those below it are not."""
+_UNKNOWN = Problem(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
+
+
+class Authentication:
+    """Finds the tenant of a request by its key, and holds each to its rate."""
+
+    def __init__(self, app: ASGIApp, keys: Keys, rates: RateLimits, *, open_metrics: bool = False) -> None:
+        self._app = app
+        self._guarded = API if open_metrics else (*API, METRICS)
+        self._keys = keys
+        self._rates = rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(self._guarded):
+            return await self._app(scope, receive, send)
+        tenant = self._keys.tenant_of(Headers(scope=scope).get("authorization", ""))
+        chats = (scope["path"] == _CHAT or scope["path"].startswith(_CHATS)) and scope["method"] == "POST"
+        try:
+            _refuse(self._rates.wait(None if tenant is None else tenant.name, chats=chats and tenant is not None))
+        except Problem as busy:
+            return await refusal(busy, scope)(scope, receive, send)
+        if tenant is None:
+            return await refusal(_UNKNOWN, scope)(scope, receive, send)
+        scope["segue_tenant"] = tenant
+        scope["segue_count_chat"] = lambda: _refuse(self._rates.wait_chat(tenant.name))
+        await self._app(scope, receive, send)
+
+
+def _refuse(seconds: int) -> None:
+    """Refuse what may come only later.
+
+    Raises:
+        Problem
+    """
+    if seconds:
+        raise Problem(429, "TooManyRequests", {"Retry-After": str(seconds)}, seconds=seconds)
+
+
+_SHORT = 16 * 1024
+"""Bytes of a body whose outline takes too little time for a thread."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a body may measure, and how long it may take to arrive."""
+
+    most: int
+    """Bytes."""
+    seconds: float
+    values: int = 0
+    """Values of its JSON; 0 if it is not JSON."""
+    setting: str = ""
+    """The environment variable that sets it, if there is one."""
+
+
+class BodyLimit:
+    """Refuses a body that is too long, is nested too deeply, has too many values, or takes too long to arrive."""
+
+    def __init__(self, app: ASGIApp, usual: Limit, own: Mapping[str, Limit]) -> None:
+        self._app = app
+        self._usual = usual
+        self._own = own
+        """Of some paths, and of those one below."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        path = scope["path"]
+        limit = self._own.get(path) or self._own.get(path.rpartition("/")[0], self._usual)
+        try:
+            async with asyncio.timeout(limit.seconds):
+                messages = await _read(scope, receive, limit.most)
+        except TimeoutError:
+            slow = Problem(408, "RequestTimeout", seconds=f"{limit.seconds:g}")
+            return await refusal(slow, scope)(scope, receive, send)
+        if messages is None:
+            long = Problem(413, "BodyTooLong", most=limit.most)
+            if limit.setting:
+                long = Problem(413, "FileTooLong", most=limit.most, setting=limit.setting)
+            return await refusal(long, scope)(scope, receive, send)
+        if limit.values and (refused := await _refused(messages, limit.values)):
+            return await refusal(refused, scope)(scope, receive, send)
+        again = iter(messages)
+
+        async def replay() -> Message:
+            message = next(again, None)
+            return await receive() if message is None else message
+
+        await self._app(scope, replay, send)
+
+
+async def _read(scope: Scope, receive: Receive, most: int) -> list[Message] | None:
+    """The messages of the body; None where it is too long."""
+    announced = Headers(scope=scope).get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > most:
+        return None
+    messages, size = [], 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        if size > most:
+            return None
+        if not message.get("more_body", False):
+            return messages
+
+
+async def _refused(messages: list[Message], most: int) -> Problem | None:
+    """Why the JSON of a body is refused, before anything of it is decoded."""
+    body = b"".join(message.get("body", b"") for message in messages)
+    outline = Outline.of(body, most) if len(body) <= _SHORT else await asyncio.to_thread(Outline.of, body, most)
+    if outline.depth > DEEPEST:
+        return Problem(400, "BodyTooDeep", most=DEEPEST)
+    return Problem(413, "TooManyValues", most=most) if outline.values > most else None
+
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?", re.ASCII)
+
+
+class OwnHostOnly:
+    """Refuses requests under another machine's name (DNS rebinding) and from another site's page."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        host, origin = Headers(scope=scope).get("host", ""), Headers(scope=scope).get("origin", "")
+        if not is_loopback(_name(host)):
+            return await refusal(Problem(421, "WrongHost"), scope)(scope, receive, send)
+        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host.lower():
+            return await refusal(Problem(403, "WrongOrigin"), scope)(scope, receive, send)
+        await self._app(scope, receive, send)
+
+
+def _name(host: str) -> str:
+    """A Host header without its port; empty where it is none."""
+    found = _HOST.fullmatch(host)
+    return found[1] if found else ""
+
+
+_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_QUIET = ("/healthz", "/readyz")
+
+
+class RequestLog:
+    """Gives every request an id, notes how it went, and answers what nobody else caught."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        asked = Headers(scope=scope).get("x-request-id", "")
+        request_id = asked if _ID.fullmatch(asked) else uuid.uuid4().hex
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        began = time.monotonic()
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, noting)
+            except Exception as error:  # noqa: BLE001  the last resort: logged with its trace, answered without
+                answer = refusal(internal(), scope, error)
+                if not status:
+                    await answer(scope, receive, noting)
+            finally:
+                _note(scope, status, time.monotonic() - began)
+
+
+def _note(scope: Scope, status: int, seconds: float) -> None:
+    tenant = scope.get("segue_tenant")
+    template = getattr(scope.get("route"), "path", "")
+    if template in _QUIET:
+        return
+    entry = {
+        "method": scope["method"],
+        "path": template or "unknown",
+        "status": status,
+        "seconds": round(seconds, 4),
+        "tenant": tenant.name if tenant else None,
+    }
+    logger.info("request", extra=entry)
+
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class SecurityHeaders:
+    """Adds the headers that a response does not set itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def adding(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, adding)
