@@ -13,19 +13,19 @@ from segue.core.errors import UnreadableReply
 from segue.core.plan import lines_of, numbered_line, numbered_plan
 from segue.memory.entries import blocks_of
 from segue.memory.excerpt import pieces_of
-from segue.models.offline import answers, text
-from segue.models.think_tags import ThinkTags
+from segue.models.offline import answers, arguments
+from segue.models.reply import ThinkTags
 from segue.nodes.chat.select_mode import rule_for
 from segue.nodes.conversation.participants import react_bot, simulated
 from segue.nodes.shared.live_reply import JsonStrings
-from segue.passages.markdown import passages_of, rules_of
+from segue.passages import passages_of, rules_of
 from segue.prompts.language import accepted_language, language_of, own_words
 from tests.adversarial import SHAPES, Shape, grows, patterns
 
 pytestmark = pytest.mark.slow
 BY_THEIR_READER = {
     "segue.prompts.language._NOT_THEIR_OWN": "own_words gives it closed quotation marks only",
-    "segue.models.offline.text._QUOTED": "quotations gives it closed quotation marks only",
+    "segue.models.offline.arguments._QUOTED": "quotations gives it closed quotation marks only",
 }
 """Patterns that are quadratic by themselves, and why no text makes them so."""
 
@@ -62,9 +62,9 @@ READERS: list[tuple[Callable[[str], object], tuple[Shape, ...]]] = [
     (one_line, (Shape("中"), Shape("\u200d"))),
     (visible, (Shape("\u200d"),)),
     (markdown_text, (Shape("```\n"),)),
-    (text.quotations, (Shape("“"), Shape("「"), Shape("「」"))),
-    (text.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
-    (lambda given: text.unused(given, ()), (Shape("中"), Shape("ab "))),
+    (arguments.quotations, (Shape("“"), Shape("「"), Shape("「」"))),
+    (arguments.arithmetic, (Shape("+ ", "1"), Shape("1+"), Shape("1 "), Shape("% "))),
+    (lambda given: arguments.unused(given, ()), (Shape("中"), Shape("ab "))),
     (lambda given: answers.result_text(given, "en"), (Shape("… [1 more characters ", "{"), Shape("\u3000"))),
     (lenient(simulated._read), (Shape("[END]"), Shape("\t"), Shape("Assistant "), Shape("\n\n"))),
     (lenient(react_bot.read_output), (Shape("```\n"), Shape("Thought:\n"), Shape("*"), Shape("<"))),

@@ -1,17 +1,141 @@
 """Tools as the graphs see them: a LangChain tool or a typed function, with the marks that the graphs go by."""
 
+import asyncio
+import contextvars
 import inspect
+import json
+import threading
+import uuid
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from langchain_core.tools.base import _DirectlyInjectedToolArg
 from pydantic import ValidationError
 
 from segue.core.errors import ConfigurationError, UnknownOption
 
-from .calls.context import current_call
-from .calls.threads import run_in_thread
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_left: dict[threading.Thread, str] = {}
+_leavers: "weakref.WeakSet[asyncio.Task[Any]]" = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class _Ended(Generic[T]):
+    value: T | None = None
+    error: BaseException | None = None
+
+
+async def run_in_thread(name: str, function: Callable[[], T]) -> T:
+    """Call the function in a thread that sees this task's context variables.
+
+    Nothing can stop a thread: when the task is cancelled, it is left running and counts as `abandoned`.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[_Ended[T]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        ended = _ended(context, function)
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for it
+            loop.call_soon_threadsafe(_deliver, waiting, ended)
+
+    thread = threading.Thread(target=work, name=f"tool {name}", daemon=True)
+    thread.start()
+    try:
+        ended = await waiting
+    except asyncio.CancelledError:
+        _leave(thread, name)
+        raise
+    if ended.error is not None:
+        raise ended.error
+    return ended.value  # type: ignore[return-value]
+
+
+def abandoned() -> dict[str, int]:
+    """How many abandoned threads still run, by name."""
+    with _lock:
+        _forget_ended()
+        return dict(Counter(_left.values()))
+
+
+def left_a_thread(task: "asyncio.Task[Any]") -> bool:
+    """Whether the task was cancelled while it waited for a thread, which may have gone on."""
+    return task in _leavers
+
+
+def _ended(context: contextvars.Context, function: Callable[[], T]) -> _Ended[T]:
+    try:
+        return _Ended(value=context.run(function))
+    except BaseException as error:  # noqa: BLE001 - nothing is handled here: the caller gets it
+        return _Ended(error=error)
+
+
+def _deliver(waiting: "asyncio.Future[_Ended[T]]", ended: _Ended[T]) -> None:
+    if not waiting.done():
+        waiting.set_result(ended)
+
+
+def _leave(thread: threading.Thread, name: str) -> None:
+    with _lock:
+        _forget_ended()
+        _left[thread] = name
+    if task := asyncio.current_task():
+        _leavers.add(task)
+
+
+def _forget_ended() -> None:
+    for thread in [thread for thread in _left if not thread.is_alive()]:
+        del _left[thread]
+
+
+_NAMESPACE = uuid.UUID("6f6b2f0e-6a55-5c0f-9d3e-2f5c0d1b7a41")
+
+
+class _NotDone(Enum):
+    NOT_DONE = "not done"
+
+
+NOT_DONE: Final = _NotDone.NOT_DONE
+"""What the `check` of a tool returns for a call that did not take effect: it is run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallContext(_DirectlyInjectedToolArg):
+    """A tool call, as passed to a tool that declares a parameter of this type; models do not see the parameter.
+
+    `idempotency_key` is the same after a crash, a resume and a fork, and on another worker. `attempt` is 2 where an
+    earlier run of the call was interrupted, else 1. `step_id` and `trace_id` are empty where the call has none.
+    `result` is what the call returned that an undo takes back.
+    """
+
+    idempotency_key: str
+    tool: str
+    session_id: str = ""
+    task_id: str = ""
+    step_id: str = ""
+    trace_id: str = ""
+    user_id: str = ""
+    attempt: int = 1
+    result: Any = None
+
+
+current_call: ContextVar[CallContext] = ContextVar("current_call")
+"""The call that is running; set by the executor of tools."""
+
+
+def idempotency_key(origin: str, name: str, arguments: Mapping[str, Any]) -> str:
+    """A UUID for one call with these arguments; `origin` is fixed in the state before the call runs."""
+    return str(uuid.uuid5(_NAMESPACE, json.dumps([origin, name, arguments], sort_keys=True)))
+
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

@@ -10,7 +10,7 @@ from segue.core.calls import CallResult
 from segue.core.records import Call
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.phrases import phrase
-from segue.tools.recall import recall_tool
+from segue.tools.builtin import recall_tool
 
 from ..shared.context import NodeContext
 from ..shared.history_window import left_out_results

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from segue.core.attachments import ATTACHMENTS, PARTS, Attachment, attached, kind_of, naming
 from segue.core.errors import FileUnavailable
 from segue.core.models import ModelRequest
-from segue.passages.text_files import text_of
+from segue.passages import text_of
 
 from .context import NodeContext
 from .prompt_budget import truncate

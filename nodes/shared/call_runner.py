@@ -15,8 +15,7 @@ from segue.core.events import CallPermitted, Durable, ToolCall, ToolResult
 from segue.core.tools import CallKey, Ledger, Tool
 from segue.prompts.phrases import phrase
 from segue.tools.adapters.client import ClientTool, Results, ask_client, client_call
-from segue.tools.bound_tool import BadArguments
-from segue.tools.calls.context import idempotency_key
+from segue.tools.bound_tool import BadArguments, idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from .approval import all_arguments, approved, ask_person, because, decided, given_events, is_outdated, question_of

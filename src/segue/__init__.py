@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from .entry import ask, copy, open
     from .lifecycle import ConversationEngine
     from .runtime.modes import graph
-    from .tools.calls.context import NOT_DONE, CallContext
+    from .tools.bound_tool import NOT_DONE, CallContext
     from .tools.registry import tool
 
 _HOMES = {
-    "NOT_DONE": "tools.calls.context",
+    "NOT_DONE": "tools.bound_tool",
     "Agent": "core.agents",
     "App": "app",
     "BranchInput": "core.flows",
     "Budget": "core.agents",
-    "CallContext": "tools.calls.context",
+    "CallContext": "tools.bound_tool",
     "ChatMode": "core.agents",
     "ConversationEngine": "lifecycle",
     "EarlyExit": "core.flows",

@@ -25,7 +25,7 @@ from .core.participants import REGISTERED
 from .core.plan import NO_TOOL
 from .core.prompt_size import tokens
 from .core.tools import Tool
-from .memory.transient import TransientMemory
+from .memory.files import TransientMemory
 from .models.build import accepted_kinds, build_model, chosen_model, kind_of
 from .prompts.language import Language, language_named
 from .prompts.load import bilingual

@@ -10,7 +10,7 @@ import segue
 from segue import Agent
 from segue.app import App
 from segue.core.events import Event
-from segue.models.openai import capabilities
+from segue.models.openai import model
 from tests.loopback import LoopbackServer, Request, Scripted
 
 
@@ -39,7 +39,7 @@ Chat = Callable[..., Awaitable[Talk]]
 
 @pytest.fixture
 async def app(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
-    monkeypatch.setattr(capabilities, "_found", {})
+    monkeypatch.setattr(model, "_found", {})
     async with segue.open(":memory:") as opened:
         yield opened
 

@@ -16,7 +16,7 @@ from segue.core.flows import BranchInput, ControllerDecision, EarlyExit
 from segue.core.memory import Memory, MemoryEntry
 from segue.core.prompt_size import tokens
 from segue.graphs.controller_executor import build_controller_executor
-from segue.memory.transient import TransientMemory
+from segue.memory.files import TransientMemory
 from segue.tools.registry import tool
 from tests.fakes import answer, call_tool, choose
 from tests.graphs.conftest import Bed, Make

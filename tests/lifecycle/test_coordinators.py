@@ -9,7 +9,7 @@ import pytest
 from segue.core.errors import ConfigurationError
 from segue.lifecycle import coordinators
 from segue.lifecycle.coordinators import FolderCoordinator, RegistryCoordinator
-from segue.passages.text_files import MOST_BYTES
+from segue.passages import MOST_BYTES
 
 
 def write(root: Path, **files: str) -> Path:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.errors import InvalidMemory
-from segue.memory.names import folder_of, parts_of
+from segue.memory.entries import folder_of, parts_of
 
 UNSAFE = (
     *("", "/etc/passwd", "//host/share", "C:/x.md", "c:x.md", "..", "../x.md", "a/../../x.md", "a/..", "."),

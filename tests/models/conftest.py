@@ -2,9 +2,9 @@
 
 import pytest
 
-from segue.models.openai import capabilities
+from segue.models.openai import model
 
 
 @pytest.fixture(autouse=True)
 def fresh_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capabilities, "_found", {})
+    monkeypatch.setattr(model, "_found", {})

@@ -17,8 +17,7 @@ from segue.core.agents import Agent
 from segue.core.errors import ConfigurationError, ModelRefused, UnknownModel
 from segue.core.models import ModelPiece, ModelReply, ModelRequest, Retry, TextDelta
 from segue.models.build import build_model
-from segue.models.local.llama import Completion, Message, engine_of
-from segue.models.local.model import LocalModel, answer_only, stripped
+from segue.models.local import Completion, LocalModel, Message, answer_only, engine_of, stripped
 from segue.nodes.shared.tool_schemas import envelope_schema
 from segue.tools.registry import as_tool
 from tests.fakes import answer, call_tool, pieces

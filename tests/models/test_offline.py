@@ -16,8 +16,7 @@ from segue.nodes.lifecycle.decomposing import TASKS_SCHEMA
 from segue.nodes.shared.tool_schemas import plan_schema
 from segue.prompts.language import language_of
 from segue.prompts.load import render
-from segue.tools.calculator import CALCULATOR
-from segue.tools.clock import CLOCK
+from segue.tools.builtin import CALCULATOR, CLOCK
 from segue.tools.registry import tool
 from segue.tools.travel.tools import TRAVEL
 

@@ -18,8 +18,7 @@ from pydantic import SecretStr
 from segue.core.errors import ModelRefused, ModelUnreachable
 from segue.core.models import ModelReply, ModelRequest, RawCall, TextDelta
 from segue.models.openai import transport
-from segue.models.openai.capabilities import capabilities_of
-from segue.models.openai.model import OpenAIModel
+from segue.models.openai.model import OpenAIModel, capabilities_of
 from tests.loopback import LoopbackServer, RefuseResponseFormat, Status, Text, ToolCalls
 from tests.loopback_wire import Wire
 from tests.polling import until

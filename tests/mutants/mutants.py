@@ -158,7 +158,7 @@ LIFECYCLE = (
     ),
     Mutant(
         "two characters of Chinese are not found",
-        "src/segue/passages/index.py",
+        "src/segue/passages.py",
         """f" {' '.join(run[0])} \"""",
         "run[0]",
         "tests/lifecycle/test_coordinators.py::"

@@ -23,16 +23,15 @@ from segue.core.flows import FlowConfig
 from segue.core.json_depth import DEEPEST
 from segue.core.lifecycle import MOST_TASKS
 from segue.core.plan import MAX_STEPS
-from segue.models.local.llama import CONTEXT_TOKENS
+from segue.models.local import CONTEXT_TOKENS
+from segue.models.openai.faults import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
 from segue.models.openai.model import CONNECT_SECONDS
-from segue.models.openai.retry import ATTEMPTS, FIRST_DELAY, MAX_RETRY_AFTER, REPLY_SECONDS
 from segue.nodes.react.call_limits import MOST_SUCCESSES, MOST_UNREADABLE
 from segue.nodes.react.remend import MOST_REPAIRS
 from segue.runtime.capacity import MAX_QUEUED, MAX_RUNNING
 from segue.server import ServerSettings, create_app
 from segue.server.sse.frames import MOST
-from segue.tools.bound_tool import Marks
-from segue.tools.calls.context import CallContext
+from segue.tools.bound_tool import CallContext, Marks
 from segue.tools.data.engine import SECONDS
 from segue.tools.data.folder import MOST_BYTES
 from segue.tools.data.sandbox import ROWS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from segue.tools.calculator import CALCULATOR, calculate
+from segue.tools.builtin import CALCULATOR, calculate
 from segue.tools.registry import BadArguments, as_tool
 
 

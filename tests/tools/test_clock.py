@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from segue.tools.clock import CLOCK, PLACES, current_time
+from segue.tools.builtin import CLOCK, PLACES, current_time
 from segue.tools.registry import as_tool
 
 BARE = (
-    "import sys; sys.modules['tzdata'] = None; from segue.tools.clock import current_time; print(current_time({0!r}))"
+    "import sys; sys.modules['tzdata'] = None; from segue.tools.builtin import current_time; print(current_time({0!r}))"
 )
 
 

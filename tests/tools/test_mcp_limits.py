@@ -22,9 +22,8 @@ from segue.core.agents import Budget, McpServer
 from segue.core.errors import ConfigurationError, ToolServerUnavailable
 from segue.prompts.errors import render
 from segue.registry import EXAMPLES, Registry
-from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError
+from segue.tools.adapters.mcp import McpTool, McpTools, ServerToolError, Tail
 from segue.tools.adapters.mcp_limits import CODEC, MOST_BYTES, MOST_VALUES, over_limit
-from segue.tools.adapters.mcp_session import Tail
 from tests.fakes import ScriptedChatModel, answer
 from tests.hostile_mcp_server import CALLS
 

@@ -6,7 +6,7 @@ import pytest
 
 from segue.core.tools import CallKey
 from segue.tools.bound_tool import BadArguments
-from segue.tools.recall import recall_tool
+from segue.tools.builtin import recall_tool
 from tests.tool_calls import run_call
 
 STORED = {"t.1.0": "0123456789", "t.1.1": "", "": "t.1.0"}

@@ -6,8 +6,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from segue.core.errors import ConfigurationError, UnknownTool
-from segue.tools.builtin import BUILTIN
-from segue.tools.calculator import calculate
+from segue.tools.builtin import BUILTIN, calculate
 from segue.tools.registry import BoundTool, ToolSets, as_tool, tool
 
 

@@ -20,10 +20,9 @@ from segue.checkpoints.tables.leases import Lease
 from segue.checkpoints.tables.ledger import ToolLedger
 from segue.core.errors import UnknownAgent
 from segue.core.tools import CallKey
+from segue.tools.bound_tool import abandoned
 from segue.tools.calls import run as calls_run
-from segue.tools.calls.failures import STACK_CHARS
-from segue.tools.calls.run import misfit
-from segue.tools.calls.threads import abandoned
+from segue.tools.calls.run import STACK_CHARS, misfit
 from segue.tools.registry import as_tool, tool
 from tests.fakes import MemoryLedger
 from tests.polling import SECONDS, until

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from segue.tools.calls.threads import abandoned, left_a_thread, run_in_thread
+from segue.tools.bound_tool import abandoned, left_a_thread, run_in_thread
 from tests.polling import SECONDS, until
 
 SEEN = contextvars.ContextVar("SEEN", default="nothing")

@@ -18,8 +18,7 @@ from segue.core.question import CLIENT_CALLS
 from segue.prompts.clients import client_call_notice, not_carried_out
 from segue.prompts.language import Language
 
-from ..bound_tool import BadArguments
-from ..calls.context import current_call
+from ..bound_tool import BadArguments, current_call
 
 MOST = 64
 """Tools that a client may offer with one message."""

@@ -19,8 +19,7 @@ from pydantic_core import to_jsonable_python
 from segue.core.errors import ConfigurationError
 from segue.core.json_schema import UnusableSchema, inlined
 
-from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown
-from ..calls.context import CallContext
+from ..bound_tool import MARKS, BadArguments, BoundTool, CallContext, Marks, explained, refuse_unknown
 
 Function = Callable[..., Any]
 

@@ -14,8 +14,7 @@ from pydantic.errors import PydanticUserError
 
 from segue.core.errors import ConfigurationError
 
-from ..bound_tool import MARKS, BadArguments, BoundTool, Marks, explained, refuse_unknown, words
-from ..calls.context import CallContext
+from ..bound_tool import MARKS, BadArguments, BoundTool, CallContext, Marks, explained, refuse_unknown, words
 from .functions import bind_companion, refused_injection
 
 

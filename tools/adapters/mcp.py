@@ -1,19 +1,298 @@
 """The tools of MCP servers, as the graphs see tools."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import SecretStr, ValidationError
 
 from segue.core.agents import McpServer
 from segue.core.environment import need_extra
 from segue.core.errors import ConfigurationError, ToolServerUnavailable, listed
+from segue.core.json_depth import Outline
 from segue.core.json_schema import UnusableSchema, inlined
 
-from ..bound_tool import Marked
-from ..calls.context import current_call
+from ..bound_tool import Marked, current_call
 from ..registry import Marks
-from .mcp_session import InvalidResult, MessageTooLarge, ServerDown, Session
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult, RequestParamsMeta, Tool
+
+CONNECT_SECONDS = 30.0
+"""How long a server may take to start and say its tools, where it sets no timeout."""
+CLOSE_SECONDS = 10.0
+"""How long a server may take to end, before its task is cancelled."""
+MOST_PAGES = 1000
+"""Of a list of tools."""
+READ_SECONDS = 300.0
+"""How long an HTTP server may be silent in the middle of a reply."""
+LINE_CHARS = 10_000
+"""Of a command's stderr: a longer line is several."""
+
+
+class ServerDown(Exception):
+    """The server does not start or answer, or was lost during a call; the message says why."""
+
+
+class InvalidResult(Exception):
+    """The server sent a result that MCP does not know; the message counts its faults, which may be many."""
+
+
+class MessageTooLarge(Exception):
+    """The server sent a message that is larger than one may be; the error's message says so."""
+
+
+class Session:
+    """One server's session, held open by a task of its own: anyio wants it closed by the task that opened it."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._lock = asyncio.Lock()
+        self._client: Client | None = None
+        self._tools: list[Tool] = []
+        self._owner: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+        self._refused = ""
+        """Why a message of the server was refused and the session ended; empty where none was."""
+        self._was_alone = False
+        """Whether one call was pending when a message was refused: that message was its result."""
+        self._pending = 0
+
+    async def tools(self) -> list["Tool"]:
+        """The tools that the server offers.
+
+        Raises:
+            ServerDown: it cannot be started or reached.
+        """
+        await self._live()
+        return self._tools
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], meta: "RequestParamsMeta | None", repeat: bool
+    ) -> "CallToolResult":
+        """Call a tool. A lost server is started or reached again, at most once a call.
+
+        `repeat`: a call that the server died in is made once more; it must be one that may run twice.
+
+        Raises:
+            ServerDown: the server was lost in the call, or does not come back.
+            MessageTooLarge: its result is too large.
+            InvalidResult.
+            MCPError: the server refused the call.
+        """
+        known = self._known
+        client = await self._live()
+        try:
+            return await self._ask(client, name, arguments, meta)
+        except ServerDown:
+            if not repeat or client is not known:
+                raise
+        return await self._ask(await self._live(), name, arguments, meta)
+
+    async def _ask(
+        self, client: "Client", name: str, arguments: Mapping[str, Any], meta: "RequestParamsMeta | None"
+    ) -> "CallToolResult":
+        from mcp import MCPError
+
+        from .mcp_limits import REFUSED
+
+        self._pending += 1
+        try:
+            return await client.call_tool(name, dict(arguments), meta=meta)
+        except ValidationError as error:
+            raise InvalidResult(_invalid(error)) from None
+        except MCPError as error:
+            if error.code == REFUSED:
+                raise MessageTooLarge(error.message) from error
+            if not _says_lost(error.code, error.message):
+                raise
+            if self._client is client:
+                self._client = None
+            if self._refused and self._was_alone:
+                raise MessageTooLarge(self._refused) from error
+            raise ServerDown(f'the MCP server "{self.server.name}" was lost during the call') from error
+        finally:
+            self._pending -= 1
+
+    @property
+    def _known(self) -> "Client | None":
+        """The client as long as its owner has not ended: an HTTP session ends with its first broken connection."""
+        return None if self._owner is None or self._owner.done() else self._client
+
+    async def _live(self) -> "Client":
+        async with self._lock:
+            client = self._known
+            if client is None:
+                await self._end()
+                client = await self._open()
+            return client
+
+    async def _open(self) -> "Client":
+        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        stderr = Tail()
+        seconds = self.server.timeout or CONNECT_SECONDS
+        self._leave, self._refused = asyncio.Event(), ""
+        owner = self._owner = asyncio.create_task(self._hold(opened, stderr), name=f"mcp {self.server.name}")
+        owner.add_done_callback(_look_at)
+        either: set[asyncio.Future[Any]] = {owner, opened}
+        try:
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not opened.done():
+                owner.cancel()
+        if not opened.done():
+            slow = not owner.done()
+            await asyncio.wait({owner})
+            said = await asyncio.to_thread(stderr.last)
+            reason = self._refused or _reason(owner, said)
+            raise ServerDown(f"it took longer than {seconds:g} s to start" if slow else reason)
+        self._client = opened.result()
+        return self._client
+
+    async def _hold(self, opened: "asyncio.Future[Client]", stderr: "Tail") -> None:
+        leave = self._leave
+
+        def refuse(reason: str) -> None:
+            self._refused, self._was_alone = reason, self._pending == 1
+            self._client = None  # what is called from now on opens the session anew
+            leave.set()
+
+        async with _connected(self.server, stderr, refuse) as client:
+            self._tools = await _all_tools(client)
+            opened.set_result(client)
+            await leave.wait()
+
+    async def _end(self) -> None:
+        self._client = None
+        if self._owner is None:
+            return
+        self._leave.set()
+        _, late = await asyncio.wait({self._owner}, timeout=CLOSE_SECONDS)
+        if late:
+            self._owner.cancel()
+            await asyncio.wait(late)
+        self._owner = None
+
+    async def close(self) -> None:
+        """End the session, and the command if it is one."""
+        async with self._lock:
+            await self._end()
+
+
+@asynccontextmanager
+async def _connected(server: McpServer, stderr: "Tail", refuse: Callable[[str], None]) -> AsyncIterator["Client"]:
+    from mcp import Client, StdioServerParameters
+
+    from .mcp_limits import MOST_BYTES, limit_response, limited_stdio
+
+    if server.command:
+        started = StdioServerParameters(command=server.command, args=list(server.args), env=_revealed(server.env))
+        with stderr:
+            async with Client(limited_stdio(started, stderr.stream, refuse)) as client:
+                yield client
+        return
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
+    headers = httpx2.Headers(_revealed(server.headers))
+    headers["Accept-Encoding"] = "identity"
+    hooks = {"response": [limit_response]}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as http,
+        Client(streamable_http_client(server.url, http_client=http, max_sse_event_size=2 * MOST_BYTES)) as client,
+    ):
+        yield client
+
+
+async def _all_tools(client: "Client") -> list["Tool"]:
+    """The pages of the list of tools.
+
+    Raises:
+        MessageTooLarge: together they are larger than one message may be, or there are too many pages.
+    """
+    from .mcp_limits import MOST_BYTES, MOST_VALUES, TOO_LONG, TOO_MANY
+
+    page = await client.list_tools()
+    tools, size, values, pages = list(page.tools), 0, 0, 1
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+        text = b"".join(tool.model_dump_json().encode() for tool in page.tools)
+        size, values, pages = size + len(text), values + Outline.of(text, MOST_VALUES).values, pages + 1
+        if size > MOST_BYTES or pages > MOST_PAGES:
+            raise MessageTooLarge(TOO_LONG)
+        if values > MOST_VALUES:
+            raise MessageTooLarge(TOO_MANY)
+    return tools
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+
+def _says_lost(code: int, message: str) -> bool:
+    """Whether an error means that the session is over; an HTTP server that was restarted answers 404."""
+    from mcp.types import CONNECTION_CLOSED
+
+    return code == CONNECTION_CLOSED or message == "Session terminated"
+
+
+def _reason(owner: asyncio.Task[None], said: str) -> str:
+    """Why the session could not be opened: the last that the command said, or the innermost error."""
+    error = None if owner.cancelled() else owner.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, FileNotFoundError):
+        return "its command was not found"
+    if isinstance(error, ValidationError):
+        return _invalid(error)
+    return f"it ended at once, saying: {said}" if said else str(error) or type(error).__name__
+
+
+def _invalid(error: ValidationError) -> str:
+    """What is wrong with a result; its faults are counted only, since they may be many."""
+    return f"the server sent a result that is not valid: {error.error_count():,} faults"
+
+
+def _look_at(owner: asyncio.Task[None]) -> None:
+    """A broken session is reopened when it is needed; asyncio need not warn of it."""
+    if not owner.cancelled():
+        owner.exception()
+
+
+class Tail:
+    """The last lines that a command writes to its stderr, read by a thread as long as anyone can write."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=20)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> None:
+        self._reading, writing = os.pipe()
+        self.stream = os.fdopen(writing, "w")
+        self._reader.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading, errors="replace") as lines:
+            self._lines.extend(iter(partial(lines.readline, LINE_CHARS), ""))
+
+    def last(self) -> str:
+        """The last line that is not blank; waits a moment for a command that is ending."""
+        if self._reader.ident is not None:
+            self._reader.join(1)
+        return next((line.strip() for line in reversed(self._lines) if line.strip()), "")
+
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult, ContentBlock, RequestParamsMeta

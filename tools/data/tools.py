@@ -4,7 +4,9 @@ They read that folder and nothing else; only `chart` writes, into a folder of it
 Markdown. An unknown file or column is a ValueError that names the known ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,14 +17,14 @@ from segue.prompts.language import Language, language_of
 from segue.tools.bound_tool import F
 from segue.tools.registry import tool
 
-from .charts import ChartKind, chart_of
-from .columns import date_column as column_of_dates
-from .columns import group_column, value_column
+from ..adapters.functions import bind_function
+from ..bound_tool import BoundTool
+from .charts import ChartKind, chart_of, draw, need_matplotlib
+from .engine import need_duckdb
 from .folder import DataFile, DataFolder
-from .png import draw, need_matplotlib
 from .questions import Every, Measure, Result, facts_of, groups_of, periods_of, sample_of
-from .sandbox import run_query
-from .sources import peek
+from .sandbox import run_query, slots
+from .sources import Kind, peek, tables_text
 from .summaries import (
     chart_summary,
     describe_summary,
@@ -32,7 +34,9 @@ from .summaries import (
     top_summary,
     trend_summary,
 )
-from .tables import TABLES, Table
+from .tables import TABLES, Table, group_column, value_column
+from .tables import date_column as column_of_dates
+from .vocabulary import words_for
 
 DETAILED = 30
 """Columns that a description covers; further ones are only named."""
@@ -43,34 +47,34 @@ OVERVIEW = 20
 """Files that an overview covers."""
 
 
-def _words(text: str) -> list[str]:
+def _listed(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-ANALYSIS = _words(
+ANALYSIS = _listed(
     "分析, 数据报告, 分析报告, 报表, analyse, analyze, analysing, analyzing, analysis, insights, report on"
 )
 """Words of a request for everything, which calls for most of the tools together."""
 EVERY_WORDS = {
-    "day": _words("每天, 每日, 按天, 按日, 逐日, 日均, daily, by day, per day, each day, every day"),
-    "week": _words("每周, 按周, 逐周, 周度, weekly, by week, per week, each week, every week"),
-    "month": _words(
+    "day": _listed("每天, 每日, 按天, 按日, 逐日, 日均, daily, by day, per day, each day, every day"),
+    "week": _listed("每周, 按周, 逐周, 周度, weekly, by week, per week, each week, every week"),
+    "month": _listed(
         "每月, 每个月, 按月, 逐月, 月度, 各月, 哪个月, 哪月, "
         "monthly, by month, per month, each month, every month, which month"
     ),
-    "quarter": _words("每季, 每个季度, 按季, 季度, quarterly, by quarter, per quarter, each quarter, which quarter"),
-    "year": _words("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, by year, per year, which year"),
+    "quarter": _listed("每季, 每个季度, 按季, 季度, quarterly, by quarter, per quarter, each quarter, which quarter"),
+    "year": _listed("每年, 按年, 逐年, 年度, 哪年, 哪一年, yearly, annual, by year, per year, which year"),
 }
 MEASURE_WORDS = {
-    "average": _words("平均, 均值, average, averages, mean, avg"),
-    "sum": _words("总和, 总计, 合计, sum, total"),
+    "average": _listed("平均, 均值, average, averages, mean, avg"),
+    "sum": _listed("总和, 总计, 合计, sum, total"),
 }
 KIND_WORDS = {
-    "bar": _words("柱状图, 柱形图, 条形图, 柱图, bar chart, bar graph, bars, column chart"),
-    "line": _words("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
-    "pie": _words("饼图, 饼状图, 扇形图, 圆饼图, pie chart, pie"),
+    "bar": _listed("柱状图, 柱形图, 条形图, 柱图, bar chart, bar graph, bars, column chart"),
+    "line": _listed("折线图, 折线, 曲线图, 线图, line chart, line graph, curve"),
+    "pie": _listed("饼图, 饼状图, 扇形图, 圆饼图, pie chart, pie"),
 }
-_LOWEST_WORDS = _words("最低, 最少, 最小, 最差, 倒数, 垫底, lowest, least, worst, bottom, fewest, smallest")
+_LOWEST_WORDS = _listed("最低, 最少, 最小, 最差, 倒数, 垫底, lowest, least, worst, bottom, fewest, smallest")
 
 
 def _reads(title: str, keywords: list[str]) -> Callable[[F], F]:
@@ -98,7 +102,7 @@ Measured = Annotated[
     Measure | None,
     _argument("What is made of the values of a group (统计方式); left out: the sum.", aliases=MEASURE_WORDS),
 ]
-Kind = Annotated[
+KindOfChart = Annotated[
     ChartKind | None,
     _argument("The kind of chart (图表类型); left out: a line over dates, else bars.", aliases=KIND_WORDS),
 ]
@@ -125,8 +129,8 @@ ReaderLanguage = Annotated[
 @_reads(
     title="数据概况 · Overview",
     keywords=ANALYSIS
-    + _words("概况, 概览, 描述, 有哪些列, 哪些字段, 有什么列, 列名, 多少行, 几行, 什么数据, 哪些数据, 数据结构")
-    + _words("overview, describe, profile, which columns, what columns, how many rows, what data, structure"),
+    + _listed("概况, 概览, 描述, 有哪些列, 哪些字段, 有什么列, 列名, 多少行, 几行, 什么数据, 哪些数据, 数据结构")
+    + _listed("overview, describe, profile, which columns, what columns, how many rows, what data, structure"),
 )
 def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: DataFolder) -> Result:
     """Describe a file: rows, and each column's type, missing and distinct values, range, mean and usual values.
@@ -150,8 +154,8 @@ def describe(file: FileName = None, language: ReaderLanguage = None, *, folder: 
 
 @_reads(
     title="分组计数 · Count by group",
-    keywords=_words("多少个, 多少条, 多少笔, 多少单, 几条, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
-    + _words("count, how many, number of, frequency, distribution"),
+    keywords=_listed("多少个, 多少条, 多少笔, 多少单, 几条, 计数, 个数, 次数, 笔数, 单数, 条数, 频次, 分布")
+    + _listed("count, how many, number of, frequency, distribution"),
 )
 def count_by(
     file: FileName = None, column: GroupColumn = None, language: ReaderLanguage = None, *, folder: DataFolder
@@ -165,7 +169,7 @@ def count_by(
 @_reads(
     title="分组汇总 · Sum by group",
     keywords=ANALYSIS
-    + _words("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up")
+    + _listed("汇总, 合计, 总计, 总和, 求和, 小计, 占比, 总共, sum, total, subtotal, breakdown, share of, add up")
     + MEASURE_WORDS["average"],
 )
 def sum_by(
@@ -189,9 +193,9 @@ def sum_by(
 @_reads(
     title="排名 · Ranking",
     keywords=ANALYSIS
-    + _words("排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, 前几")
+    + _listed("排名, 排行, 最多, 最高, 最大, 最好, 最畅销, 最低, 最少, 最小, 最差, 倒数, 前几")
     + [f"前{number}" for number in "0123456789一二三四五六七八九十"]
-    + _words("top, most, best, highest, largest, biggest, ranking, rank, lowest, least, worst, smallest, fewest"),
+    + _listed("top, most, best, highest, largest, biggest, ranking, rank, lowest, least, worst, smallest, fewest"),
 )
 def top_n(
     file: FileName = None,
@@ -216,7 +220,7 @@ def top_n(
     title="趋势 · Trend",
     keywords=ANALYSIS
     + [word for words in EVERY_WORDS.values() for word in words]
-    + _words("趋势, 走势, 变化, 增长, 下降, 环比, 同比, trend, over time, growth, development, change over"),
+    + _listed("趋势, 走势, 变化, 增长, 下降, 环比, 同比, trend, over time, growth, development, change over"),
 )
 def trend(
     file: FileName = None,
@@ -254,12 +258,12 @@ def query(sql: Sql, language: ReaderLanguage = None, *, folder: DataFolder) -> R
     title="画图 · Chart",
     keywords=ANALYSIS
     + [word for words in KIND_WORDS.values() for word in words]
-    + _words("图表, 画图, 画个, 画一, 画出, 作图, 绘制, 绘图, 可视化, 图形, 出图")
-    + _words("chart, plot, graph, draw, visualise, visualize, diagram"),
+    + _listed("图表, 画图, 画个, 画一, 画出, 作图, 绘制, 绘图, 可视化, 图形, 出图")
+    + _listed("chart, plot, graph, draw, visualise, visualize, diagram"),
 )
 def chart(
     file: FileName = None,
-    kind: Kind = None,
+    kind: KindOfChart = None,
     column: GroupColumn = None,
     value: ValueColumn = None,
     every: EveryPeriod = None,
@@ -339,3 +343,84 @@ def _path(path: Path) -> str:
     """A path relative to the working directory if it is below it."""
     whole, here = path.absolute(), Path.cwd()
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+
+
+LOOKED_AT = 20
+"""Files whose columns are known by name."""
+MOST_COLUMNS = 60
+"""Columns of one kind that are known by name."""
+_BY = {
+    "sum_by": ("按{}", "各{}", "各个{}", "每个{}", "分{}", "by {}", "per {}", "each {}", "every {}"),
+    "top_n": ("哪个{}", "哪些{}", "哪种{}", "哪家{}", "which {}", "what {}"),
+}
+"""How a sentence asks for groups of a column."""
+_OF = {"sum_by": ("how many {}", "how much {}", "number of {}", "多少{}")}
+"""How a sentence asks for the values of a column of numbers: "how many units" does not count rows."""
+_KINDS: Mapping[str, Kind] = {"column": "text", "value": "number", "date_column": "date"}
+
+
+def data_tools(folder: str | Path = "", charts: str | Path = "") -> tuple[BoundTool, ...]:
+    """The tools over a folder: as given, else as `SEGUE_DATA` says, else `./data`; likewise where charts are written.
+
+    Raises:
+        MissingExtra: the database engine is not installed.
+        ConfigurationError: `SEGUE_QUERY_PROCESSES` is not a number of processes.
+    """
+    need_duckdb()
+    slots()
+    where = DataFolder.of(folder, charts)
+    return _bound(where, tuple(where.files()))
+
+
+@lru_cache(maxsize=8)
+def _bound(folder: DataFolder, files: tuple[DataFile, ...]) -> tuple[BoundTool, ...]:
+    """The same tools as long as no file changes."""
+    words, tables = _words(files[:LOOKED_AT]), tables_text(files[:LOOKED_AT])
+    return tuple(_knowing(bind_function(partial(function, folder=folder)), words, tables) for function in DATA)
+
+
+Words = Mapping[str, Mapping[str, list[str]]]
+"""By argument the words that stand for its values."""
+
+
+def _words(files: Iterable[DataFile]) -> Words:
+    known: dict[str, dict[str, list[str]]] = {"file": {}, **{argument: {} for argument in _KINDS}}
+    for file in files:
+        known["file"][file.name] = [word for word in (file.name, file.stem) if len(word) > 1]
+        try:
+            columns = peek(file)
+        except ValueError:
+            continue  # a question about the file says why
+        words = words_for([column.name for column in columns])
+        for argument, kind in _KINDS.items():
+            of_kind = [column.name for column in columns if column.kind == kind][:MOST_COLUMNS]
+            known[argument] |= {name: words[name] for name in of_kind}
+    return known
+
+
+def _knowing(bound: BoundTool, words: Words, tables: str) -> BoundTool:
+    """The tool, with the names of the files and columns among what its specification says."""
+    function, marks = bound.spec["function"], bound.spec["segue"]
+    parameters = function["parameters"]
+    properties = {name: _with_words(schema, words.get(name)) for name, schema in parameters["properties"].items()}
+    if tables and "sql" in properties:
+        sql = properties["sql"]
+        properties["sql"] = {**sql, "description": f"{sql['description']} The tables are: {tables}."}
+    forms = ((_BY, "column"), (_OF, "value"))
+    asked = [
+        form.format(word)
+        for form_of, argument in forms
+        for form in form_of.get(bound.name, ())
+        for said in words[argument].values()
+        for word in said
+    ]
+    spec = {
+        **bound.spec,
+        "function": {**function, "parameters": {**parameters, "properties": properties}},
+        "segue": {**marks, "keywords": [*marks["keywords"], *asked]},
+    }
+    return replace(bound, spec=spec)
+
+
+def _with_words(schema: Mapping[str, Any], words: Mapping[str, list[str]] | None) -> Mapping[str, Any]:
+    return {**schema, "examples": list(words), "aliases": words} if words else schema

@@ -21,13 +21,17 @@ from segue.tools.travel.facts import (
     Language,
     Season,
     Sight,
+    budget_summary,
     city_named,
+    info_summary,
     interest_named,
     language_of,
+    route_summary,
     said,
+    search_summary,
     season_named,
+    sights_summary,
 )
-from segue.tools.travel.summaries import budget_summary, info_summary, route_summary, search_summary, sights_summary
 
 MEALS, LOCAL_TRANSPORT, LODGING = 40, 20, 30
 """Shares of a city's daily budget, per cent."""

@@ -13,8 +13,7 @@ from segue.core.conversation import APIOutput, Conversation, Utterance
 from segue.core.errors import ConfigurationError, listed
 from segue.core.participants import Setting
 from segue.core.tools import CallKey, Tool
-from segue.tools.bound_tool import Marked, Marks
-from segue.tools.calls.context import idempotency_key
+from segue.tools.bound_tool import Marked, Marks, idempotency_key
 from segue.tools.calls.run import TOOLS
 
 from ...shared.call_runner import run_once

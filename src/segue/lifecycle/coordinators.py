@@ -9,9 +9,7 @@ from typing import Any
 
 from ..core.errors import ConfigurationError
 from ..core.lifecycle import Context, Coordinator
-from ..passages.index import PassageIndex
-from ..passages.markdown import passages_of, rules_of
-from ..passages.text_files import Unreadable, read_text
+from ..passages import PassageIndex, Unreadable, passages_of, read_text, rules_of
 from ..registry import Registry
 
 logger = logging.getLogger(__name__)

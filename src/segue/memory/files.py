@@ -3,7 +3,7 @@
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,31 @@ from filelock import FileLock, Timeout
 from ..core.errors import InvalidMemory, MemoryUnavailable, UnknownMemory
 from ..core.files import sync_folder
 from ..core.memory import MemoryEntry
-from ..passages.text_files import Unreadable, read_text
-from .entries import Block, as_markdown, blocks_of
-from .names import parts_of
+from ..core.prompt_size import tokens as count
+from ..passages import Unreadable, read_text
+from .entries import Block, as_markdown, blocks_of, parts_of
+
+
+class TransientMemory:
+    """A `Memory` for graphs that run without the app: nothing reaches the disk."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, MemoryEntry]] = {}
+
+    async def append(self, name: str, entry: MemoryEntry) -> None:
+        self._files.setdefault(name, {}).setdefault(entry.key, entry)
+
+    async def read(self, names: Sequence[str], goal: str, tokens: int) -> str:
+        """The newest entries that fit, oldest first."""
+        entries = [entry for name in names for entry in self._files.get(name, {}).values()]
+        kept = ""
+        for entry in sorted(entries, key=lambda entry: entry.created_at, reverse=True):
+            text = f"## Round {entry.round}: {entry.branch}\n\n{entry.text}\n\n{kept}".strip()
+            if count(text) > tokens:
+                break
+            kept = text
+        return kept
+
 
 _LOCK = ".lock"
 _WAIT = 10.0

@@ -11,11 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from ..core.errors import InvalidMemory, UnknownMemory
 from ..core.memory import MemoryEntry
 from ..core.records import Json
-from .entries import blocks_of
-from .excerpt import Piece, chosen, pieces_of, whole
+from .entries import blocks_of, folder_of
+from .excerpt import Piece, Relevance, chosen, pieces_of, whole
 from .files import MemoryFiles
-from .names import folder_of
-from .relevance import Relevance
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -9,7 +9,7 @@ from ..core.agents import Agent
 from ..core.environment import whole_number
 from ..core.errors import ConfigurationError, MissingKey, UnknownModel
 from ..core.models import OFFLINE, Model
-from .openai.retry import REPLY_SECONDS, RetryPolicy
+from .openai.faults import REPLY_SECONDS, RetryPolicy
 
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
@@ -51,7 +51,7 @@ def build_model(agent: Agent, override: str, environ: Mapping[str, str]) -> Mode
 
         return OfflinePlanner(whole_number(environ, OFFLINE_PACE, 0, least=0))
     if kind == "local":
-        from .local.model import local_model
+        from .local import local_model
 
         return local_model(agent, name)
     return _openai(agent, name, environ)

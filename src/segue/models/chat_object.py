@@ -1,20 +1,43 @@
-"""A LangChain chat model object as an agent's model."""
+"""LangChain chat models: an object as an agent's model, and a request's messages with images and PDFs."""
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from ..core.attachments import PARTS, Attachment, attached
 from ..core.errors import ModelRefused
 from ..core.json_schema import plain_specs
 from ..core.models import ModelPiece, ModelRequest
-from .content_parts import messages_with_parts
 from .reply import GrowingReply
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.runnables import Runnable
+
+
+def messages_with_parts(request: ModelRequest) -> "list[BaseMessage]":
+    """The request's messages, with the contents of the files that are sent as parts."""
+    return [_with_parts(message, request.files) for message in request.messages]
+
+
+def _with_parts(message: "BaseMessage", contents: Mapping[str, bytes]) -> "BaseMessage":
+    files = attached(message, PARTS)
+    if not files:
+        return message
+    text = {"type": "text", "text": message.text}
+    parts = [text, *(_part(file, contents[file.digest]) for file in files)]
+    return message.model_copy(update={"content": parts, "additional_kwargs": {}})
+
+
+def _part(file: Attachment, content: bytes) -> dict[str, Any]:
+    data = {"base64": b64encode(content).decode(), "mime_type": file.media_type}
+    if file.kind == "image":
+        return {"type": "image", **data}
+    return {"type": "file", **data, "filename": file.name}
+
 
 _FINISH_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
 _FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason")

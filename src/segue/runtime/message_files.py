@@ -26,7 +26,7 @@ from ..core.environment import whole_number
 from ..core.errors import FileUnavailable, InvalidExport, InvalidMessage
 from ..core.prompt_size import tokens
 from ..core.records import Json
-from ..passages.text_files import Unreadable, text_of
+from ..passages import Unreadable, text_of
 
 _MEGABYTE = 1024 * 1024
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -6,7 +6,7 @@ from typing import Any
 
 from segue.tools.data.folder import DataFolder
 from segue.tools.data.tables import Table, Tables
-from segue.tools.data.toolset import data_tools
+from segue.tools.data.tools import data_tools
 from segue.tools.registry import BoundTool
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from segue.tools.data.charts import Chart
-from segue.tools.data.png import draw
+from segue.tools.data.charts import Chart, draw
 
 from .folder import Folder
 from .sales import sales_rows, write_sales
@@ -199,7 +198,7 @@ def test_a_process_loads_what_it_uses_and_ends_without_a_word(folder: Folder) ->
         "def show(): print(sorted({'duckdb', 'matplotlib', 'numpy'} & sys.modules.keys()))\n"
         "import segue; show()\n"
         "from segue.registry import EXAMPLES, Registry; Registry().tools_for(EXAMPLES[0]); show()\n"
-        "from segue.tools.data.toolset import data_tools; show()\n"
+        "from segue.tools.data.tools import data_tools; show()\n"
         "tools = {bound.name: bound for bound in data_tools(sys.argv[1])}\n"
         "print(asyncio.run(tools['sum_by'].call({}))['total'], 'matplotlib' in sys.modules)\n"
         "print(asyncio.run(tools['chart'].call({}))['kind'], 'matplotlib.pyplot' in sys.modules)\n"

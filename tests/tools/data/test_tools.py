@@ -14,7 +14,7 @@ import pytest
 
 from segue.core.errors import MissingExtra
 from segue.tools.data import questions, tables
-from segue.tools.data.toolset import data_tools
+from segue.tools.data.tools import data_tools
 from segue.tools.registry import BadArguments
 
 from .folder import Folder

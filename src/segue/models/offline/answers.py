@@ -10,9 +10,8 @@ from pydantic_core import from_json
 from ...prompts.language import Language
 from ...prompts.offline import sentence
 from ..transcript import Made
-from .card import Card, Parameter
+from .arguments import CJK, Card, Parameter
 from .intent import Call, Intent
-from .text import CJK
 
 MOST_ROWS = 20
 _SAMPLES = 3

@@ -7,9 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .arguments import Reading, read_arguments, readings
-from .card import Card, Parameter
-from .text import Found, arithmetic, masked, occurrences, places, quotations, unused
+from .arguments import (
+    Card,
+    Found,
+    Parameter,
+    Reading,
+    arithmetic,
+    masked,
+    occurrences,
+    places,
+    quotations,
+    read_arguments,
+    readings,
+    unused,
+)
 
 MOST_CALLS = 10
 """Calls of one tool at most, where a text names several values for one argument."""

@@ -15,9 +15,8 @@ from ...prompts.offline import sentence
 from ...prompts.words import enumerated
 from ..transcript import Made, Transcript, read_transcript
 from . import answers
-from .card import Card, read_card
+from .arguments import CJK, Card, read_card
 from .intent import Call, Intent, interpret
-from .text import CJK
 
 _READ = 2_000
 """Characters of a message that are searched for keywords and values."""

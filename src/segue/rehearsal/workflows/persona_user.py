@@ -5,8 +5,7 @@ from functools import cached_property
 from random import Random
 
 from ...core.conversation import END, Conversation, Role
-from ...passages.index import PassageIndex
-from ...passages.markdown import Passage
+from ...passages import Passage, PassageIndex
 from ...prompts.rehearsal import ANYTHING_ELSE, ONE_MOMENT, REQUESTS, rehearsed
 from .workflow import Persona, Slot, Workflow, fill
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from segue.tools.bound_tool import idempotency_key
+
 from ...checkpoints.storage import Storage
 from ...core.agents import Budget
 from ...core.calls import Execution
@@ -14,7 +16,6 @@ from ...core.tools import CallKey, Tool
 from ...nodes.shared.call_runner import run_once
 from ...registry import Registry
 from ...tools.bound_tool import BoundTool
-from ...tools.calls.context import idempotency_key
 from ...tools.calls.run import TOOLS
 from ..runner import Runner
 from .timeline import outcome_of

@@ -1,7 +1,6 @@
 """Markdown as rules and passages, and the index of passages."""
 
-from segue.passages.index import PassageIndex
-from segue.passages.markdown import passages_of, rules_of
+from segue.passages import PassageIndex, passages_of, rules_of
 
 
 def test_rules_are_items_and_paragraphs() -> None:

@@ -1,1 +1,0 @@
-"""Passages of text files: Markdown as passages, and their full-text index."""
